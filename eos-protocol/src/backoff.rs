@@ -1,18 +1,18 @@
-//! How long to wait before the next try.
+//! Waits between tries.
 
 use std::time::Duration;
 
-/// Doubles from `first` to `most`.
+/// Waits that double from `first` to `most`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// The wait before the second try; the first one comes at once.
+    /// The wait before the second try. The first try comes at once.
     pub first: Duration,
     /// The longest wait.
     pub most: Duration,
 }
 
 impl Backoff {
-    /// The wait before try number `tries + 1`, when `tries` have been made in quick succession.
+    /// The wait before try number `tries + 1`, after `tries` tries in quick succession.
     #[must_use]
     pub fn before(&self, tries: u32) -> Duration {
         match tries {

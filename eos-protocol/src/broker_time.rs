@@ -54,7 +54,7 @@ impl BrokerTime {
 pub struct Moment {
     /// The worker's clock.
     pub now: Now,
-    /// [`BrokerTime`], which stands still while no broker answers.
+    /// [`BrokerTime`], which pauses while no broker responds.
     pub brokers: Now,
 }
 

@@ -1,58 +1,60 @@
-//! How soon the next commit may come, by what the last ones cost.
+//! The time to the next commit, from the commits' cost.
 //!
-//! Two things bound it from below. *The worker's time:* while a commit is under way its records
-//! wait, so commits may take a share of the time that the worker has work for. A worker that is
-//! idle half of the time loses nothing to a commit that it would have idled through; without that
-//! distinction the few milliseconds that any commit waits for the broker would keep an idle worker
-//! from committing soon, which is where it matters most. *The broker:* every commit writes an
-//! offset or a marker to each partition that it touched, so commits times partitions have a limit
-//! per second. `commit.interval.ms` bounds it from above, whatever it costs.
+//! Two lower bounds apply.
 //!
-//! (To commit whenever a poll finds nothing does not work: under a steady stream none does.)
+//! - *The worker's time.* While a commit runs, the worker takes no records, so commits may cost a share of the
+//!   worker's busy time. A worker that is idle half of the time loses nothing to a commit in its idle time. Without
+//!   this distinction, the few milliseconds of broker wait in every commit would keep an idle worker from committing
+//!   soon, which is where it matters most.
+//! - *The broker.* Every commit writes an offset or a marker to each partition that it touched, so commits times
+//!   partitions have a limit per second.
+//!
+//! `commit.interval.ms` is the upper bound, whatever the cost.
+//!
+//! (A commit whenever a poll finds no record does not work: under a steady stream every poll finds one.)
 
 use std::time::Duration;
 
 use crate::commit_policy::{CommitPolicy, Pace};
 
-/// One commit counts for an eighth: the pace follows a change of load within some commits, and a
-/// worker between idle and busy settles between them.
+/// The weight of one commit is an eighth. The pace follows a change of load within some commits, and a worker between
+/// idle and busy settles between them.
 const WEIGHT: u32 = 8;
 
-/// What a commit takes beyond so many times what commits take is an accident: a broker that collected garbage, a
-/// machine that was busy elsewhere.
+/// A commit that costs more than this multiple of the usual cost is an accident: a broker that collected garbage, or
+/// a machine that was busy with other work.
 const USUAL: u32 = 4;
 
-/// An accident counts for a sixty-fourth: one hardly shows, and those that come again and again count in full.
+/// The weight of an accident is a sixty-fourth. A single accident hardly shows, and repeated accidents count in full.
 const RARE: u32 = 64;
 
-/// What one commit took.
+/// The cost of one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommitCost {
-    /// How long it kept the worker from taking records: its calls, and the wait for its markers.
+    /// How long the commit kept the worker from taking records: its calls, and the wait for its markers.
     pub took: Duration,
-    /// How long the worker waited with nothing to do since the commit before this one. Zero if
-    /// that is not known: then all that it took counts.
+    /// How long the worker was idle since the previous commit. Zero if that is unknown: then the whole cost counts.
     pub idle: Duration,
-    /// How many partitions it touched: those whose offsets it carried, and those it wrote to as
-    /// far as that is known.
+    /// How many partitions the commit touched: those whose offsets it carried, and the known ones among those that it
+    /// wrote to.
     pub partitions: u32,
 }
 
 /// Finds the time to the next commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitPacer {
-    /// As it was configured.
+    /// The configured policy.
     configured: CommitPolicy,
-    /// With the interval to the next commit.
+    /// The policy with the current interval.
     current: CommitPolicy,
-    /// What a commit takes from records, smoothed, without what accidents took.
+    /// The smoothed time that a commit takes from records, without accidents.
     usual: Duration,
-    /// What accidents took, by commit.
+    /// The time of accidents, per commit.
     accidents: Duration,
 }
 
 impl CommitPacer {
-    /// Begins with the shortest time that is allowed: nothing is known to cost anything yet.
+    /// Begins with the shortest allowed time, since no cost is known yet.
     #[must_use]
     pub fn new(configured: CommitPolicy) -> Self {
         let mut pacer = Self {
@@ -65,19 +67,19 @@ impl CommitPacer {
         pacer
     }
 
-    /// The policy for the open transaction: the configured one, with the interval as it is now.
+    /// The policy for the open transaction: the configured policy with the current interval.
     #[must_use]
     pub fn policy(&self) -> &CommitPolicy {
         &self.current
     }
 
-    /// What a commit takes from records, smoothed over the last ones.
+    /// The smoothed time that a commit takes from records.
     #[must_use]
     pub fn cost(&self) -> Duration {
         self.usual + self.accidents
     }
 
-    /// A commit is through.
+    /// Records a finished commit.
     pub fn committed(&mut self, commit: CommitCost) {
         let charged = commit.took.saturating_sub(commit.idle);
         let charged = charged.min(self.most_charged());
@@ -87,8 +89,8 @@ impl CommitPacer {
         self.set(commit.partitions);
     }
 
-    /// A commit that hung for seconds says little about the next: it counts for no more than the longest
-    /// interval, or what that affords.
+    /// A commit that hung for seconds does not predict the next one. It counts for no more than the longest interval,
+    /// or the cost that this interval affords.
     fn most_charged(&self) -> Duration {
         let interval = self.configured.interval;
         match self.configured.pace {
@@ -97,8 +99,8 @@ impl CommitPacer {
         }
     }
 
-    /// From where on what a commit takes is an accident (docs/design/0031). Counted like the rest, one of 40 ms would
-    /// keep a worker that is idle half of the time from committing soon for the next dozen.
+    /// The cost from which a commit is an accident (docs/design/0031). At full weight, one commit of 40 ms would keep
+    /// a worker that is idle half of the time from committing soon for the next dozen commits.
     fn most_usual(&self) -> Duration {
         match self.configured.pace {
             Pace::Fixed => Duration::MAX,
@@ -124,7 +126,7 @@ impl CommitPacer {
     }
 }
 
-/// After which time a commit of this cost is `percent` of that time and itself together.
+/// The interval at which a commit of this cost takes `percent` of the interval and the commit together.
 fn affordable(cost: Duration, percent: u32) -> Duration {
     match percent {
         0 => Duration::MAX,
@@ -133,7 +135,7 @@ fn affordable(cost: Duration, percent: u32) -> Duration {
     }
 }
 
-/// What a commit may cost that comes after this time: the inverse of [`affordable`]. Zero where any cost is
+/// The affordable cost of a commit after this interval: the inverse of [`affordable`]. Zero if any cost is
 /// affordable.
 fn spent_in(interval: Duration, percent: u32) -> Duration {
     match percent {
@@ -142,7 +144,7 @@ fn spent_in(interval: Duration, percent: u32) -> Duration {
     }
 }
 
-/// How long so many partitions take at this rate.
+/// How long this number of partitions takes at this rate.
 fn tolerable(partitions: u32, per_second: u32) -> Duration {
     match per_second {
         0 => Duration::MAX,
@@ -277,7 +279,7 @@ mod tests {
             pacer.committed(cost(ms(8), Duration::ZERO, 6));
             pacer.policy().interval > ms(45)
         };
-        // With everything believed at once it would be the eighth.
+        // At full weight it would be the eighth.
         assert_eq!((1..100).find(&mut believed), Some(9));
     }
 
@@ -320,8 +322,8 @@ mod tests {
         );
     }
 
-    /// A worker that gets work for `percent` of its time, with a commit that takes `took`: how
-    /// long its cycles become, and how much of them is idle.
+    /// Runs a worker that gets work for `percent` of its time, with a commit that takes `took`. Returns the length of
+    /// its cycles, and their idle part.
     fn worker_under(percent: u32, took: Duration) -> (Duration, Duration) {
         let mut pacer = CommitPacer::new(adaptive());
         let (mut interval, mut idle) = (Duration::ZERO, Duration::ZERO);
@@ -390,7 +392,7 @@ mod tests {
             let mut pacer = CommitPacer::new(policy);
             for n in 0..400 {
                 pacer.committed(cost(took, Duration::ZERO, 0));
-                // The first ones teach it.
+                // The pacer learns from the first cycles.
                 if n >= 100 {
                     open += pacer.policy().interval;
                     spent += took;
@@ -411,7 +413,7 @@ mod tests {
             for n in 0..4000 {
                 let took = Duration::from_micros(if n % one_in == 0 { dear } else { cheap });
                 pacer.committed(cost(took, Duration::ZERO, 0));
-                // The first ones teach it.
+                // The pacer learns from the first cycles.
                 if n >= 1000 {
                     let interval = pacer.policy().interval;
                     forced |= interval == adaptive().interval;

@@ -1,4 +1,4 @@
-//! When an open transaction is committed.
+//! The conditions under which an open transaction is committed.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::time::Now;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CommitCause {
-    /// It has been open for as long as it should be: `commit.interval.ms` at most.
+    /// It has reached the commit interval, `commit.interval.ms` at most.
     Interval,
-    /// It holds as many records as one transaction may.
+    /// It holds the maximum number of records.
     Records,
-    /// Its outputs are as large as one transaction's may be.
+    /// Its outputs have reached the maximum size.
     Bytes,
     /// A start offset that the first-start policy resolved is committed before the first record.
     FirstStart,
@@ -20,15 +20,15 @@ pub enum CommitCause {
     Idle,
     /// Partitions are about to go to another worker.
     Revoke,
-    /// The worker stops.
+    /// The worker is stopping.
     Shutdown,
-    /// A record failed: what came before it is kept.
+    /// A record failed: the records before it are kept.
     RecordFailed,
-    /// A record took so long that the transaction might not outlive it: what came before it is
-    /// committed, and its effects go into the next one.
+    /// A record took so long that the transaction might time out before its commit. The records before it are
+    /// committed, and its effects go into the next transaction.
     Slow,
-    /// The state of a task is whole or about to be read, or a task rewinds to its last commit. Its partitions
-    /// can be assigned only while no transaction is open.
+    /// The state of a task is whole or is about to be read, or a task rewinds to its last commit. The worker can
+    /// assign its partitions only while no transaction is open.
     Restore,
 }
 
@@ -65,20 +65,20 @@ impl CommitCause {
     }
 }
 
-/// How the time between two commits is found.
+/// How the time between two commits is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// It is the interval.
+    /// The time is the configured interval.
     Fixed,
-    /// As short as its cost allows: readers see results soon while there is little to do, and a
-    /// worker under load commits rarely. [`CommitPacer`](crate::CommitPacer) finds it.
+    /// The time is as short as the cost of commits allows. Readers see results soon while the load is low, and a
+    /// worker under load commits rarely. [`CommitPacer`](crate::CommitPacer) computes the time.
     Adaptive {
         /// The shortest time.
         least: Duration,
         /// How much of the worker's time commits may cost, in per cent.
         percent: u32,
-        /// How many partitions commits may touch per second, all commits together: each is a
-        /// record or two on the broker.
+        /// How many partitions commits may touch per second, all commits together. Each partition costs one or two
+        /// records on the broker.
         partitions_per_second: u32,
     },
 }
@@ -96,13 +96,13 @@ impl Default for Pace {
 /// The limits of one transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitPolicy {
-    /// How long a transaction stays open at most (`commit.interval.ms`).
+    /// The maximum time that a transaction stays open (`commit.interval.ms`).
     pub interval: Duration,
-    /// Whether it may be committed sooner.
+    /// How the interval is chosen within that maximum.
     pub pace: Pace,
-    /// How many records it takes at most.
+    /// The maximum number of records.
     pub max_records: u64,
-    /// How many bytes of outputs it takes at most; bounds the producer's queue.
+    /// The maximum size of outputs, in bytes. It bounds the producer's queue.
     pub max_bytes: u64,
 }
 
@@ -117,20 +117,20 @@ impl Default for CommitPolicy {
     }
 }
 
-/// What an open transaction holds so far.
+/// The content of an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// When it began.
+    /// When the transaction began.
     pub since: Now,
-    /// How many records were consumed in it.
+    /// The number of records consumed.
     pub records: u64,
-    /// How many bytes of outputs it holds.
+    /// The bytes of outputs.
     pub bytes: u64,
 }
 
 impl CommitPolicy {
-    /// Whether to commit now, and why. It takes the interval as it is: a worker with an adaptive
-    /// pace asks [`CommitPacer::policy`](crate::CommitPacer::policy).
+    /// Whether to commit now, and why. Uses the configured interval: a worker with an adaptive pace uses
+    /// [`CommitPacer::policy`](crate::CommitPacer::policy).
     #[must_use]
     pub fn due(&self, now: Now, load: &Load) -> Option<CommitCause> {
         if load.bytes >= self.max_bytes {
@@ -151,14 +151,14 @@ impl CommitPolicy {
     }
 }
 
-/// Whether a record that is finished may join the open transaction. If not, the transaction is
-/// committed first ([`CommitCause::Slow`]), and the record's effects go into the next one: a slow
-/// record must not cost the records before it an abort.
+/// Whether a finished record may join the open transaction. If not, the worker commits the transaction first
+/// ([`CommitCause::Slow`]), and the record's effects go into the next one. A slow record must not cause an abort for
+/// the records before it.
 ///
-/// `load` is the transaction as it was before the record. It has to live until its commit is
-/// through, `commit_deadline` from now at the latest; the coordinator aborts it
-/// `transaction_timeout` after it began (`transaction.timeout.ms`). An empty one takes anything:
-/// the coordinator counts from the first partition that it is told of, and none was sent.
+/// `load` is the transaction before the record. The transaction has to live until its commit ends, at
+/// `commit_deadline` from now at the latest. The coordinator aborts it `transaction_timeout` after its begin
+/// (`transaction.timeout.ms`). An empty transaction accepts any record: the coordinator starts its timer at the first
+/// partition, and none was sent.
 #[must_use]
 pub fn may_join(
     now: Now,

@@ -1,10 +1,9 @@
-//! What a dead letter says about the record in it: the headers of KIP-1034.
+//! The headers of a dead letter (KIP-1034).
 //!
-//! A dead letter is the record as it was: its key and value as bytes, its timestamp, its headers.
-//! These come after them, named and written as Kafka Streams 4.2 does it
-//! (`ExceptionHandlerUtils#buildDeadLetterQueueRecord`), so that the same tools read both: text in
-//! UTF-8, numbers in decimal. A record that was a dead letter before has them twice; readers take
-//! the last ones.
+//! A dead letter is the failed record without changes: its key and value as bytes, its timestamp, its headers. The
+//! headers of this module follow. Their names and format are those of Kafka Streams 4.2
+//! (`ExceptionHandlerUtils#buildDeadLetterQueueRecord`), so that the same tools read both: text in UTF-8, numbers in
+//! decimal. A record that was a dead letter before has these headers twice, and readers take the last ones.
 
 use crate::Timestamp;
 use crate::ids::{AppId, Offset, TopicPartition};
@@ -15,45 +14,45 @@ pub const EXCEPTION: &str = "__streams.errors.exception";
 pub const MESSAGE: &str = "__streams.errors.message";
 /// The header with the stack trace: here, the errors that caused it.
 pub const STACKTRACE: &str = "__streams.errors.stacktrace";
-/// The header with the topic that the record came from.
+/// The header with the source topic.
 pub const TOPIC: &str = "__streams.errors.topic";
-/// The header with its partition.
+/// The header with the source partition.
 pub const PARTITION: &str = "__streams.errors.partition";
-/// The header with its offset.
+/// The header with the source offset.
 pub const OFFSET: &str = "__streams.errors.offset";
-/// The header with the app's name. It and the next two are ours: KIP-1034 has none.
+/// The header with the app's name. This header and the next two are ours: KIP-1034 has none.
 pub const APP: &str = "__eos.errors.app";
-/// The header with the number of times that the record was tried.
+/// The header with the number of tries.
 pub const ATTEMPTS: &str = "__eos.errors.attempts";
-/// The header with the time at which it was given up, in milliseconds since 1970.
+/// The header with the time of the last try, in milliseconds since 1970.
 pub const TIME: &str = "__eos.errors.time";
 
-/// Why a record was given up.
+/// The failure of a record that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadLetter<'a> {
-    /// Where the record was.
+    /// The record's partition.
     pub partition: &'a TopicPartition,
-    /// Which one it was.
+    /// The record's offset.
     pub offset: Offset,
     /// The kind of error: a class in Java, a type or a code here.
     pub exception: &'a str,
-    /// What it says.
+    /// The error's message.
     pub message: &'a str,
-    /// What caused it.
+    /// The causes of the error.
     pub stacktrace: &'a str,
     /// The app.
     pub app: &'a AppId,
-    /// How often it was tried.
+    /// The number of tries.
     pub attempts: u32,
-    /// When it was given up.
+    /// The time of the last try.
     pub time: Timestamp,
 }
 
 impl DeadLetter<'_> {
-    /// The headers: names and values.
+    /// Returns the headers: names and values.
     ///
-    /// Message and stack trace are cut to `text` bytes together, the stack trace first. A record
-    /// that was nearly as large as a topic takes would not fit into the dead letters' otherwise.
+    /// Cuts message and stack trace to `text` bytes together, the stack trace first. Otherwise a record of nearly the
+    /// maximum size would not fit into the dead-letter topic.
     #[must_use]
     pub fn headers(&self, text: usize) -> [(&'static str, Vec<u8>); 9] {
         let message = cut(self.message, text);
@@ -77,7 +76,7 @@ impl DeadLetter<'_> {
     }
 }
 
-/// The text's beginning in at most so many bytes, whole characters.
+/// The beginning of the text in at most this number of bytes, in whole characters.
 fn cut(text: &str, most: usize) -> &str {
     let fits = |end: &usize| *end <= most;
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());

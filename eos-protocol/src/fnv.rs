@@ -1,7 +1,9 @@
-//! FNV-1a (64 bit): short, the same everywhere, and not made against malice.
+//! FNV-1a (64 bit).
 //!
-//! Each step is a bijection of what came before, so two inputs of one length that differ in a
-//! single byte never have the same hash.
+//! The hash is short, the same everywhere, and not safe against malice.
+//!
+//! Each step is a bijection of the hash so far, so two inputs of one length that differ in a single byte never have
+//! the same hash.
 
 pub(crate) struct Fnv(u64);
 

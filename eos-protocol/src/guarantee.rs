@@ -1,6 +1,6 @@
-//! What a pipeline promises.
+//! The processing guarantee.
 
-/// What a pipeline promises about the effects of each record.
+/// The guarantee of a pipeline about the effects of each record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Guarantee {
@@ -8,8 +8,8 @@ pub enum Guarantee {
     /// effect exactly once, even after a crash.
     #[default]
     ExactlyOnce,
-    /// Outputs are acknowledged before the offset is committed: nothing is lost, but whatever was
-    /// not committed yet is repeated after a crash.
+    /// Outputs are acknowledged before the offset is committed. No record is lost, but after a crash uncommitted
+    /// records are repeated.
     AtLeastOnce,
 }
 

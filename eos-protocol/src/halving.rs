@@ -1,25 +1,24 @@
-//! Finding the record that keeps aborting its transaction (design rule 9).
+//! The search for a record that aborts transactions (design rule 9).
 //!
-//! Two aborts that begin at the same record raise the suspicion that one of their records is to
-//! blame. Then transactions take half as many records, and half as many again with every abort,
-//! until the culprit is alone:
+//! Two aborts that begin at the same record raise the suspicion that one of their records is the cause. Then
+//! transactions take half as many records, and half as many again after every abort, until the culprit is alone:
 //!
 //! ```text
 //! records 1–8, abort   records 1–8, abort: 4 at most   1–4, commit   5–8, abort: 2 at most
 //! 5–6, abort: 1 at most   5, commit   6, abort   6, abort: 6 is the culprit
 //! ```
 //!
-//! A worker's other partitions go on meanwhile, in small transactions of their own. What they
-//! commit says nothing about the suspected records, so everything here is kept by partition.
+//! Meanwhile, a worker's other partitions continue in small transactions of their own. Their commits prove nothing
+//! about the suspected records, so this module keeps everything by partition.
 //!
-//! Only aborts that a record can have caused belong here: a refused output, a transaction that
-//! outlived its time. What comes from outside (a rebalance, a broker that moves) is no sign of it.
+//! Only aborts that a record can have caused belong here: a refused output, a transaction timeout. External causes (a
+//! rebalance, a broker that moves) prove nothing.
 
 use std::collections::BTreeMap;
 
 use crate::ids::{Offset, TopicPartition};
 
-/// What a transaction took of one partition.
+/// The records that a transaction took from one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     /// The partition.
@@ -33,7 +32,7 @@ pub struct Taken {
 /// The search for records that keep aborting their transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Isolation {
-    /// By partition: where the last transaction began that aborted and took of it.
+    /// By partition: where the last aborted transaction with records of this partition began.
     begun: BTreeMap<TopicPartition, Begun>,
     search: Option<Search>,
     culprits: Vec<Culprit>,
@@ -42,7 +41,7 @@ pub struct Isolation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Culprit {
     place: (TopicPartition, Offset),
-    /// How often it aborted its transaction since it was found.
+    /// How often the record has aborted its transaction since the search found it.
     aborts: u32,
 }
 
@@ -61,21 +60,20 @@ struct Begun {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Search {
-    /// How many records a transaction takes at most.
+    /// The maximum number of records in a transaction.
     limit: u64,
-    /// How many the transaction had that raised the suspicion.
+    /// The number of records in the transaction that raised the suspicion.
     normal: u64,
-    /// What the last abort took and was not committed since: the culprit is among it.
+    /// The uncommitted records of the last aborted transaction, which include the culprit.
     suspected: Vec<(TopicPartition, Offset)>,
 }
 
 impl Isolation {
-    /// A transaction of so many records aborted.
+    /// Records the abort of a transaction with this number of records.
     ///
-    /// Two transactions begin at the same record if they do so in one partition. They need not in
-    /// all: between two attempts another partition's records may arrive later, and half as many
-    /// records may not reach every partition. Nothing of that partition was committed between them,
-    /// whatever was of others.
+    /// Two transactions begin at the same record if they do so in one partition. The other partitions need not match:
+    /// between two attempts more records of another partition may arrive, and half as many records may not reach
+    /// every partition. No record of that partition was committed between the two attempts.
     pub fn aborted(&mut self, taken: &[Taken], records: u64) {
         let before = |t: &Taken| self.begun.get(&t.partition).filter(|b| b.first == t.first);
         let again = taken.iter().any(|t| before(t).is_some());
@@ -94,7 +92,7 @@ impl Isolation {
         if self.search.is_some() || again {
             let search = self.search.take();
             let (limit, normal) = search.map_or((records, records), |s| (s.limit, s.normal));
-            // With the culprit found, nothing is suspected any more.
+            // Once the culprit is found, no other record is suspected.
             let suspected = if culprit.is_none() { taken } else { &[] };
             self.search = Some(Search {
                 limit: (records.min(limit) / 2).max(1),
@@ -112,13 +110,12 @@ impl Isolation {
         }
     }
 
-    /// A transaction committed. (One that holds a culprit does too, once its policy has seen to
-    /// it.) Costs nothing while nothing is suspected.
+    /// Records a commit. (A transaction that holds a culprit commits, too, once the error policy has handled the
+    /// culprit.) Costs nothing while no record is suspected.
     ///
-    /// Beyond the suspected records the limit doubles with each commit, until it is what it was. At
-    /// once would be quicker by a few commits; but if it was the size that aborted the transaction
-    /// (a hundred records that are too slow together, none of them by itself), two aborts of the
-    /// full size would follow every search.
+    /// Beyond the suspected records the limit doubles with each commit, until it has its old value. An immediate
+    /// reset would save a few commits. But if the size aborted the transaction (a hundred records that are too slow
+    /// together, and none alone), two aborts of the full size would follow every search.
     pub fn committed(&mut self, taken: impl IntoIterator<Item = Taken>) {
         if self.begun.is_empty() && self.search.is_none() {
             return;
@@ -143,7 +140,7 @@ impl Isolation {
         }
     }
 
-    /// The partition is another worker's now.
+    /// Drops the partition, which another worker owns now.
     pub fn revoked(&mut self, partition: &TopicPartition) {
         self.begun.remove(partition);
         self.culprits.retain(|c| c.place.0 != *partition);
@@ -152,30 +149,29 @@ impl Isolation {
         }
     }
 
-    /// How many records a transaction takes at most. None: as many as ever.
+    /// The maximum number of records in a transaction. `None` is unlimited.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.search.as_ref().map(|search| search.limit)
     }
 
-    /// The first culprit that is not committed yet: a record that aborted its transaction twice
-    /// while it was alone in it. Its error policy decides what becomes of it. Twice, since a policy
-    /// may drop it for good: an abort that happens to hit a transaction of one record must not
-    /// condemn it.
+    /// The first uncommitted culprit: a record that aborted its transaction twice while it was alone in it. Its error
+    /// policy decides. The limit is two because a policy may drop the record for good: an unrelated abort of a
+    /// transaction of one record must not condemn that record.
     #[must_use]
     pub fn culprit(&self) -> Option<&(TopicPartition, Offset)> {
         self.culprits.first().map(|c| &c.place)
     }
 
-    /// Whether this record is a [`culprit`](Self::culprit): to be asked before it is processed.
+    /// Whether this record is a [`culprit`](Self::culprit). Checked before the record is processed.
     #[must_use]
     pub fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
         self.culprits.iter().any(|c| c.is_at(partition, offset))
     }
 
-    /// Whether even what its policy puts in this record's place aborts its transaction: a dead letter
-    /// that the brokers refuse as they refused the output. Twice, for the reason above; without an
-    /// end it would be tried for ever.
+    /// Whether even the output of the policy for this record aborts its transaction: a dead letter that the brokers
+    /// refuse as they refused the output. The limit is two, for the reason above. Without a limit the worker would
+    /// retry it forever.
     #[must_use]
     pub fn is_hopeless(&self, partition: &TopicPartition, offset: Offset) -> bool {
         let mut culprits = self.culprits.iter();
@@ -205,7 +201,7 @@ mod tests {
         }
     }
 
-    /// An isolation that saw these aborts, all of topic `a` from offset 10 on.
+    /// An isolation with these aborts, all of topic `a` from offset 10 on.
     fn after(aborts: &[i64]) -> Isolation {
         let mut isolation = Isolation::default();
         for &records in aborts {
@@ -290,7 +286,7 @@ mod tests {
     fn rule_9_once_the_culprit_is_found_nobody_else_is_held_up() {
         let mut isolation = after(&[4, 4, 2, 1, 1]);
         assert_eq!(isolation.limit(), Some(1));
-        // Its task may be parked now; others commit.
+        // The record's task may be parked now, while others commit.
         isolation.committed([took("b", 3, 4)]);
         assert_eq!(isolation.limit(), Some(2));
         isolation.committed([took("b", 4, 6)]);
@@ -334,9 +330,9 @@ mod tests {
         assert_eq!(isolation, Isolation::default());
     }
 
-    /// A worker whose partitions take turns, each transaction being filled from one after the
-    /// other. One that holds a poisonous record aborts; the policy skips a culprit. Returns the
-    /// culprits, and how many transactions aborted and committed.
+    /// A worker whose partitions take turns: each transaction takes from one after the other. A poisonous record
+    /// aborts its transaction, and the policy skips a culprit. Returns the culprits, and how many transactions
+    /// aborted and committed.
     fn run(
         partitions: usize,
         records: i64,
@@ -405,7 +401,7 @@ mod tests {
             poison.dedup();
             let (found, aborts, _) = run(partitions, 300, batch, &poison);
             prop_assert_eq!(&found, &poison);
-            // It ends, and without replaying the worker's work for ever.
+            // The search ends, and does not replay the worker's records forever.
             let most = poison.len() as u32 * (batch.ilog2() + 4) * 2;
             prop_assert!(aborts <= most, "{} aborts", aborts);
         }

@@ -1,13 +1,13 @@
-//! The vocabulary: names and numbers that cannot be mixed up, and cannot be negative.
+//! Names and numbers that can't be mixed up or negative.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A number that Kafka would not send for this thing: it is below zero.
+/// A negative number, which Kafka would not send for this quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} can't be {value}: it is never negative")]
 pub struct Negative {
-    /// Which number it was meant to be.
+    /// The name of the quantity.
     pub what: &'static str,
     /// The value.
     pub value: i64,
@@ -23,7 +23,7 @@ macro_rules! non_negative {
             /// The smallest one.
             pub const ZERO: Self = Self(0);
 
-            /// Takes the number if it is not negative.
+            /// Wraps the number if it is not negative.
             ///
             /// # Errors
             /// [`Negative`] if it is.
@@ -54,24 +54,23 @@ non_negative!(
     Partition, i32, "a partition number"
 );
 non_negative!(
-    /// A record's place in a partition, or the place of the next one.
+    /// The offset of a record in a partition, or of the next record.
     Offset, i64, "an offset"
 );
 non_negative!(
     /// The generation (classic protocol) or member epoch (KIP-848) of a consumer group member.
     ///
-    /// Brokers accept a transactional offset commit with generation −1 and an empty member id
-    /// *without fencing it*, for old clients' sake. A `Generation` is never negative, so that such
-    /// a commit cannot be written down.
+    /// Brokers accept a transactional offset commit with generation −1 and an empty member id *without fencing it*,
+    /// for compatibility with old clients. A `Generation` is never negative, so no code can construct such a commit.
     Generation, i32, "a group generation"
 );
 non_negative!(
-    /// How often a transactional id was initialised: the broker refuses every older epoch.
+    /// How often a transactional id was initialised. The broker refuses every older epoch.
     ProducerEpoch, i16, "a producer epoch"
 );
 
 impl Offset {
-    /// The offset after this one: what is committed once this record is done.
+    /// The offset after this one, which is committed once this record is processed.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -85,7 +84,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Wraps the text; cheap to clone from here on.
+            /// Wraps the text. A clone is cheap.
             #[must_use]
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
@@ -123,11 +122,11 @@ name!(
     TopicName
 );
 name!(
-    /// An application's id: consumer group, and prefix of everything else that is its own.
+    /// An application's id: its consumer group, and the prefix of its own topics and ids.
     AppId
 );
 name!(
-    /// What a producer's transactions are known by, across restarts (`transactional.id`).
+    /// The lasting name of a producer across restarts (`transactional.id`).
     TransactionalId
 );
 name!(
@@ -167,7 +166,7 @@ impl fmt::Debug for TopicPartition {
     }
 }
 
-/// A stage's number within its application: stages are counted in the order of declaration.
+/// A stage's number within its application, in the order of declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StageId(pub u16);
 
@@ -205,9 +204,9 @@ impl fmt::Display for WorkerId {
 }
 
 impl WorkerId {
-    /// `<app>-<instance>-<worker>`: the id under which this worker's transactions are fenced, and
-    /// under the classic group protocol its `group.instance.id` too. The same after a restart, so
-    /// that a restart aborts its own left-over and moves no partition.
+    /// `<app>-<instance>-<worker>`: the id that fences this worker's transactions, and its `group.instance.id` under
+    /// the classic group protocol. The id stays the same after a restart, so a restart aborts its own open
+    /// transaction and moves no partition.
     #[must_use]
     pub fn identity(self, app: &AppId, instance: &InstanceId) -> TransactionalId {
         TransactionalId::new(format!("{app}-{instance}-{self}"))
@@ -218,7 +217,7 @@ impl WorkerId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
-/// How many transactions have touched a task, in all its life.
+/// The number of transactions that have touched a task since its first start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
@@ -230,7 +229,7 @@ impl Seq {
     }
 }
 
-/// Drawn at random for each *attempt* at a transaction: a retry has another name.
+/// A random number for each *attempt* at a transaction: a retry has another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nonce(pub u64);
 

@@ -1,33 +1,34 @@
-//! Exactly-once stream processing on Kafka: the vocabulary and every decision, as pure functions.
+//! The decisions of exactly-once stream processing on Kafka.
 //!
-//! Decide, then do: what is in this crate takes what happened and answers what to do about it. It
-//! reads no clock, spawns nothing, draws no random number, logs nothing and knows no Kafka client,
-//! so each rule of the protocol is a test that runs in microseconds. The worker in `eos-core`
-//! performs the answers and reports what came of them.
+//! The crate contains the vocabulary and every decision, as pure functions.
+//!
+//! Decide, then do: this crate takes events and returns actions. It reads no clock, starts no thread, draws no random
+//! number, logs nothing and depends on no Kafka client. Each rule of the protocol is therefore a test that runs in
+//! microseconds. The worker in `eos-core` performs the actions and reports their results.
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`Transaction`] | what to do next with the producer: eleven states, one transaction at a time |
-//! | [`TaskProgress`] | which offsets a transaction carries, where a rewind goes |
-//! | [`TransactionName`] | what the metadata of a committed offset says |
+//! | [`Transaction`] | the next action with the producer: eleven states, one transaction at a time |
+//! | [`TaskProgress`] | which offsets a transaction carries, to which offsets a rewind seeks |
+//! | [`TransactionName`] | the content of a committed offset's metadata |
 //! | [`plan_start`] | where a task starts, or why it must not |
-//! | [`plan_revocation`] | what comes before partitions are given back |
+//! | [`plan_revocation`] | the steps before partitions are returned |
 //! | [`outcome`] | how a transaction in doubt ended |
-//! | [`classify`] | what follows from an error code |
+//! | [`classify`] | the reaction to an error code |
 //! | [`CommitPolicy`] | when to commit |
-//! | [`CommitPacer`] | how soon, by what commits cost |
+//! | [`CommitPacer`] | how soon to commit, from the cost of commits |
 //! | [`may_join`] | whether a transaction outlives a slow record |
 //! | [`Isolation`] | which record keeps aborting its transaction |
 //! | [`RetryPlan`] | when a record that failed is tried again |
-//! | [`DeadLetter`] | what a dead letter says about its record |
-//! | [`Merge`] | which input of a task gives the next record |
+//! | [`DeadLetter`] | the headers of a dead letter |
+//! | [`Merge`] | which input of a task supplies the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`check_widths`] | whether their topics can be read together |
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
-//! | [`windows`] | which window a record is in, when it is closed, when it is forgotten |
+//! | [`windows`] | the window of a record, when it closes, when it expires |
 //! | [`MissingOffsets`] | when a task believes that the group has no offset |
 //! | [`BrokerTime`] | for how long brokers have been reachable |
-//! | [`state`] | where a task's stores stand, and what a restart makes of them |
+//! | [`state`] | the position of a task's stores, and the decision at a restart |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 

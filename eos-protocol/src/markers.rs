@@ -1,21 +1,21 @@
-//! When the next transaction of a producer may touch its first partition.
+//! The start time of a producer's next transaction.
 //!
-//! The coordinator answers EndTxn once its decision is in its log. The markers in the partitions, and the
-//! line that completes the transaction, are written after that. An AddPartitionsToTxn that comes before
-//! them is refused with CONCURRENT_TRANSACTIONS, and librdkafka repeats it only after 20 ms
-//! (`rd_kafka_txn_handle_AddPartitionsToTxn`): as long nothing of the transaction leaves the client. So
-//! who begins a little later is sooner (docs/design/0029).
+//! The coordinator responds to EndTxn once its decision is in its log. Later it writes the markers in the partitions
+//! and the log entry that completes the transaction. Until then it refuses an AddPartitionsToTxn with
+//! CONCURRENT_TRANSACTIONS, and librdkafka retries only after 20 ms (`rd_kafka_txn_handle_AddPartitionsToTxn`).
+//! During that time no record of the transaction leaves the client. A transaction that begins a little later is
+//! therefore faster (docs/design/0029).
 
 use std::time::Duration;
 
-/// Upper bound of the wait. While librdkafka waits, records are taken all the same, and only what they
-/// write stands; while a worker waits, nothing is done.
+/// Upper bound of the wait. While librdkafka waits, the worker still takes records, and only their outputs wait.
+/// While a worker waits, it does no work.
 const AT_MOST: Duration = Duration::from_millis(10);
 
-/// How long after a commit that took `commit` its markers should be written, as far as a client can
-/// tell. EndTxn is answered after one write that is replicated. The markers have to reach the brokers and are
-/// replicated there, and then the completion is: three times as long. Where that is too long to wait for, zero:
-/// to wait for a part of it would cost the wait and the refusal.
+/// The time until the markers of a commit that took `commit` should be written, as far as a client can estimate. The
+/// response to EndTxn comes after one replicated write. The markers have to reach the brokers and replicate, and so
+/// does the completion: three times as long. Returns zero if that wait is too long: a part of it would cost both the
+/// wait and the refusal.
 #[must_use]
 pub fn until_markers_are_written(commit: Duration) -> Duration {
     let wait = commit.saturating_mul(3);

@@ -1,21 +1,21 @@
-//! Whether what the client says of its group membership may fence a transaction (design rule 3).
+//! The check of group metadata before a commit (design rule 3).
 
 use crate::ids::Generation;
 
-/// The client is no member at this moment: its offsets would be committed unfenced.
+/// The client is not a member at this moment: its offsets would be committed unfenced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a member of the group (generation {generation}, member id {member_id:?})")]
 pub struct NotAMember {
-    /// What the client says its generation is.
+    /// The generation that the client reports.
     pub generation: i32,
-    /// What the client says its member id is.
+    /// The member id that the client reports.
     pub member_id: String,
 }
 
 /// Checks the group metadata right before `send_offsets`.
 ///
-/// Brokers accept a transactional offset commit with generation −1 and an empty member id from any
-/// client, unfenced (kept for clients before KIP-447). So neither may ever be sent.
+/// Brokers accept a transactional offset commit with generation −1 and an empty member id from any client, unfenced
+/// (for clients before KIP-447). So neither value may ever be sent.
 ///
 /// # Errors
 /// [`NotAMember`] if the generation is negative or the member id empty.

@@ -1,31 +1,28 @@
-//! Which input of a task gives the next record (KIP-353, KIP-695).
+//! The choice of a task's next input (KIP-353, KIP-695).
 //!
-//! Records of one task are taken in the order of their timestamps, across its inputs. That order is
-//! only as good as what is at hand: an input without a record may have an earlier one on the broker.
-//! So a task waits for an empty input as long as the broker is known to have, or may have, a record
-//! for it; and if asked to, a while longer for a producer that is late. The rule is Kafka Streams'
-//! `PartitionGroup#readyToProcess`, since 3.0.
+//! A task takes records in the order of their timestamps, across its inputs. That order covers only the fetched
+//! records: an input without a fetched record may have an earlier one on the broker. So a task waits for an empty
+//! input as long as the broker has, or may have, a record for it. With `max.task.idle.ms` it waits a while longer for
+//! a late producer. The rule is Kafka Streams' `PartitionGroup#readyToProcess`, since 3.0.
 //!
-//! Within one input the order is the partition's, whatever its timestamps say.
+//! Within one input the order is the partition's order, whatever the timestamps.
 
 use std::time::Duration;
 
 use crate::ids::{Offset, Timestamp};
 use crate::time::Now;
 
-/// How long a task waits for an input that has no record, while another one has
-/// (`max.task.idle.ms`).
+/// How long a task waits for an input without records, while another input has one (`max.task.idle.ms`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MaxIdle {
-    /// Not at all, not even for records that are known to be on the broker: whatever is at hand is
-    /// taken (-1).
+    /// No wait, not even for records that are known to be on the broker. The task takes any fetched record (-1).
     Never,
-    /// As long as the broker has or may have records for it, and then this long for a producer.
+    /// As long as the broker has or may have records for the input, and then this long for a producer.
     For(Duration),
 }
 
 impl Default for MaxIdle {
-    /// Kafka's: only for what is on the broker.
+    /// Kafka's default: waits only for records on the broker.
     fn default() -> Self {
         Self::For(Duration::ZERO)
     }
@@ -56,21 +53,21 @@ impl MaxIdle {
     }
 }
 
-/// Whether the broker has records of an input that are not at hand.
+/// Whether the broker has records of an input that are not fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lag {
-    /// The end of the partition has not been heard of since the start or the last rewind.
+    /// No end of the partition was reported since the start or the last rewind.
     Unknown,
-    /// It had none when its end was last heard of.
+    /// The broker had none at the last reported end.
     Zero,
-    /// It has some.
+    /// The broker has some.
     Positive,
 }
 
 impl Lag {
-    /// The lag of a partition whose next record is `next`, `end` being its end as last heard of:
-    /// for a read_committed reader the last stable offset. The high watermark would count records
-    /// of an open transaction, which can't be fetched however long the task waits.
+    /// The lag of a partition with the next offset `next` and the last reported end `end`. For a read_committed
+    /// reader, `end` is the last stable offset. The high watermark would count records of an open transaction, which
+    /// can't be fetched however long the task waits.
     #[must_use]
     pub fn of(next: Offset, end: Option<Offset>) -> Self {
         match end {
@@ -81,30 +78,30 @@ impl Lag {
     }
 }
 
-/// What an input has at hand.
+/// The fetched records of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Supply {
-    /// A record. One without a timestamp counts as the earliest of all.
+    /// A record. A record without a timestamp counts as the earliest of all.
     Head {
         /// Its timestamp.
         timestamp: Option<Timestamp>,
     },
     /// None.
     Empty {
-        /// What the broker has.
+        /// The records on the broker.
         lag: Lag,
     },
 }
 
-/// Where the next record comes from.
+/// The decision about the next record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pick {
     /// From this input.
     Take(usize),
-    /// An input has one, but an empty one may have an earlier one. Ask again when something was
-    /// fetched or an end heard of; and at the latest after this time, if there is one.
+    /// An input has a record, but an empty input may have an earlier one. Decide again after a fetch or a newly
+    /// reported end, and at the latest after this time, if there is one.
     Wait(Option<Duration>),
-    /// No input has one.
+    /// No input has a record.
     Nothing,
 }
 
@@ -112,13 +109,13 @@ pub enum Pick {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merge {
     max_idle: MaxIdle,
-    /// By input: since when it has been known to have nothing, here or on the broker. It stays
-    /// while the task goes on without the input: the wait is once per drought, not per record.
+    /// By input: since when it has been known to have no record, here or on the broker. The value stays while the
+    /// task continues without the input: the wait is once per drought, not per record.
     dry_since: Vec<Option<Now>>,
 }
 
 impl Merge {
-    /// For a task with this many inputs.
+    /// A merge for a task with this many inputs.
     #[must_use]
     pub fn new(max_idle: MaxIdle, inputs: usize) -> Self {
         Self {
@@ -133,7 +130,7 @@ impl Merge {
     /// state to reset after a rewind, as long as the lags are [`Unknown`](Lag::Unknown) then.
     pub fn pick(&mut self, now: Now, inputs: impl IntoIterator<Item = Supply>) -> Pick {
         if self.dry_since.len() <= 1 {
-            // Nothing to merge, nothing to wait for.
+            // A single input needs no merge and no wait.
             return match inputs.into_iter().next() {
                 Some(Supply::Head { .. }) => Pick::Take(0),
                 _ => Pick::Nothing,
@@ -264,10 +261,10 @@ mod tests {
         assert_eq!(merge.pick(at(70), [head(7), DRY]), wait(40));
         assert_eq!(merge.pick(at(110), [head(7), DRY]), Pick::Take(0));
         assert_eq!(merge.pick(at(111), [head(8), DRY]), Pick::Take(0));
-        // It had one: the next drought is another one.
+        // The input had a record: the next drought is another one.
         assert_eq!(merge.pick(at(112), [head(8), head(1)]), Pick::Take(1));
         assert_eq!(merge.pick(at(112), [head(8), DRY]), wait(100));
-        // So it is when the broker turned out to have more, though it did not arrive.
+        // The same holds if the broker turned out to have more records that did not arrive.
         assert_eq!(merge.pick(at(150), [head(8), BEHIND]), Pick::Wait(None));
         assert_eq!(merge.pick(at(160), [head(8), DRY]), wait(100));
     }
@@ -298,7 +295,7 @@ mod tests {
         assert_eq!(Lag::of(offset(3), None), Lag::Unknown);
         assert_eq!(Lag::of(offset(3), Some(offset(4))), Lag::Positive);
         assert_eq!(Lag::of(offset(3), Some(offset(3))), Lag::Zero);
-        // The end was heard of before the last records came.
+        // The end was reported before the last records arrived.
         assert_eq!(Lag::of(offset(3), Some(offset(2))), Lag::Zero);
     }
 

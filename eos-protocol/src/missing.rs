@@ -8,8 +8,8 @@ use crate::start::Start;
 
 /// Counts how often the group reported that a task has no committed offset.
 ///
-/// A coordinator that resigns or loads may briefly report an offset as missing (KAFKA-20416). A task that
-/// believed the first report would start over, and commit the new offsets.
+/// A coordinator that resigns or loads may briefly report an offset as missing (KAFKA-20416). A task that believed
+/// the first report would start over and commit the new offsets.
 #[derive(Debug, Clone, Default)]
 pub struct MissingOffsets(BTreeMap<TopicPartition, u32>);
 

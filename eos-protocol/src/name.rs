@@ -1,4 +1,4 @@
-//! The name of a transaction: what the metadata of every committed offset says.
+//! The name of a transaction: the metadata of every committed offset.
 //!
 //! One line of text, versioned, because other tools show it and other versions read it:
 //!
@@ -21,7 +21,7 @@ use std::fmt;
 use crate::ids::{Nonce, Seq, Timestamp};
 use crate::state::{PerFamily, TopicDigest};
 
-/// A hash of what a stage reads: its topics and which of them drives.
+/// A hash of a stage's inputs: its topics and the driving topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LayoutHash(pub u64);
 
@@ -31,32 +31,32 @@ impl fmt::Display for LayoutHash {
     }
 }
 
-/// What a committed offset says about the transaction that committed it.
+/// The metadata of a committed offset: the name of the transaction that committed it.
 ///
-/// All partitions of a task carry the same name. It tells a restart which transaction was the last
-/// one, also when the offset itself did not move.
+/// All partitions of a task carry the same name. At a restart it shows the last transaction, even if the offset
+/// itself did not move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionName {
-    /// What the stage read.
+    /// The layout of the stage at that commit.
     pub layout: LayoutHash,
-    /// How many partitions the stage's driving topic had when this task first started. A partition
-    /// number that is not below it appeared later.
+    /// The number of partitions of the stage's driving topic when this task first started. A partition with this
+    /// number or a higher one appeared later.
     pub width: u32,
-    /// One more than in the transaction before that touched the task.
+    /// The number of the transaction: one more than that of the task's previous transaction.
     pub seq: Seq,
     /// Random per attempt.
     pub nonce: Nonce,
-    /// `seq` of the last commit record in the task's partition of the changelog of plain stores.
+    /// `seq` of the last commit record in the task's partition of the plain stores' changelog.
     pub plain: Option<Seq>,
-    /// The same for the changelog of windowed stores.
+    /// The same for the windowed stores' changelog.
     pub windowed: Option<Seq>,
-    /// The highest record time seen by the task.
+    /// The highest record time that the task has seen.
     pub stream_time: Option<Timestamp>,
     /// Digests of the changelogs' topic ids. `None` in format 1, and where the brokers report no ids.
     pub topics: PerFamily<Option<TopicDigest>>,
 }
 
-/// Why a text is not a transaction's name.
+/// Why a text is not a transaction name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Written by a newer version of this library.
@@ -65,7 +65,7 @@ pub enum NameError {
         /// The format's number.
         version: u32,
     },
-    /// It begins like ours, but is damaged.
+    /// The text begins like a name, but is damaged.
     #[error("damaged: {text:?}")]
     Malformed {
         /// The text.
@@ -83,8 +83,7 @@ impl TransactionName {
         }
     }
 
-    /// Reads a name. Empty text, or text that is not ours (another program committed this
-    /// offset), is `None`.
+    /// Reads a name. Returns `None` for an empty text or a text of another program.
     ///
     /// # Errors
     /// If the text is ours but of a newer format, or damaged.
@@ -129,7 +128,7 @@ fn hex(field: &str) -> Option<u64> {
 }
 
 fn decimal<T: std::str::FromStr>(field: &str) -> Option<T> {
-    // `parse` takes a leading plus, which we never write.
+    // `parse` takes a leading plus, which `eos` never writes.
     if field.starts_with('+') {
         None
     } else {

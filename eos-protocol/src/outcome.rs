@@ -1,21 +1,21 @@
-//! How a transaction in doubt ended (design rule 6).
+//! The outcome of a transaction in doubt (design rule 6).
 
 use crate::name::TransactionName;
 use crate::start::Committed;
 
-/// How it ended, for one task.
+/// The outcome for one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// It committed: our name is beside the offsets.
+    /// It committed: its name is beside the offsets.
     Committed,
-    /// It did not: the name before ours is.
+    /// It did not commit: the previous name is beside the offsets.
     Aborted,
-    /// Neither: another owner committed, or the partitions disagree. Our state is invalid.
+    /// Neither: another owner committed, or the partitions disagree. The local state is invalid.
     Dirty,
 }
 
-/// Reads the outcome off the stable committed offsets of all inputs of one task, once
-/// `init_transactions` of a new producer with the same id has decided the old transaction.
+/// Derives the outcome from the stable committed offsets of all inputs of one task. Call it after `init_transactions`
+/// of a new producer with the same id has decided the old transaction.
 #[must_use]
 pub fn outcome(
     ours: Option<&TransactionName>,

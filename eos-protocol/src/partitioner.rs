@@ -1,7 +1,7 @@
-//! Which partition a key belongs to: Java's default partitioner, bit for bit.
+//! The partition of a key: Java's default partitioner, bit for bit.
 //!
-//! Records of one key that Java and this library write land in the same partition, so they can be
-//! joined. Formula: `org.apache.kafka.common.utils.Utils#murmur2` and `#toPositive`.
+//! Java and this library write records of one key to the same partition, so they can be joined. Formula:
+//! `org.apache.kafka.common.utils.Utils#murmur2` and `#toPositive`.
 
 use crate::ids::Partition;
 
@@ -41,7 +41,7 @@ pub fn partition_for(key: &[u8], count: u32) -> Partition {
 mod tests {
     use super::*;
 
-    /// What `Utils.murmur2` and `Utils.toPositive(..) % count` of kafka-clients 4.3.1 answer.
+    /// The results of `Utils.murmur2` and `Utils.toPositive(..) % count` in kafka-clients 4.3.1.
     #[test]
     fn hashes_and_partitions_are_javas() {
         let golden: [(&str, i32, i32, i32); 10] = [

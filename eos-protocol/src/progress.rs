@@ -1,4 +1,4 @@
-//! How far a task has come: its inputs' offsets and the name of its last transaction.
+//! A task's progress: its inputs' offsets and its last transaction's name.
 
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
@@ -10,51 +10,51 @@ use crate::state::{PerFamily, TopicDigest};
 pub struct Input {
     /// The partition.
     pub partition: TopicPartition,
-    /// The next offset to read as of the last committed transaction.
+    /// The next offset to read, as of the last committed transaction.
     pub committed: Offset,
-    /// The next offset to read now.
+    /// The next offset to read.
     pub next: Offset,
     /// The first record since the last commit.
     first: Option<Offset>,
-    /// What the last start or rewind asked for.
+    /// The offset of the last start or rewind.
     from: Offset,
-    /// As long as its first record has not arrived: what that should be.
+    /// The expected first record, until the first record has arrived.
     expected: Option<Expected>,
 }
 
-/// What the next record should be.
+/// The expected next record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Expected {
-    /// The record that came first before the rewind.
+    /// The first record before the rewind.
     first: Option<Offset>,
-    /// Whether a later one came already, and the rewind was repeated.
+    /// Whether a later record arrived first, and the rewind was repeated.
     asked_again: bool,
-    /// Whether the log has lost the record that came first, so that a later one may come instead.
+    /// Whether the log has lost the expected record, so that a later one may come instead.
     gone: bool,
 }
 
-/// What to do with a record that was delivered.
+/// The decision about a delivered record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
     /// Process it.
     Process,
-    /// Drop it: it was delivered and processed before, since the last start or rewind. (librdkafka
-    /// goes on at the last offset that it knows to be taken when it resumes a partition, and a
-    /// batch may be on its way to us at that moment.)
+    /// Drop the record: it was delivered and processed before, since the last start or rewind. (When librdkafka
+    /// resumes a partition, it continues after the last offset that it knows to be taken. At that moment a batch may
+    /// already be on its way to the worker.)
     Repeated,
-    /// Drop everything fetched of this input and seek to this offset. The first record after a rewind is
-    /// a later one than before the rewind, and may have been fetched before it.
+    /// Drop all fetched records of this input and seek to this offset. The first record after a rewind is a later one
+    /// than before the rewind, and may have been fetched before it.
     GoBack(Offset),
-    /// A later record came first again: find out whether the log has lost the record at this offset
-    /// (retention, compaction, DeleteRecords). If it has, call [`TaskProgress::lost`]; if not, stop.
+    /// A later record came first again. Check whether the log has lost the record at this offset (retention,
+    /// compaction, DeleteRecords). If so, call [`TaskProgress::lost`]; otherwise stop.
     Missing(Offset),
 }
 
 /// The progress of one task.
 ///
-/// Every transaction that touches the task carries the offsets of *all* its inputs, advanced or
-/// not, all under one name (design rule 2): group fencing works per partition, and with another
-/// task's offset instead a zombie commits beside the new owner.
+/// Every transaction that touches the task carries the offsets of *all* its inputs under one name, advanced or not
+/// (design rule 2). Group fencing works per partition: with the offset of another task, a zombie could commit beside
+/// the new owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskProgress {
     /// The task.
@@ -77,12 +77,12 @@ pub struct OutOfOrder {
     pub partition: TopicPartition,
     /// The record's offset.
     pub got: Offset,
-    /// What was to come.
+    /// The expected offset.
     pub next: Offset,
 }
 
 impl TaskProgress {
-    /// A task that resumes at committed offsets, `last` being the name beside them.
+    /// A task that resumes at committed offsets. `last` is the name beside them.
     #[must_use]
     pub fn resume(
         task: TaskId,
@@ -121,8 +121,8 @@ impl TaskProgress {
         }
     }
 
-    /// Sets the changelogs of its stage, by the topic ids at the start of this process. Its transaction names
-    /// carry them. A successor that finds other ids knows that these topics lack some of the state.
+    /// Sets the changelogs of its stage, with the topic ids at the start of this process. Its transaction names carry
+    /// the ids. If a successor finds other ids, these topics lack some of the state.
     #[must_use]
     pub fn with_changelogs(mut self, topics: PerFamily<Option<TopicDigest>>) -> Self {
         self.changelogs = topics;
@@ -141,7 +141,7 @@ impl TaskProgress {
         self.last.as_ref()
     }
 
-    /// The name under which the open transaction was sealed.
+    /// The name with which the open transaction was sealed.
     #[must_use]
     pub fn sealed(&self) -> Option<&TransactionName> {
         self.sealed.as_ref()
@@ -153,9 +153,8 @@ impl TaskProgress {
         self.touched
     }
 
-    /// What the open transaction took of each input, if anything: what an abort is known by
-    /// (rule 9). To be asked before [`discarded`](Self::discarded) or
-    /// [`committed`](Self::committed).
+    /// The records that the open transaction took from each input, if any. They identify an abort (rule 9). Call it
+    /// before [`discarded`](Self::discarded) or [`committed`](Self::committed).
     pub fn taken(&self) -> impl Iterator<Item = Taken> {
         self.inputs.iter().filter_map(|input| {
             Some(Taken {
@@ -166,17 +165,17 @@ impl TaskProgress {
         })
     }
 
-    /// Puts the task into the open transaction without a record.
+    /// Adds the task to the open transaction without a record.
     pub fn touch(&mut self) {
         self.touched = true;
     }
 
-    /// A record of input number `input` is about to be processed: checks that it is one to come.
-    /// Offsets may jump forward (control records, compaction), never back; but the first record
-    /// after a rewind has to be the one that was first before it, or be confirmed (design rule 8).
+    /// Admits a record of input number `input` before processing. Offsets may jump forward (control records,
+    /// compaction), never back. The first record after a rewind has to be the first record before it, or has to be
+    /// confirmed (design rule 8).
     ///
     /// # Errors
-    /// [`OutOfOrder`] if it lies before what the last start or rewind asked for.
+    /// [`OutOfOrder`] if the record lies before the offset of the last start or rewind.
     pub fn admit(&mut self, input: usize, offset: Offset) -> Result<Admission, OutOfOrder> {
         let Some(input) = self.inputs.get_mut(input) else {
             return Ok(Admission::Process);
@@ -205,7 +204,7 @@ impl TaskProgress {
         }
     }
 
-    /// Whether the record that came first before the rewind is still [missing](Admission::Missing).
+    /// Whether the first record before the rewind is still [missing](Admission::Missing).
     #[must_use]
     pub fn misses(&self, partition: &TopicPartition, record: Offset) -> bool {
         let mut inputs = self.inputs.iter();
@@ -214,8 +213,7 @@ impl TaskProgress {
         expected.is_some_and(|it| it.first == Some(record) && it.asked_again && !it.gone)
     }
 
-    /// Records that the log of a partition has lost the record that came first before the rewind. A later
-    /// record may come now.
+    /// Records that the log of a partition has lost the first record before the rewind. A later record may come now.
     pub fn lost(&mut self, partition: &TopicPartition) {
         let inputs = self.inputs.iter_mut();
         for input in inputs.filter(|input| input.partition == *partition) {
@@ -225,7 +223,7 @@ impl TaskProgress {
         }
     }
 
-    /// A record of input number `input` is done: the next transaction covers it.
+    /// Marks a record of input number `input` as processed: the next transaction covers it.
     pub fn advance(&mut self, input: usize, offset: Offset, time: Option<Timestamp>) {
         self.touched = true;
         self.stream_time = self.stream_time.max(time);
@@ -236,7 +234,7 @@ impl TaskProgress {
         }
     }
 
-    /// The highest time of the records that it has taken, those of the open transaction included.
+    /// The highest time of all taken records, including those of the open transaction.
     #[must_use]
     pub fn stream_time(&self) -> Option<Timestamp> {
         self.stream_time
@@ -248,10 +246,9 @@ impl TaskProgress {
         self.last.as_ref().map_or(Seq(1), |name| name.seq.next())
     }
 
-    /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name.
-    /// `wrote` tells to which changelogs it wrote: there its commit record is the last one from now
-    /// on, with the number of the [sealed](Self::sealed) name. Nothing if the transaction does not
-    /// touch the task.
+    /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name. `wrote` lists the
+    /// changelogs to which the task wrote. From now on its commit record is the last one there, with the number of
+    /// the [sealed](Self::sealed) name. `None` if the transaction does not touch the task.
     pub fn seal(
         &mut self,
         nonce: Nonce,
@@ -281,11 +278,10 @@ impl TaskProgress {
             .collect()
     }
 
-    /// The offsets of all its inputs as they are committed, with the name that they have: for a
-    /// task that no record touches, before the broker forgets them. To commit them again changes
-    /// nothing, so the task is no part of that transaction's outcome. Nothing if a transaction
-    /// touches the task, since that one carries them; or if they have no name of ours, which a
-    /// transaction gives them.
+    /// The committed offsets of all its inputs with their name. They keep the broker from forgetting the offsets of
+    /// an idle task. To commit them again changes nothing, so the task is no part of that transaction's outcome.
+    /// `None` if a transaction touches the task, since that one carries them, or if they have no name of ours, which
+    /// a transaction gives them.
     #[must_use]
     pub fn recommit(&self) -> Vec<(TopicPartition, Offset, String)> {
         let Some(name) = self.last.as_ref().filter(|_| !self.touched) else {
@@ -298,7 +294,7 @@ impl TaskProgress {
             .collect()
     }
 
-    /// The transaction is committed.
+    /// Records the commit of the transaction.
     pub fn committed(&mut self) {
         if let Some(name) = self.sealed.take() {
             self.last = Some(name);
@@ -310,8 +306,8 @@ impl TaskProgress {
         self.touched = false;
     }
 
-    /// The transaction is gone: back to the last committed offsets. Returns where to seek to:
-    /// every input of a touched task.
+    /// Discards the transaction and returns to the last committed offsets. Returns the seek targets: every input of a
+    /// touched task.
     pub fn discarded(&mut self) -> Vec<(TopicPartition, Offset)> {
         self.sealed = None;
         self.stream_time = self.last.as_ref().and_then(|name| name.stream_time);

@@ -151,7 +151,7 @@ fn rule_8_a_rewind_goes_to_the_last_committed_offsets() {
         task.discarded().is_empty(),
         "an untouched task is not rewound"
     );
-    // The next transaction starts there too, also if it reads nothing.
+    // The next transaction starts there, too, even if it reads no record.
     task.touch();
     let sealed = task.seal(Nonce(2), NOTHING);
     assert_eq!(
@@ -190,7 +190,7 @@ fn rule_8_another_first_record_after_a_rewind_has_to_be_confirmed() {
     task.advance(0, offset(10), None);
     assert_eq!(task.admit(0, offset(11)), Ok(Admission::Process));
 
-    // Every later try has the same result until the log is known to have lost the record.
+    // Every later try has the same result until the log is confirmed to have lost the record.
     task.discarded();
     assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));
     for _ in 0..3 {
@@ -203,7 +203,7 @@ fn rule_8_another_first_record_after_a_rewind_has_to_be_confirmed() {
     task.lost(&partition);
     assert_eq!(task.admit(0, offset(14)), Ok(Admission::Process));
 
-    // A second abort before anything was processed still knows what came first.
+    // After a second abort without a processed record, the task still has the first record's offset.
     task.touch();
     task.discarded();
     assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));

@@ -1,13 +1,13 @@
-//! What a rebalance asks of a worker, step by step (design rule 4).
+//! The steps of a worker in a rebalance (design rule 4).
 
 use std::collections::BTreeMap;
 
 use crate::ids::{TaskId, TopicPartition};
 
-/// What happens to the open transaction before partitions go.
+/// The end of the open transaction before partitions are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Settle {
-    /// There is none, or it is being settled anyway.
+    /// No transaction is open, or it is being settled already.
     Nothing,
     /// It is sealed and committed, under one deadline.
     Commit,
@@ -15,23 +15,23 @@ pub enum Settle {
     Abort,
 }
 
-/// The answer to a revocation, in this order: settle, close, unassign.
+/// The response to a revocation, in this order: settle, close, unassign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revocation {
     /// First: the open transaction.
     pub settle: Settle,
-    /// Then: the tasks that end here.
+    /// Then: the tasks that end.
     pub close: Vec<TaskId>,
-    /// Last: the partitions go back. The successor starts only now.
+    /// Last: the partitions are returned. The successor starts only now.
     pub unassign: Vec<TopicPartition>,
 }
 
-/// Plans the answer to a revocation.
+/// Plans the response to a revocation.
 ///
-/// `owned` are the tasks by the partition of their driving topic; `open` says whether a transaction
-/// is open. A loss can be reported as a plain revoke when it races another rebalance; then the
-/// broker's generation check refuses the commit, and the abort follows from that. `inputs_of` names
-/// all partitions that a task reads: the siblings of its driving partition go with it.
+/// `owned` are the tasks by the partition of their driving topic. `open` is true if a transaction is open. A loss can
+/// be reported as a plain revoke when it races another rebalance. Then the broker's generation check refuses the
+/// commit, and the abort follows from that. `inputs_of` returns all partitions that a task reads: the siblings of its
+/// driving partition are revoked with it.
 #[must_use]
 pub fn plan_revocation(
     owned: &BTreeMap<TopicPartition, TaskId>,

@@ -1,27 +1,25 @@
-//! When the offsets of an idle task are committed once more.
+//! The repeated commit of an idle task's offsets.
 //!
-//! A transaction carries the offsets of every task that it touches. A task without records is
-//! touched by none, and the broker forgets offsets that were not committed for
-//! `offsets.retention.minutes` (seven days by default): always once the group is empty, and of
-//! topics that no member subscribes to at any time, which is what a stage's siblings are. A task
-//! that lost its offsets starts over, or if it has state must not start at all.
+//! A transaction carries the offsets of every task that it touches. No transaction touches a task without records.
+//! The broker forgets offsets that were not committed for `offsets.retention.minutes` (seven days by default): always
+//! once the group is empty, and at any time for topics without a subscribed member, such as a stage's siblings. A
+//! task that lost its offsets starts over. If it has state, it must not start at all.
 
 use std::time::Duration;
 
 use crate::time::Now;
 
-/// Offsets are committed again after this time without a commit.
+/// The time without a commit after which offsets are committed again.
 pub const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A worker does not know when the offsets of a task that it took over were committed. It commits
-/// them once it has had the task for this long: a program that is restarted every day would never
-/// come to it otherwise, and a task that moves about would be committed with every move if it were
-/// done at once.
+/// The time after a takeover at which a worker commits a task's offsets. The worker does not know when they were last
+/// committed. A longer time would never pass in a program that is restarted every day. An immediate commit would
+/// repeat with every move of a task.
 pub const AFTER_START: Duration = Duration::from_secs(60 * 60);
 
-/// Whether the offsets of a task have to be committed again, with the name that they have.
+/// Whether the offsets of a task have to be committed again, with their name.
 ///
-/// `started` is when the worker took the task over, `committed` when it last committed the task's
+/// `started` is the time when the worker took over the task, `committed` the time of its last commit of the task's
 /// offsets.
 #[must_use]
 pub fn recommit_due(started: Now, committed: Option<Now>, now: Now) -> bool {

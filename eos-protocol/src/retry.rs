@@ -1,7 +1,7 @@
-//! When a record that failed is tried again.
+//! Retries of failed records.
 //!
-//! No thread sleeps: what came before the record is committed, its task is parked until the next
-//! try, and the worker's other tasks go on.
+//! No thread sleeps. The worker commits the records before the failed one and parks its task until the next try. The
+//! worker's other tasks continue.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ use crate::time::Now;
 pub struct RetryPlan {
     /// The waits between tries.
     pub backoff: Backoff,
-    /// How many times it is tried again; `None` if there is no end.
+    /// The maximum number of retries; `None` is unlimited.
     pub max: Option<u32>,
-    /// A random number that spreads the wait; `None` if the wait is exact.
+    /// A random number that spreads the wait; `None` for an exact wait.
     pub entropy: Option<u64>,
 }
 
-/// A record that failed and will be tried again.
+/// A failed record with a planned retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// Where the record is.
+    /// The record's partition.
     pub partition: TopicPartition,
-    /// Which one it is.
+    /// The record's offset.
     pub offset: Offset,
-    /// How often it has failed.
+    /// The number of failures.
     pub tries: u32,
-    /// When its next try comes; its task is parked until then.
+    /// The time of its next try. Its task is parked until then.
     pub next: Now,
 }
 
 impl RetryPlan {
-    /// The record has failed. Returns when it is tried again; none if it has been tried often
-    /// enough, and the policy after this one decides.
+    /// Plans the retry of a failed record. Returns `None` after the last retry; then the policy after this one
+    /// decides.
     ///
-    /// `before` is what this answered last for the task. If it was for this record the count goes
-    /// on, even if the transaction before it was aborted meanwhile and its records came once more.
+    /// `before` is the last result for the task. If it was for this record, the count continues, even if the
+    /// transaction before it was aborted since and its records came again.
     #[must_use]
     pub fn failed(
         &self,
@@ -64,7 +64,7 @@ impl RetryPlan {
 }
 
 impl Attempt {
-    /// How long the task stays parked; zero once the next try is due.
+    /// How long the task stays parked. Zero once the next try is due.
     #[must_use]
     pub fn wait(&self, now: Now) -> Duration {
         self.next.since(now)

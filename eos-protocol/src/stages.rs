@@ -1,13 +1,13 @@
-//! Which sources belong together: stages by connected components.
+//! Groups of sources: stages by connected components.
 //!
-//! Sources that share a topic, a join or a store form one stage, so that a topic belongs to exactly
-//! one stage: two owners of one committed offset would double records past every fence.
+//! Sources that share a topic, a join or a store form one stage, so a topic belongs to exactly one stage. Two owners
+//! of one committed offset would double records in spite of every fence.
 
 use crate::fnv::Fnv;
 use crate::ids::{StageId, TopicName};
 use crate::name::LayoutHash;
 
-/// A stage: what is read together by one task per partition number.
+/// A set of sources that one task per partition number reads together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
     /// Its number.
@@ -15,7 +15,7 @@ pub struct Stage {
     /// Its topics in the order of declaration, each once. The first one *drives*: the group
     /// subscribes to it, and its siblings' partitions follow.
     pub topics: Vec<TopicName>,
-    /// The sources in it, as indices into the declaration.
+    /// Its sources, as indices into the declaration.
     pub sources: Vec<usize>,
 }
 
@@ -26,8 +26,8 @@ impl Stage {
         &self.topics[0]
     }
 
-    /// What goes into every offset's metadata: topics and driver, by FNV-1a (64 bit). The order of
-    /// siblings does not matter, the driver does.
+    /// The layout in every offset's metadata: topics and driving topic, by FNV-1a (64 bit). The order of siblings
+    /// does not matter; the choice of the driving topic does.
     #[must_use]
     pub fn layout(&self) -> LayoutHash {
         let mut siblings: Vec<&str> = self.topics[1..].iter().map(TopicName::as_str).collect();
@@ -47,11 +47,11 @@ fn add(hash: &mut Fnv, text: &str) {
     hash.write(&[0]);
 }
 
-/// What tells one subscription from another: the driving topics, in any order, by FNV-1a.
+/// A hash that identifies a subscription: the driving topics in any order, by FNV-1a.
 ///
-/// It is part of a static member's `group.instance.id`. A coordinator gives a member that comes back
-/// under its old id its old partitions, whatever it subscribes to now (KIP-345): topics that are new
-/// would not be read, and those that are gone would stay with it.
+/// It is part of a static member's `group.instance.id`. A coordinator gives a member that returns under its old id
+/// its old partitions, even if its subscription has changed (KIP-345). No member would read new topics, and removed
+/// topics would stay with the member.
 #[must_use]
 pub fn subscription(stages: &[Stage]) -> u32 {
     let mut topics: Vec<&str> = stages.iter().map(|s| s.driving_topic().as_str()).collect();
@@ -71,7 +71,7 @@ pub fn subscription(stages: &[Stage]) -> u32 {
 /// join or a store. Links to sources that don't exist are ignored.
 #[must_use]
 pub fn stages(sources: &[TopicName], links: &[(usize, usize)]) -> Vec<Stage> {
-    // The component of a source is named by its first source, so stages keep declaration order.
+    // The first source of a component names it, so stages keep declaration order.
     let mut component: Vec<usize> = (0..sources.len()).collect();
     let mut join = |a: usize, b: usize| {
         let (a, b) = (component[a], component[b]);

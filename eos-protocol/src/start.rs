@@ -1,18 +1,18 @@
-//! Where a task starts (design rules 2 and 10).
+//! The start offsets of a task (design rules 2 and 10).
 
 use crate::ids::{Offset, TaskId, TopicPartition};
 use crate::name::{LayoutHash, NameError, TransactionName};
 use crate::state::{Family, PerFamily};
 
-/// What the user wants of a first start: `auto.offset.reset` as far as it is harmless. The client
-/// itself never resets an offset.
+/// The user's policy for a first start: the harmless values of `auto.offset.reset`. The client itself never resets an
+/// offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum FirstStart {
-    /// From the first record that is still there.
+    /// From the first record in the log.
     #[default]
     Earliest,
-    /// From the records to come.
+    /// From the next new record.
     Latest,
 }
 
@@ -27,7 +27,7 @@ impl FirstStart {
     }
 }
 
-/// A committed offset as the group has it.
+/// A committed offset as the group reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
     /// The partition.
@@ -38,7 +38,7 @@ pub struct Committed {
     pub metadata: String,
 }
 
-/// What is known when a task starts.
+/// The facts at the start of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Situation<'a> {
     /// The task.
@@ -47,20 +47,20 @@ pub struct Situation<'a> {
     pub group: &'a str,
     /// The layout of its stage.
     pub layout: LayoutHash,
-    /// A layout that the user accepts once, in place of `layout`.
+    /// A layout that the user accepts once instead of `layout`.
     pub accepted: Option<LayoutHash>,
-    /// Of which families its stage has stores.
+    /// The families of its stage's stores.
     pub keeps: PerFamily<bool>,
     /// The policy for a first start.
     pub first_start: FirstStart,
-    /// Whether there is local state or a committed changelog record of the task.
+    /// Whether the task has local state or a committed changelog record.
     pub state_exists: bool,
-    /// The name beside partition 0 of the driving topic: partition 0 was there from the beginning,
-    /// so its name tells how many partitions there were then.
+    /// The name beside partition 0 of the driving topic. Partition 0 has existed from the beginning, so its name
+    /// contains the original number of partitions.
     pub eldest: Option<&'a TransactionName>,
 }
 
-/// Where a task starts.
+/// The decision about a task's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// At its committed offsets.
@@ -70,22 +70,21 @@ pub enum Start {
         /// The name of the transaction that committed them; `None` if another program did.
         name: Option<TransactionName>,
     },
-    /// At its committed offsets, and with inputs that the accepted layout did not have: the policy
-    /// resolves theirs. All are committed, under the new layout, before the first record.
+    /// At its committed offsets, and with inputs that the accepted layout did not have. The policy resolves the
+    /// offsets of these. All are committed, under the new layout, before the first record.
     Grow {
-        /// All its inputs; those without an offset are new.
+        /// All its inputs. Those without an offset are new.
         inputs: Vec<(TopicPartition, Option<Offset>)>,
-        /// Which end of the new ones to start from.
+        /// The end of the new inputs to start from.
         from: FirstStart,
-        /// The name of the transaction that committed the others.
+        /// The name of the transaction that committed the other inputs.
         name: TransactionName,
     },
-    /// Nowhere yet: the policy resolves its offsets, and they are committed before the first
-    /// record.
+    /// At no offsets yet: the policy resolves them, and they are committed before the first record.
     First {
         /// The inputs.
         partitions: Vec<TopicPartition>,
-        /// Which end to start from.
+        /// The end to start from.
         from: FirstStart,
     },
 }
@@ -114,11 +113,11 @@ impl Start {
     }
 }
 
-/// Why a task must not start.
+/// The reason why a task must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The stage read other topics, or another one drove it, when this offset was committed.
+    /// The stage read other topics, or had another driving topic, when this offset was committed.
     #[error(
         "task {task}: {partition} was committed by layout {found}, but this program has layout \
          {expected}: its sources changed. Stop every instance of the old program, then start this \
@@ -134,7 +133,7 @@ pub enum StartError {
         /// The layout of this program.
         expected: LayoutHash,
     },
-    /// The task kept state that this program has no store for.
+    /// The task kept state for which this program has no store.
     #[error(
         "task {task}: the stage of {partition} had {family} stores at the last commit, and this \
          program declares none. Their state would miss the next records. Declare the stores again under \
@@ -145,7 +144,7 @@ pub enum StartError {
         task: TaskId,
         /// The partition.
         partition: TopicPartition,
-        /// Which stores.
+        /// The families of these stores.
         family: Family,
     },
     /// The task's inputs were not committed by one transaction.
@@ -192,7 +191,7 @@ pub enum StartError {
         group: String,
         /// The partition.
         partition: TopicPartition,
-        /// The metadata found.
+        /// The metadata beside the offset.
         metadata: String,
     },
     /// A repartition topic has records that this group did not write.
@@ -221,7 +220,7 @@ pub enum StartError {
         task: TaskId,
         /// The partition.
         partition: TopicPartition,
-        /// What is wrong with it.
+        /// The damage.
         source: NameError,
     },
 }
@@ -339,8 +338,7 @@ pub fn plan_start(about: &Situation<'_>, committed: &[Committed]) -> Result<Star
     })
 }
 
-/// Whether this was committed by the old layout that the user accepts: it need not have had all of
-/// the inputs.
+/// Whether the accepted old layout committed this offset. That layout need not have had all of the inputs.
 fn is_accepted(about: &Situation<'_>, name: Option<&TransactionName>) -> bool {
     let layout = name.map(|name| name.layout);
     layout.is_some() && layout != Some(about.layout) && layout == about.accepted
@@ -424,7 +422,7 @@ mod tests {
         assert_eq!(offsets, [Some(7), None]);
         assert_eq!((from, last), (FirstStart::Latest, old));
 
-        // Under its own layout a missing offset was lost.
+        // Under the task's own layout, a missing offset was lost.
         let text = name(3, 6).to_string();
         let inputs = [committed("a", 7, &text), committed("b", -1, "")];
         let error = plan_start(&about, &inputs).unwrap_err();
@@ -448,7 +446,7 @@ mod tests {
         };
         let mut about = situation();
         assert_eq!(from(&about), FirstStart::Latest);
-        // There were six partitions when the group began: number 4 was one of them.
+        // There were six partitions when the group began, including number 4.
         let eldest = name(1, 6);
         about.eldest = Some(&eldest);
         assert_eq!(from(&about), FirstStart::Latest);
@@ -505,7 +503,7 @@ mod tests {
         assert!(plan_start(&about, &offsets).is_ok());
     }
 
-    /// A stage whose last store of a family is gone reads no changelog that could tell.
+    /// A stage without stores of a family reads no changelog that could detect lost state.
     #[test]
     fn state_without_a_store_stops() {
         let offsets = |plain, windowed| {

@@ -1,4 +1,4 @@
-//! Time as a value: read at the edge, handed in.
+//! Time as a value, read at the edge.
 
 use std::time::Duration;
 
@@ -7,51 +7,51 @@ use std::time::Duration;
 pub struct Now(pub Duration);
 
 impl Now {
-    /// This much later.
+    /// The moment this much later.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
         Self(self.0.saturating_add(wait))
     }
 
-    /// How long ago `earlier` was; zero if it is yet to come.
+    /// The time since `earlier`; zero if it lies in the future.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// The moment by which a whole chain of calls has to be done.
+/// The moment by which a whole chain of calls has to end.
 ///
-/// It is made once and shared: each call of the chain gets what the ones before it left over.
+/// The chain creates it once and shares it: each call gets the time that the previous calls left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Deadline(Now);
 
 impl Deadline {
-    /// This long from now.
+    /// A deadline this long from now.
     #[must_use]
     pub fn after(now: Now, wait: Duration) -> Self {
         Self(now.after(wait))
     }
 
-    /// What is left.
+    /// The remaining time.
     #[must_use]
     pub fn remaining(self, now: Now) -> Duration {
         self.0.since(now)
     }
 
-    /// Whether nothing is left.
+    /// Whether no time remains.
     #[must_use]
     pub fn passed(self, now: Now) -> bool {
         self.remaining(now).is_zero()
     }
 
-    /// How long one call may block: `most`, but never past the deadline.
+    /// The time that one call may block: `most`, but never past the deadline.
     #[must_use]
     pub fn slice(self, now: Now, most: Duration) -> Duration {
         self.remaining(now).min(most)
     }
 
-    /// This much sooner: what is kept back for the calls that must still fit in afterwards.
+    /// A deadline this much earlier. The difference is reserved for later calls.
     #[must_use]
     pub fn reserving(self, floor: Duration) -> Self {
         Self(Now(self.0.0.saturating_sub(floor)))

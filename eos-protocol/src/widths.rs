@@ -1,4 +1,4 @@
-//! The topics of a stage have equally many partitions.
+//! Checks that a stage's topics have equal partition counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::ids::{StageId, TopicName};
 use crate::stages::Stage;
 
-/// The topics of a stage don't have equally many partitions.
+/// The topics of a stage have different partition counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "stage {stage} reads topics that don't have equally many partitions: {counts}. A task takes \
@@ -18,13 +18,13 @@ use crate::stages::Stage;
 pub struct UnequalWidths {
     /// The stage.
     pub stage: StageId,
-    /// Its topics and how many partitions each has.
+    /// Its topics with their partition counts.
     pub counts: Counts,
-    /// The largest number among them: a topic can grow, not shrink.
+    /// The largest count. A topic can grow, not shrink.
     pub most: u32,
 }
 
-/// Topics and how many partitions each has.
+/// Topics with their partition counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts(pub Vec<(TopicName, u32)>);
 
@@ -38,12 +38,11 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Checks that the topics of a stage have equally many partitions: at the start, and again when
-/// the metadata changed. `counts` are the partitions by topic; a topic that is not among them is
-/// not there, which another check reports.
+/// Checks that the topics of a stage have equal partition counts: at the start, and again after a change of metadata.
+/// `counts` are the counts by topic. A topic that is not in `counts` does not exist, which another check reports.
 ///
 /// # Errors
-/// [`UnequalWidths`] if two of them differ.
+/// [`UnequalWidths`] if two counts differ.
 pub fn check_widths(stage: &Stage, counts: &BTreeMap<TopicName, u32>) -> Result<(), UnequalWidths> {
     let of_stage = stage.topics.iter();
     let found: Vec<(TopicName, u32)> = of_stage

@@ -1,4 +1,4 @@
-//! What the runtime asks of a storage engine.
+//! The interface of a storage engine.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use crate::range::{Direction, KeyRange};
 
 /// One task's committed state, in one engine.
 ///
-/// A backend only ever holds what committed transactions wrote: whatever is still open lives in the
-/// [`TaskStore`](crate::TaskStore) above it. It serves all stores of the task, so that one
-/// [`apply`](Self::apply) is atomic over everything the task owns.
+/// A backend holds only the writes of committed transactions. Open writes live in the [`TaskStore`](crate::TaskStore)
+/// above it. It serves all stores of the task, so one [`apply`](Self::apply) is atomic over the whole state of the
+/// task.
 ///
 /// The suite `conformance`, behind the feature of that name, checks implementations.
 ///
 /// # Errors
-/// After a failure that [poisons](StoreError::poisons), every call answers that same failure.
+/// After a failure that [poisons](StoreError::poisons), every call returns that same failure.
 pub trait StoreBackend: Send + fmt::Debug {
-    /// Reads one key. True if it is there; its value is then what `value` holds.
+    /// Reads one key. Returns true if it exists; `value` then holds its value.
     fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError>;
 
     /// Reads many keys of one store at once, and calls `found` once for each, with its index.
     ///
-    /// The order of the calls is the engine's. Cheaper than as many [`get`](Self::get)s where
-    /// the engine can look for them together.
+    /// The engine chooses the order of the calls. Cheaper than as many [`get`](Self::get)s where the engine can look
+    /// up several keys together.
     fn multi_get(
         &self,
         store: StoreId,
@@ -35,7 +35,7 @@ pub trait StoreBackend: Send + fmt::Debug {
 
     /// A cursor on the first key of the range, in the direction given.
     ///
-    /// It shows the store as it is now.
+    /// It shows the current content of the store.
     fn scan<'a>(
         &'a self,
         store: StoreId,
@@ -43,25 +43,25 @@ pub trait StoreBackend: Send + fmt::Debug {
         direction: Direction,
     ) -> Result<Box<dyn Cursor + 'a>, StoreError>;
 
-    /// The stores that have a key here, in the order of their ids, whether or not the task has them: a
-    /// program of before may have kept others. Cheap: keys are not read one by one.
+    /// The stores that have a key here, in the order of their ids, even if the task does not have them: an earlier
+    /// program may have kept others. Cheap: keys are not read one by one.
     fn stores(&self) -> Result<Vec<StoreId>, StoreError>;
 
     /// Writes the batch and the position, both or neither.
     ///
-    /// Durable against a crash of the process once it returns, not against a power loss: that
-    /// returns to an earlier `apply`, and its position with it.
+    /// Durable against a crash of the process once it returns, but not against a power loss. A power loss returns the
+    /// data and the position to an earlier `apply`.
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError>;
 
-    /// What the last [`apply`](Self::apply) said; nothing if there was none.
+    /// The position of the last [`apply`](Self::apply); `None` if there was none.
     fn position(&self) -> Option<&Position>;
 
-    /// Bytes that only the engine's memory and its log hold. They decide which database flushes.
+    /// Bytes in the engine's memory and its log only. They decide which database flushes.
     fn bytes_unflushed(&self) -> u64 {
         0
     }
 
-    /// Moves those bytes to where they take no memory. May wait for the disk.
+    /// Moves those bytes out of memory. May wait for the disk.
     fn flush(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -70,14 +70,14 @@ pub trait StoreBackend: Send + fmt::Debug {
 /// A key and its value.
 pub type KeyValue<'a> = (&'a [u8], &'a [u8]);
 
-/// A place in a range of one store.
+/// A cursor in a range of one store.
 pub trait Cursor {
-    /// The entry under the cursor; nothing once the range is exhausted.
+    /// The entry under the cursor; `None` once the range is exhausted.
     fn entry(&self) -> Option<KeyValue<'_>>;
 
-    /// Goes to the next entry.
+    /// Moves to the next entry.
     ///
     /// # Errors
-    /// If the engine cannot read it.
+    /// If the engine can't read it.
     fn advance(&mut self) -> Result<(), StoreError>;
 }

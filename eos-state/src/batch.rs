@@ -1,4 +1,4 @@
-//! What one `apply` writes.
+//! The writes of one `apply`.
 
 use eos_protocol::state::StoreId;
 
@@ -6,9 +6,8 @@ use crate::range::KeyRange;
 
 /// Writes to the stores of one task, by reference.
 ///
-/// Of several writes to one key the last counts. Engines are fastest with sorted batches, and a
-/// [`TaskStore`](crate::TaskStore) makes no others. A restore from a changelog calls
-/// [`sort`](Self::sort).
+/// Of several writes to one key, the last counts. Engines are fastest with sorted batches, and a
+/// [`TaskStore`](crate::TaskStore) creates only these. A restore from a changelog calls [`sort`](Self::sort).
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     writes: Vec<Write<'a>>,
@@ -16,19 +15,19 @@ pub struct Batch<'a> {
     bytes: usize,
 }
 
-/// One write: a value, or nothing where the key is deleted.
+/// One write: a value, or `None` for a deleted key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write<'a> {
     /// The store.
     pub store: StoreId,
     /// The key within the store.
     pub key: &'a [u8],
-    /// Its new value; without one, the key is deleted.
+    /// Its new value; `None` deletes the key.
     pub value: Option<&'a [u8]>,
 }
 
 impl<'a> Batch<'a> {
-    /// An empty one.
+    /// An empty batch.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -38,7 +37,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// With room for this many writes.
+    /// A batch with room for this many writes.
     #[must_use]
     pub fn with_capacity(writes: usize) -> Self {
         Self {
@@ -54,15 +53,15 @@ impl<'a> Batch<'a> {
         self.writes.push(Write { store, key, value });
     }
 
-    /// Forgets every key of a range, of what was there before and of what this batch writes: windows
-    /// that are over. However many they are, it is one entry in the log. An empty range is none.
+    /// Deletes every key of a range, both earlier keys and those that this batch writes: expired windows. A range is
+    /// one entry in the log, whatever its size. An empty range adds no entry.
     pub fn forget(&mut self, store: StoreId, range: &'a KeyRange) {
         if !range.is_empty() {
             self.forgotten.push((store, range));
         }
     }
 
-    /// The ranges to forget, after the writes.
+    /// The ranges to delete, after the writes.
     #[must_use]
     pub fn forgotten(&self) -> &[(StoreId, &'a KeyRange)] {
         &self.forgotten
@@ -70,7 +69,7 @@ impl<'a> Batch<'a> {
 
     /// Sorts by store and key, and keeps only the last write to each key.
     pub fn sort(&mut self) {
-        // Stable, so that of equal keys the last written stays last.
+        // A stable sort keeps the last of equal keys last.
         self.writes.sort_by(|a, b| place(a).cmp(&place(b)));
         let mut kept = 0;
         for i in 0..self.writes.len() {
@@ -96,7 +95,7 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
-    /// Whether there is nothing to write.
+    /// Whether the batch is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.forgotten.is_empty()

@@ -1,12 +1,12 @@
-//! Committed values that were read or written lately, so that hot keys never reach the engine.
+//! A cache of recent committed values.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::overlay::{KeyHash, Table, Written};
 
-/// Memory for committed values that were read or written lately, shared by the stores of a process: each
-/// has an equal part of it, which grows and shrinks as others go and come.
+/// Memory for recently read or written committed values, shared by the stores of a process. Each store has an equal
+/// part, which changes with the number of stores.
 #[derive(Debug, Clone, Default)]
 pub struct CacheMemory(Arc<Shared>);
 
@@ -14,12 +14,12 @@ pub struct CacheMemory(Arc<Shared>);
 struct Shared {
     bytes: usize,
     stores: Mutex<usize>,
-    /// The part of one store: looked at for each record.
+    /// The size of one store's part, read for each record.
     part: AtomicUsize,
 }
 
 impl CacheMemory {
-    /// Memory of this many bytes. None at all by [`default`](Self::default).
+    /// A cache of this many bytes. The [`default`](Self::default) has none.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let (stores, part) = (Mutex::new(0), AtomicUsize::new(bytes));
@@ -30,13 +30,13 @@ impl CacheMemory {
         }))
     }
 
-    /// The number it was made from.
+    /// The configured size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// The part of one store.
+    /// The size of one store's part, in bytes.
     fn part(&self) -> usize {
         self.0.part.load(Ordering::Relaxed)
     }
@@ -49,17 +49,17 @@ impl CacheMemory {
     }
 }
 
-/// Values of one store, and the knowledge that a key is not there.
+/// Committed values of one store, and its known missing keys.
 ///
-/// Two generations: what is used goes into the young one; when that is full it becomes the old
-/// one, and entries unused since then are evicted with the one before. It only ever holds what is
-/// committed, so an abort leaves it alone.
+/// The cache has two generations. Used entries go into the young one. A full young generation becomes the old one,
+/// and the previous old one is dropped with its unused entries. The cache holds only committed values, so an abort
+/// does not change it.
 #[derive(Debug)]
 pub(crate) struct CommittedCache {
     young: Table,
     old: Table,
     memory: CacheMemory,
-    /// How large a generation could be when that was last looked at.
+    /// The maximum size of a generation at the last check.
     limit: usize,
 }
 
@@ -74,20 +74,19 @@ impl CommittedCache {
         }
     }
 
-    /// How large a generation may be. There are two, and a vector may have twice the room of what it
-    /// holds.
+    /// The maximum size of a generation. There are two, and a vector may have twice the capacity of its content.
     fn limit(&self) -> usize {
         self.memory.part() / 4
     }
 
-    /// Keeps to what its part is by now: it shrinks as others come, and what was filled before may be
-    /// too large. Returns how large a generation may be.
+    /// Shrinks to the current part of the memory, which is smaller with more stores, and returns the maximum size of
+    /// a generation.
     pub(crate) fn keep_to_limit(&mut self) -> usize {
         let limit = self.limit();
         if limit < self.limit {
             for generation in [&mut self.young, &mut self.old] {
                 if generation.bytes() > limit {
-                    // Emptied, it would keep its memory.
+                    // A cleared one would keep its memory.
                     *generation = Table::new();
                 }
             }
@@ -96,7 +95,7 @@ impl CommittedCache {
         limit
     }
 
-    /// What is known about a key: a value, or that there is none.
+    /// The known state of a key: a value or a missing key. `None` if it is unknown.
     pub(crate) fn get(&mut self, hash: KeyHash, key: &[u8]) -> Option<Written<'_>> {
         let limit = self.keep_to_limit();
         if let Some(number) = self.young.number(hash, key) {
@@ -116,7 +115,7 @@ impl CommittedCache {
         self.young.clear();
     }
 
-    /// Remembers what a key holds from now on.
+    /// Stores the new state of a key.
     pub(crate) fn put(&mut self, hash: KeyHash, key: &[u8], value: Written<'_>) {
         let limit = self.keep_to_limit();
         if limit == 0 {
@@ -180,7 +179,7 @@ mod tests {
         assert!(fill(&mut first) > alone / 2);
     }
 
-    /// Bytes of its two generations.
+    /// The size of its two generations, in bytes.
     fn held(cache: &CommittedCache) -> usize {
         cache.young.bytes() + cache.old.bytes()
     }

@@ -1,16 +1,16 @@
-//! What the records of a changelog topic look like.
+//! The format of a changelog topic's records.
 //!
 //! ```text
 //! key                              value
 //! store id (4 bytes) · key         the value; null deletes the key
-//! store id (4 bytes)               of a store of windows: on which terms it keeps them
+//! store id (4 bytes)               of a windowed store: its retention terms
 //! reserved id (4 bytes)            version (1) · seq (8) · nonce (8): a commit record
 //! ```
 //!
-//! Numbers are big-endian. The commit record is the last record of its transaction in each partition
-//! that the transaction wrote; its key is fixed, so compaction keeps the last one. A changelog is
-//! written by its app alone. A record that is none of these stops the restore, because state made
-//! from a part of a changelog is silently wrong.
+//! Numbers are big-endian. The commit record is the last record of its transaction in each partition that the
+//! transaction wrote. Its key is fixed, so compaction keeps the last one. Only the app itself writes to its
+//! changelog. A record in another format stops the restore, because state made from a part of a changelog is silently
+//! wrong.
 
 use eos_protocol::state::{CommitRecord, Family, StoreId};
 use eos_protocol::{Nonce, Offset, Seq, TopicPartition};
@@ -41,7 +41,7 @@ pub fn commit_record_value(record: CommitRecord) -> [u8; 17] {
     value
 }
 
-/// What a record of a changelog says.
+/// The content of a changelog record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A key has this value.
@@ -53,7 +53,7 @@ pub enum Entry<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// A key is gone.
+    /// A key is deleted.
     Delete {
         /// The store.
         store: StoreId,
@@ -64,7 +64,7 @@ pub enum Entry<'a> {
     Commit(CommitRecord),
 }
 
-/// One partition of a changelog: what its records may be.
+/// One partition of a changelog, with its valid stores.
 #[derive(Debug, Clone)]
 pub struct Changelog {
     partition: TopicPartition,
@@ -72,7 +72,7 @@ pub struct Changelog {
     stores: Vec<StoreId>,
 }
 
-/// A record of a changelog that can't be one of its own.
+/// A record that does not belong in its changelog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("changelog {partition}, offset {offset}: {reason}")]
 pub struct ChangelogError {
@@ -80,25 +80,25 @@ pub struct ChangelogError {
     pub partition: TopicPartition,
     /// The record's offset.
     pub offset: Offset,
-    /// What is wrong with it.
+    /// The cause.
     pub reason: BadRecord,
 }
 
-/// What is wrong with a record of a changelog.
+/// Why a record does not belong in its changelog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadRecord {
-    /// It has no store's id.
+    /// Its key has no store id.
     #[error(
         "the record's key has {len} bytes and can't name a store: another program wrote to this \
          topic. Revoke its access (only the app may write its changelogs), then delete the topic and the \
          app's offsets together, or give the app another name"
     )]
     NoStore {
-        /// How long the key is.
+        /// The length of the key, in bytes.
         len: usize,
     },
-    /// It is of a store that is not one of this changelog's.
+    /// Its store does not belong to this changelog.
     #[error(
         "the record is of store {store}, which this program does not have ({family} stores: \
          {known}). If a store was removed or renamed, put it back or give the app another name; if \
@@ -107,9 +107,9 @@ pub enum BadRecord {
     UnknownStore {
         /// The id in its key.
         store: StoreId,
-        /// Which changelog it is.
+        /// The family of the changelog.
         family: Family,
-        /// How many stores the changelog has.
+        /// The number of stores in the changelog.
         known: usize,
     },
     /// A commit record of a newer format.
@@ -127,13 +127,13 @@ pub enum BadRecord {
          topic and the app's offsets together, or give the app another name"
     )]
     CommitRecord {
-        /// What is there in its place.
+        /// A description of the actual content.
         found: &'static str,
     },
 }
 
 impl Changelog {
-    /// A partition of the changelog of a family, with the ids of the stores that may be in it.
+    /// A partition of a family's changelog, with the ids of its stores.
     #[must_use]
     pub fn new(partition: TopicPartition, family: Family, mut stores: Vec<StoreId>) -> Self {
         stores.sort_unstable();
@@ -147,7 +147,7 @@ impl Changelog {
     /// Reads a record.
     ///
     /// # Errors
-    /// [`ChangelogError`] if it is none of this changelog's.
+    /// [`ChangelogError`] if the record does not belong in this changelog.
     pub fn read<'a>(
         &self,
         offset: Offset,

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, and what to do about it.
+//! Store errors and their fixes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use eos_protocol::state::{PositionError, StoreId};
 
-/// Why a store cannot be opened, read or written.
+/// Why a store can't be opened, read or written.
 ///
-/// Cheap to clone, because a poisoned store answers every call with the error that poisoned it.
+/// Cheap to clone, because a poisoned store returns the error that poisoned it from every call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -20,10 +20,10 @@ pub enum StoreError {
     DiskFull {
         /// The database.
         path: PathBuf,
-        /// What the engine said.
+        /// The engine's message.
         source: EngineFault,
     },
-    /// The disk or the file system refused.
+    /// The disk or the file system refused an operation.
     #[error(
         "the state in {path} can't be read or written ({source}): nothing was committed on top; repair the \
          disk or the permissions and start again"
@@ -31,7 +31,7 @@ pub enum StoreError {
     Io {
         /// The database.
         path: PathBuf,
-        /// What the engine said.
+        /// The engine's message.
         source: EngineFault,
     },
     /// Another process, or another task of this one, has the database open.
@@ -42,10 +42,10 @@ pub enum StoreError {
     InUse {
         /// The database.
         path: PathBuf,
-        /// What the engine said.
+        /// The engine's message.
         source: EngineFault,
     },
-    /// Bytes on the disk are not the ones that were written.
+    /// Bytes on the disk differ from the written bytes.
     #[error(
         "the state in {path} is damaged ({source}): move the directory away and start again, it is rebuilt \
          from the changelog; then check the disk"
@@ -53,7 +53,7 @@ pub enum StoreError {
     Damaged {
         /// The database.
         path: PathBuf,
-        /// What the engine found.
+        /// The engine's message.
         source: EngineFault,
     },
     /// The database belongs to a newer version of this library.
@@ -69,7 +69,7 @@ pub enum StoreError {
         /// The newest format that this version reads.
         known: u32,
     },
-    /// The position in the database cannot be read.
+    /// The position in the database can't be read.
     #[error(
         "the position of the state in {path} can't be read ({source}): start the version that wrote it, or \
          move the directory away to have it rebuilt from the changelog"
@@ -77,7 +77,7 @@ pub enum StoreError {
     Position {
         /// The database.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: PositionError,
     },
     /// Another failure of the engine.
@@ -87,13 +87,13 @@ pub enum StoreError {
     Engine {
         /// The database.
         path: PathBuf,
-        /// What the engine said.
+        /// The engine's message.
         source: EngineFault,
     },
     /// The task has no such store.
     #[error("the task has no store {store}: declare it on the stage that uses it")]
     UnknownStore {
-        /// The store asked for.
+        /// The requested store.
         store: StoreId,
     },
     /// Two stores of the task have names with the same hash.
@@ -123,16 +123,16 @@ pub enum StoreError {
         /// The changelog's `max.message.bytes`.
         limit: usize,
     },
-    /// The position is to be replaced from outside while writes of a transaction wait for theirs.
+    /// A position from outside is to be written while a transaction has uncommitted writes.
     #[error("the store holds writes of an open transaction: apply or discard them first")]
     OpenTransaction,
 }
 
 impl StoreError {
-    /// Whether nothing may be read from or written to the store any more.
+    /// Whether the store must not be read or written any more.
     ///
-    /// After such an error the engine's own view may be behind or beside what is on the disk. Only
-    /// opening the store again shows what is there.
+    /// After such an error, the engine's own view may differ from the disk. Only reopening the store shows the state
+    /// on disk.
     #[must_use]
     pub const fn poisons(&self) -> bool {
         !matches!(
@@ -146,12 +146,12 @@ impl StoreError {
     }
 }
 
-/// What a storage engine said about its failure, in its own words.
+/// A storage engine's message about its failure.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EngineFault(Arc<str>);
 
 impl EngineFault {
-    /// Keeps the engine's words.
+    /// Wraps the engine's message.
     #[must_use]
     pub fn new(words: impl Into<Arc<str>>) -> Self {
         Self(words.into())

@@ -1,22 +1,21 @@
-//! State that commits with the Kafka transaction: stores, their engines, what is still open.
+//! State that commits with the Kafka transaction: stores, engines, open writes.
 //!
-//! A task's stores live in one engine, and everything one transaction wrote becomes the engine's
-//! in one atomic write, beside the [`Position`](eos_protocol::state::Position) that says which
-//! transaction that was. It happens after the commit is known and never before, so a crash leaves
-//! an earlier position and exactly its data, and an abort leaves nothing to undo.
+//! A task's stores live in one engine. One atomic write adds all writes of a transaction to the engine, beside the
+//! [`Position`](eos_protocol::state::Position) that names the transaction. This happens only after the commit is
+//! known. A crash therefore leaves an earlier position with exactly its data, and an abort has nothing to undo.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`changelog`] | what the records of a changelog topic look like |
-//! | [`directory`] | where the state of tasks lies on disk, and whose it is |
-//! | [`TaskStore`] | all stores of a task as a record sees them: scratch over overlay over backend |
-//! | [`StoreBackend`] | what is asked of an engine |
+//! | [`changelog`] | the format of a changelog topic's records |
+//! | [`directory`] | the directories of tasks on disk, and their owners |
+//! | [`TaskStore`] | all stores of a task from a record's view: scratch over overlay over backend |
+//! | [`StoreBackend`] | the interface of an engine |
 //! | [`Around`] | an engine around another one |
 //! | [`MemoryBackend`] | the engine in memory |
-//! | `rocks` | the engine on disk, and the memory that all of them share (feature `rocksdb`) |
-//! | [`pressure`] | which database flushes when together they hold too much |
-//! | [`StoreError`] | what can go wrong, and what to do about it |
-//! | `conformance` | what every engine has to pass (feature `conformance`) |
+//! | `rocks` | the engine on disk, and the memory shared by all its databases (feature `rocksdb`) |
+//! | [`pressure`] | which database flushes when all together hold too much |
+//! | [`StoreError`] | store errors and their fixes |
+//! | `conformance` | the test suite for engines (feature `conformance`) |
 #![forbid(unsafe_code)]
 
 mod around;

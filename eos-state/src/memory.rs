@@ -1,4 +1,4 @@
-//! The engine in memory: for tests, and for state that a restart may rebuild every time.
+//! The engine in memory, for tests and for short-lived state.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -11,16 +11,16 @@ use crate::range::{Direction, KeyRange};
 
 type Entries = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
-/// State that ends with its process: an ordered map per store.
+/// State that ends with its process: an ordered map per store. Every restart rebuilds it.
 #[derive(Debug, Default, Clone)]
 pub struct MemoryBackend {
-    // A task has a handful of stores: a linear search beats hashing.
+    // A task has only a few stores: a linear search beats hashing.
     stores: Vec<(StoreId, Entries)>,
     position: Option<Position>,
 }
 
 impl MemoryBackend {
-    /// An empty one, without a position.
+    /// An empty engine without a position.
     #[must_use]
     pub const fn new() -> Self {
         Self {

@@ -1,17 +1,17 @@
-//! Which database flushes when all of them together hold too much in memory.
+//! The choice of the database to flush under memory pressure.
 
-/// What one database holds in memory only.
+/// The memory use of one database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unflushed {
-    /// Bytes, those on their way to disk included.
+    /// Bytes in memory, including those that a flush is writing.
     pub bytes: u64,
-    /// Whether some are on their way.
+    /// Whether a flush is under way.
     pub flushing: bool,
 }
 
-/// Which of the databases is to flush, if they hold more than `limit` bytes together: the largest,
-/// however long ago it was written to, so that one flush brings most. None as long as another one is
-/// under way: what it brings has to be seen first, and the disk has one at a time to write.
+/// Chooses the database to flush, if all together hold more than `limit` bytes. It is the largest one, even if its
+/// last write is long ago, because its flush frees most. Returns `None` while another flush is under way: its effect
+/// has to show first, and the disk has only one flush at a time.
 pub fn to_flush<K>(limit: u64, databases: impl IntoIterator<Item = (K, Unflushed)>) -> Option<K> {
     let (mut sum, mut largest) = (0_u64, None::<(K, u64)>);
     for (database, unflushed) in databases {

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, RangeBounds};
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the smallest key up.
@@ -11,7 +11,7 @@ pub enum Direction {
     Reverse,
 }
 
-/// A range of keys: from one (included) to another (excluded).
+/// A range of keys, from a start (included) to an end (excluded).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     from: Vec<u8>,
@@ -53,31 +53,31 @@ impl KeyRange {
         Self { from, to }
     }
 
-    /// The first key that can be in it.
+    /// The first possible key in the range.
     #[must_use]
     pub fn from(&self) -> &[u8] {
         &self.from
     }
 
-    /// The first key above that is not in it; without one, there is no upper end.
+    /// The first key above the range; `None` without an upper end.
     #[must_use]
     pub fn to(&self) -> Option<&[u8]> {
         self.to.as_deref()
     }
 
-    /// The same for a `BTreeMap`, which panics where the range is inverted.
+    /// The same range for a `BTreeMap`, which panics on an inverted range.
     pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let to = self.to().map_or(Bound::Unbounded, Bound::Excluded);
         (Bound::Included(self.from()), to)
     }
 
-    /// Whether no key can be in it.
+    /// Whether the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.to().is_some_and(|to| to <= self.from())
     }
 
-    /// Whether the key is in it.
+    /// Whether the key is in the range.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.from() <= key && self.to().is_none_or(|to| key < to)
@@ -92,7 +92,7 @@ fn just_after(key: &[u8]) -> Vec<u8> {
     next
 }
 
-/// The smallest key above all that begin with the prefix; none if it is all 0xff, or empty.
+/// The smallest key above all keys with the prefix; `None` if it is all 0xff or empty.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut next = prefix[..=last].to_vec();

@@ -1,4 +1,4 @@
-//! A range of one store, as the record that reads it sees it.
+//! A range of one store, as the record sees it.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -8,21 +8,21 @@ use crate::backend::{Cursor, KeyValue};
 use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};
 
-/// Reads a range in order: what this record wrote, over what its transaction wrote, over what is
-/// committed. Made by [`TaskStore::scan`](crate::TaskStore::scan).
+/// Reads a range in order: the record's writes over the transaction's writes over the committed data. Created by
+/// [`TaskStore::scan`](crate::TaskStore::scan).
 ///
-/// It shows the range as it was when the scan began, whatever is written meanwhile.
+/// It shows the range at the beginning of the scan, whatever is written meanwhile.
 pub struct Scan<'a> {
     scratch: Written,
     overlay: Layer<'a>,
     committed: Box<dyn Cursor + 'a>,
     direction: Direction,
-    /// Which layers stand on the key that was given out last, and have to go on.
+    /// Which layers are at the last returned key, and have to advance.
     used: [bool; 3],
     poison: &'a OnceCell<StoreError>,
 }
 
-/// The scratch's part of the range: copied, because the record goes on writing.
+/// The scratch's part of the range: copied, because the record continues to write.
 struct Written {
     table: Table,
     rest: std::vec::IntoIter<u32>,
@@ -66,10 +66,10 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The next entry, key and value; nothing at the end of the range.
+    /// The next entry, key and value; `None` at the end of the range.
     ///
     /// # Errors
-    /// If the engine cannot read it: the store is poisoned, and the scan at its end.
+    /// If the engine can't read it: the store is poisoned, and the scan ends.
     #[allow(
         clippy::should_implement_trait,
         reason = "what it lends is valid until the next call only"
@@ -84,7 +84,7 @@ impl<'a> Scan<'a> {
             }
             match self.first() {
                 None => return Ok(None),
-                // Deleted by this record or its transaction.
+                // This record or its transaction has deleted the key.
                 Some((_, false)) => {}
                 Some((top, true)) => break top,
             }
@@ -96,7 +96,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Moves every layer past the key that was given out.
+    /// Moves every layer past the last returned key.
     fn go_on(&mut self) -> Result<(), StoreError> {
         let [scratch, overlay, committed] = std::mem::take(&mut self.used);
         if scratch {
@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The topmost layer among those that stand on the first key, and whether it has a value.
+    /// The topmost layer at the first key, and whether it has a value.
     fn first(&mut self) -> Option<(Top, bool)> {
         let keys = [
             self.scratch.at.map(|n| self.scratch.table.key(n)),
@@ -155,7 +155,7 @@ impl Written {
                 scratch.value(number),
             );
         }
-        // Written in order, so the numbers are in order.
+        // The table is written in key order, so the numbers are in order.
         let mut rest = table.numbers().collect::<Vec<_>>().into_iter();
         let at = rest.next();
         Self { table, rest, at }

@@ -1,4 +1,4 @@
-//! All stores of one task: what is committed, and over it what is not.
+//! All stores of one task: committed data below open writes.
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -20,34 +20,34 @@ const OVERHEAD: usize = 61 + 21 + 4;
 
 /// The stores of one task, as its records read and write them.
 ///
-/// Three layers; a read takes the first that knows the key:
+/// There are three layers. A read returns the value of the first layer that has the key:
 ///
 /// ```text
-///   put, delete ─→ scratch    what this record wrote       drop_record forgets it
+///   put, delete ─→ scratch    writes of this record       drop_record drops them
 ///                     │ keep_record
 ///                     ↓
-///                  overlay    what this transaction wrote  discard forgets it
+///                  overlay    writes of this transaction  discard drops them
 ///                     │ apply, once the commit is known
 ///                     ↓
-///                  backend    what is committed, some of it in a cache
+///                  backend    committed data, some of it in a cache
 /// ```
 ///
-/// Nothing uncommitted reaches the backend, so an abort costs nothing and no crash leaves a trace.
+/// No uncommitted data reaches the backend, so an abort costs nothing and no crash leaves a trace.
 ///
-/// Records read and write through `&self`, so that a scan can stay open while its loop writes;
-/// what they read is copied into a buffer of the caller's.
+/// Records read and write through `&self`, so that a scan can stay open while its loop writes. Read values are copied
+/// into a buffer of the caller.
 ///
 /// # Errors
-/// After a failure that [poisons](StoreError::poisons), every call answers that same failure until
-/// the backend is opened again.
+/// After a failure that [poisons](StoreError::poisons), every call returns that same failure until the backend is
+/// opened again.
 #[derive(Debug)]
 pub struct TaskStore {
     backend: Box<dyn StoreBackend>,
     /// By id, so that changes come in the order of changelog keys.
     stores: Vec<Slot>,
-    /// Beside `stores`, one table each.
+    /// One table for each entry of `stores`.
     scratch: RefCell<Vec<Table>>,
-    /// Beside `stores`, one each.
+    /// One cache for each entry of `stores`.
     caches: RefCell<Vec<CommittedCache>>,
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
@@ -59,12 +59,11 @@ struct Slot {
     overlay: Overlay,
     /// The largest record batch that the changelog accepts, in bytes.
     limit: usize,
-    /// The overlay's entries by key, after the first query. Every write makes it stale.
+    /// The overlay's entries by key, after the first query. Every write invalidates it.
     sorted: Option<Arc<Vec<u32>>>,
 }
 
-/// The keys of one store that the open transaction has changed so far, in order. Made by
-/// [`TaskStore::changed`].
+/// The keys of one store that the open transaction has changed so far, in order. Created by [`TaskStore::changed`].
 #[derive(Debug)]
 pub struct Changed {
     slot: usize,
@@ -73,8 +72,7 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// The next key, with the last value that was written to it. None behind the last one, and once the
-    /// transaction is over.
+    /// The next key with its last value. `None` after the last key, and once the transaction has ended.
     pub fn next<'a>(&mut self, of: &'a TaskStore) -> Option<Write<'a>> {
         let number = *self.order.get(self.at)?;
         let slot = of.stores.get(self.slot)?;
@@ -84,7 +82,7 @@ impl Changed {
 }
 
 impl TaskStore {
-    /// The stores of a task over what is committed of them.
+    /// The stores of a task over their committed data.
     ///
     /// # Errors
     /// [`StoreError::SameId`] if two stores share an id.
@@ -118,8 +116,8 @@ impl TaskStore {
         })
     }
 
-    /// Keeps committed values that were read or written lately at hand, in memory that it shares with
-    /// others. Reads by key find them there; scans do not look.
+    /// Caches recently read or written committed values, in memory shared with other tasks. Reads by key use the
+    /// cache; scans do not.
     #[must_use]
     pub fn cached(mut self, memory: &CacheMemory) -> Self {
         let caches = self.stores.iter().map(|_| CommittedCache::new(memory));
@@ -127,7 +125,7 @@ impl TaskStore {
         self
     }
 
-    /// Refuses writes that are too large for a changelog: `limits` is `max.message.bytes` of each changelog, if
+    /// Refuses writes that are too large for a changelog. `limits` is `max.message.bytes` of each changelog, if
     /// known.
     #[must_use]
     pub fn limited(mut self, limits: &PerFamily<Option<usize>>) -> Self {
@@ -137,33 +135,33 @@ impl TaskStore {
         self
     }
 
-    /// Evicts cached values that have no room any more, because other stores came to share the memory.
-    /// A store that is read or written does so by itself; this is for idle ones.
+    /// Evicts cached values that exceed the store's part, because other stores share the memory now. A store evicts
+    /// at each read or write by itself; this call is for idle ones.
     pub fn keep_to_cache_limit(&mut self) {
         for cache in self.caches.get_mut() {
             cache.keep_to_limit();
         }
     }
 
-    /// The stores that have a committed key, in the order of their ids, whether or not they are its own.
+    /// The stores that have a committed key, in the order of their ids, even if the task does not have them.
     ///
     /// # Errors
-    /// If the engine cannot read.
+    /// If the engine can't read.
     pub fn held(&self) -> Result<Vec<StoreId>, StoreError> {
         self.healthy()?;
         self.poisoning(self.backend.stores())
     }
 
-    /// Whether this is one of its stores.
+    /// Whether the task has this store.
     #[must_use]
     pub fn has(&self, store: StoreId) -> bool {
         self.stores.iter().any(|slot| slot.id == store)
     }
 
-    /// Reads one key. True if it is there; its value is then what `value` holds.
+    /// Reads one key. Returns true if it exists; `value` then holds its value.
     ///
     /// # Errors
-    /// If the engine cannot read.
+    /// If the engine can't read.
     pub fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
         let slot = self.slot(store)?;
         let hash = self.hasher.hash(key);
@@ -178,12 +176,11 @@ impl TaskStore {
 
     /// Reads many keys of one store at once, and calls `found` once for each, with its index.
     ///
-    /// Keys that are known without the engine come first; it looks for the others together. Before
-    /// the records of a batch are worked on, this brings what they will read into the
-    /// [cache](Self::cached).
+    /// Keys known without the engine come first; the engine looks up the others together. Before the records of a
+    /// batch are processed, this call brings the values that they will read into the [cache](Self::cached).
     ///
     /// # Errors
-    /// If the engine cannot read.
+    /// If the engine can't read.
     pub fn multi_get(
         &self,
         store: StoreId,
@@ -213,7 +210,7 @@ impl TaskStore {
         self.poisoning(self.backend.multi_get(store, &missing, &mut each))
     }
 
-    /// Writes a value for the record at hand.
+    /// Writes a value for the current record.
     ///
     /// # Errors
     /// If the store is unknown or poisoned, or key or value are too large for the
@@ -222,7 +219,7 @@ impl TaskStore {
         self.write(store, key, Some(value))
     }
 
-    /// Deletes a key for the record at hand. Deleting what is not there is fine.
+    /// Deletes a key for the current record. To delete a missing key is fine.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -230,10 +227,10 @@ impl TaskStore {
         self.write(store, key, None)
     }
 
-    /// Reads a range in order. Writing goes on meanwhile; the scan shows what was there when it began.
+    /// Reads a range in order. Writes may continue meanwhile; the scan shows the range at its beginning.
     ///
     /// # Errors
-    /// If the engine cannot read.
+    /// If the engine can't read.
     pub fn scan(
         &self,
         store: StoreId,
@@ -252,7 +249,7 @@ impl TaskStore {
         ))
     }
 
-    /// The record succeeded: what it wrote is the transaction's.
+    /// Keeps the writes of a successful record: they join the transaction.
     pub fn keep_record(&mut self) {
         for (table, slot) in self.scratch.get_mut().iter_mut().zip(&mut self.stores) {
             if table.is_empty() {
@@ -267,7 +264,7 @@ impl TaskStore {
         }
     }
 
-    /// Writes a value for the transaction, whatever becomes of the record at hand.
+    /// Writes a value for the transaction, even if the current record fails.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -288,7 +285,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// The record failed: what it wrote is forgotten.
+    /// Drops the writes of a failed record.
     pub fn drop_record(&mut self) {
         for table in self.scratch.get_mut() {
             if !table.is_empty() {
@@ -297,7 +294,7 @@ impl TaskStore {
         }
     }
 
-    /// Bytes that the transaction's writes take, to commit early when they become too many.
+    /// The bytes of the transaction's writes. Too many of them cause an early commit.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.stores.iter().map(|slot| slot.overlay.bytes()).sum()
@@ -310,8 +307,8 @@ impl TaskStore {
             .any(|slot| slot.id.family() == family && !slot.overlay.table().is_empty())
     }
 
-    /// What the transaction wrote to the stores of this family: the last write to each key, in the
-    /// order of store and key. This is what goes to the changelog.
+    /// The transaction's writes to the stores of this family: the last write to each key, in the order of store and
+    /// key. They go to the changelog.
     pub fn changes(&mut self, family: Family) -> impl Iterator<Item = Write<'_>> {
         self.sort();
         let stores = self.stores.iter();
@@ -320,8 +317,8 @@ impl TaskStore {
             .flat_map(Slot::writes)
     }
 
-    /// The keys of one store that the transaction has changed so far, in order. Other stores may be written
-    /// to while they are gone through.
+    /// The keys of one store that the transaction has changed so far, in order. During the iteration, other stores
+    /// may be written.
     ///
     /// # Errors
     /// If the store is unknown or poisoned.
@@ -331,17 +328,17 @@ impl TaskStore {
         Ok(Changed { slot, order, at: 0 })
     }
 
-    /// The transaction is committed: its writes and the position become the backend's, both or
-    /// neither. What the record at hand wrote stays in the scratch.
+    /// Applies the committed transaction: the backend takes its writes and the position, both or neither. The current
+    /// record's writes stay in the scratch.
     ///
     /// # Errors
-    /// If the engine cannot write. The store is poisoned: what is on the disk is this position or the one before.
+    /// If the engine can't write. The store is poisoned: the disk has this position or the previous one.
     pub fn apply(&mut self, position: &Position) -> Result<(), StoreError> {
         self.apply_and_forget(position, &[])
     }
 
-    /// As [`apply`](Self::apply), and in the same step every key of these ranges is forgotten, written
-    /// by this transaction or before: windows that are over.
+    /// Works as [`apply`](Self::apply), and in the same step deletes every key of these ranges, written by this
+    /// transaction or before: expired windows.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -367,7 +364,7 @@ impl TaskStore {
             for number in table.numbers() {
                 cache.put(table.hash(number), table.key(number), table.value(number));
             }
-            // It can't be asked for ranges.
+            // The cache does not support ranges.
             if over.iter().any(|(store, _)| *store == slot.id) {
                 cache.clear();
             }
@@ -376,16 +373,16 @@ impl TaskStore {
         Ok(())
     }
 
-    /// The transaction is aborted: everything that it or its last record wrote is forgotten.
+    /// Drops all writes of the aborted transaction and of its last record.
     pub fn discard(&mut self) {
         self.drop_record();
         self.clear();
     }
 
-    /// Writes what was read from a changelog, and how far that is.
+    /// Writes the records read from a changelog, with the position of the reader.
     ///
     /// # Errors
-    /// If a transaction has written something, or the engine cannot write.
+    /// If a transaction has open writes, or the engine can't write.
     pub fn load(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.healthy()?;
         let scratch = self.scratch.get_mut().iter();
@@ -401,22 +398,22 @@ impl TaskStore {
         self.poisoning(applied)
     }
 
-    /// The position of what is committed here; none if nothing ever was.
+    /// The position of the committed data; `None` before the first write.
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.backend.position()
     }
 
-    /// Bytes that only the engine's memory and its log hold.
+    /// Bytes in the engine's memory and its log only.
     #[must_use]
     pub fn bytes_unflushed(&self) -> u64 {
         self.backend.bytes_unflushed()
     }
 
-    /// Moves them to where they take no memory. May wait for the disk.
+    /// Moves those bytes out of memory. May wait for the disk.
     ///
     /// # Errors
-    /// If the engine cannot write.
+    /// If the engine can't write.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.healthy()?;
         let flushed = self.backend.flush();
@@ -447,8 +444,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// What is known about a key without asking the engine: whether it is there. Its value is then
-    /// what `value` holds.
+    /// Whether a key exists, if that is known without the engine. `value` then holds its value.
     fn known(&self, slot: usize, hash: KeyHash, key: &[u8], value: &mut Vec<u8>) -> Option<bool> {
         let mut take = |written: Written<'_>| {
             value.clear();
@@ -464,7 +460,7 @@ impl TaskStore {
         self.caches.borrow_mut()[slot].get(hash, key).map(take)
     }
 
-    /// Where a store is, if the stores may be used at all.
+    /// The index of a store, if the store is healthy.
     fn slot(&self, store: StoreId) -> Result<usize, StoreError> {
         self.healthy()?;
         (self.stores.iter())
@@ -483,7 +479,7 @@ impl TaskStore {
         if let Err(error) = &result
             && error.poisons()
         {
-            // The first failure is the cause; what comes after it is its consequence.
+            // The first failure is the cause; later failures are its consequence.
             let _ = self.poison.set(error.clone());
         }
         result
@@ -525,7 +521,7 @@ impl Slot {
 }
 
 fn check_size(what: &'static str, bytes: &[u8]) -> Result<(), StoreError> {
-    // The largest length is the overlay's mark for a deleted key.
+    // The largest length marks a deleted key in the overlay.
     if bytes.len() >= u32::MAX as usize {
         return Err(StoreError::TooLarge {
             what,

@@ -181,7 +181,7 @@ fn changes_are_coalesced_and_in_the_order_of_changelog_keys() {
         |store: &mut TaskStore, family| store.changes(family).map(own).collect::<Vec<_>>();
     assert_eq!(changes(&mut store, Family::Plain), plain);
     assert_eq!(changes(&mut store, Family::Windowed).len(), 1);
-    // Asking does not freeze: what is written later is in the next answer.
+    // A query does not freeze the result: the next query includes later writes.
     store.put(VIEWS, b"a", b"1").unwrap();
     store.keep_record();
     assert_eq!(changes(&mut store, Family::Windowed).len(), 2);

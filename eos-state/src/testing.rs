@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Shared test code of this crate.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::{Batch, Direction, EngineFault, KeyRange, MemoryBackend, StoreError};
 
 pub(crate) use crate::conformance::position as at;
 
-/// The engine in memory, to be tested.
+/// The engine in memory, under test.
 pub(crate) struct Memory;
 
 impl Engine for Memory {
@@ -23,7 +23,7 @@ impl Engine for Memory {
     }
 }
 
-/// Fails at one kind of call, always.
+/// An engine that always fails at one kind of call.
 #[derive(Debug)]
 pub(crate) struct BrokenBackend(&'static str);
 

@@ -10,8 +10,8 @@ use eos_state::{Around, Batch, StoreBackend, StoreError};
 
 use crate::client::Edge;
 
-/// Called before and after each write, with the number of writes since its database was opened, this one
-/// included. It throws if the process dies there.
+/// Called before and after each write, with the number of writes since its database was opened, this write included.
+/// It throws if the process dies there.
 type AtWrite = dyn Fn(Edge, u64) + Send + Sync;
 
 /// For each database that was ever opened, the number of workers that have it open.

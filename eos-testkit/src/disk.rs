@@ -120,7 +120,7 @@ impl Home for Disk {
     }
 }
 
-/// An open database: reads are of a copy, writes go to both.
+/// An open database: reads use a copy, writes go to both.
 #[derive(Debug)]
 struct OnDisk {
     disk: Disk,

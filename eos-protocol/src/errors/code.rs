@@ -1,4 +1,4 @@
-//! The error codes that eos names.
+//! The error codes with a name in eos.
 #![allow(
     missing_docs,
     reason = "Kafka's own names; what they mean is in Kafka's protocol guide"

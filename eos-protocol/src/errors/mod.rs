@@ -1,7 +1,9 @@
-//! What follows from a failed client call: one table, (code, call site) → class.
+//! The classes of failed client calls.
 //!
-//! Codes are Kafka's protocol error codes (positive) and librdkafka's `RD_KAFKA_RESP_ERR__…`
-//! (negative). The three flags are those of `rd_kafka_error_t`. Texts decide nothing.
+//! One table maps (code, call site) to a class.
+//!
+//! Codes are Kafka's protocol error codes (positive) and librdkafka's `RD_KAFKA_RESP_ERR__…` (negative). The three
+//! flags are those of `rd_kafka_error_t`. Error texts decide nothing.
 
 pub mod code;
 mod table;
@@ -16,27 +18,27 @@ pub use table::{Calls, Row, TABLE, classify};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CallSite {
-    /// Making a client from its configuration.
+    /// Creating a client from its configuration.
     Create,
-    /// Asking for metadata and broker configuration.
+    /// Querying metadata and broker configuration.
     Facts,
-    /// Creating topics of the app's own.
+    /// Creating the app's own topics.
     CreateTopics,
-    /// Deleting records that are done with.
+    /// Deleting records that are no longer needed.
     DeleteRecords,
     /// Joining or leaving the group.
     Subscribe,
-    /// The consumer reported an error of its own.
+    /// The consumer reported an error itself.
     Poll,
     /// Taking fetched records.
     Take,
     /// Reading committed offsets.
     Committed,
-    /// Reading where partitions begin and end.
+    /// Reading the first and last offsets of partitions.
     Bounds,
-    /// Answering an assignment.
+    /// Responding to an assignment.
     Assign,
-    /// Answering a revocation.
+    /// Responding to a revocation.
     Unassign,
     /// Seeking.
     Seek,
@@ -50,7 +52,7 @@ pub enum CallSite {
     Init,
     /// `begin_transaction`.
     Begin,
-    /// Handing a record to the producer.
+    /// Passing a record to the producer.
     Send,
     /// `send_offsets_to_transaction`.
     SendOffsets,
@@ -119,7 +121,7 @@ impl fmt::Display for CallSite {
     }
 }
 
-/// An error code with the flags that librdkafka's transactional calls set beside it.
+/// An error code with the flags that librdkafka's transactional calls set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fault {
     /// The code.
@@ -145,30 +147,30 @@ impl Fault {
     }
 }
 
-/// What follows from an error. Each error has exactly one class.
+/// The reaction to an error. Each error has exactly one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorClass {
-    /// The same call, with the same arguments, until its deadline.
+    /// Repeat the same call with the same arguments until its deadline.
     Retriable,
-    /// Abort the transaction, rewind, go on with the same producer.
+    /// Abort the transaction, rewind and continue with the same producer.
     Abortable,
-    /// The group has moved on without us: abort, then let the rebalance tell what is still ours.
+    /// The group has moved on without this member. Abort; the rebalance shows the remaining tasks.
     GroupFenced,
-    /// This producer is fenced; a new one with the same id may go on. Its epoch is an old one: another
-    /// producer has our id, or the coordinator aborted our transaction after its timeout.
+    /// This producer is fenced, and a new one with the same id may continue. Its epoch is old: another producer has
+    /// the id, or the coordinator aborted the transaction after its timeout.
     ProducerFenced,
-    /// This producer can't go on either, but it was not fenced: the coordinator knows no such
-    /// transaction, or the sequence of records is broken.
+    /// This producer can't continue, but it was not fenced. The coordinator has no such transaction, or the sequence
+    /// of records is broken.
     ProducerLost,
-    /// What should be there is not: an offset out of range. Going on would lose or double records.
+    /// Required data is missing: an offset is out of range. Going on would lose or double records.
     Corrupted,
-    /// Nothing helps but a person: a missing permission, a missing topic, a wrong configuration.
+    /// Only an operator can fix the cause: a missing permission, a missing topic, a wrong configuration.
     Fatal,
 }
 
-/// Whether the content of a record can have caused this error, so that the same record causes it
-/// again. A broker that is away, a time-out or a fence says nothing about the records it hits: to
-/// search for a culprit among them would condemn an innocent one.
+/// Whether the content of a record can have caused this error, so that the same record causes it again. An absent
+/// broker, a timeout or a fence does not depend on the records that it hits. A search for a culprit among them would
+/// condemn an innocent record.
 #[must_use]
 pub const fn blames_a_record(code: i32) -> bool {
     matches!(

@@ -1,8 +1,8 @@
-//! The table.
+//! The table of error classes.
 
 use super::{CallSite, ErrorClass, Fault, code};
 
-/// One row: these codes at these calls have this class, because …
+/// One row: these codes at these calls have this class, with a reason.
 #[derive(Debug)]
 pub struct Row {
     /// The calls; see [`Calls`].
@@ -13,7 +13,7 @@ pub struct Row {
     pub class: ErrorClass,
 }
 
-/// A set of call sites, as the table needs them.
+/// A set of call sites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calls {
     /// Every call.
@@ -22,7 +22,7 @@ pub enum Calls {
     Producer,
     /// Calls on the consumer, and the cluster queries.
     Consumer,
-    /// Just this one.
+    /// This call only.
     Only(CallSite),
 }
 
@@ -48,9 +48,9 @@ use ErrorClass::{
     Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
 };
 
-/// The table; the first row that matches counts. Below it the flags decide, see [`classify`].
+/// The table. The first matching row counts. Without a match the flags decide, see [`classify`].
 pub const TABLE: &[Row] = &[
-    // A person has to act; that librdkafka calls some of these abortable does not make them pass.
+    // An operator has to act. librdkafka calls some of these errors abortable, but they don't pass.
     Row {
         calls: Calls::Any,
         codes: &[
@@ -76,10 +76,10 @@ pub const TABLE: &[Row] = &[
         ],
         class: ProducerFenced,
     },
-    // The coordinator knows no such transaction: it timed out, or an abort overtook the first
-    // AddPartitionsToTxn (librdkafka #4849). Sequence errors: the log lacks a record that we sent, or
-    // the leader remembers a late duplicate of one (its verification, KIP-890, lets nothing after
-    // that pass). No other owner of the id is behind any of it.
+    // The coordinator has no such transaction: it timed out, or an abort overtook the first AddPartitionsToTxn
+    // (librdkafka #4849). Sequence errors: the log lacks a record that this producer sent, or the leader remembers a
+    // late duplicate of one and refuses every record after it (its verification, KIP-890). Another owner of the id
+    // causes none of these.
     Row {
         calls: Calls::Producer,
         codes: &[
@@ -102,7 +102,7 @@ pub const TABLE: &[Row] = &[
         ],
         class: GroupFenced,
     },
-    // The same fence, met by at-least-once's own commit: the rebalance tells what is still ours.
+    // The same fence at the commit of at-least-once mode. The rebalance shows the remaining partitions.
     Row {
         calls: Calls::Only(CallSite::ConsumerCommit),
         codes: &[
@@ -114,7 +114,7 @@ pub const TABLE: &[Row] = &[
         ],
         class: GroupFenced,
     },
-    // Another live process has our group.instance.id: fatal for this consumer in librdkafka.
+    // Another live process has the same group.instance.id: fatal for this consumer in librdkafka.
     Row {
         calls: Calls::Consumer,
         codes: &[code::FENCED_INSTANCE_ID, code::UNRELEASED_INSTANCE_ID],
@@ -132,14 +132,14 @@ pub const TABLE: &[Row] = &[
         codes: &[code::UNKNOWN_PRODUCER_ID, code::INVALID_PRODUCER_ID_MAPPING],
         class: Abortable,
     },
-    // The client refuses an output for its size. Others of the same record may be under way already;
-    // halving finds the record, and its policy decides (rule 9).
+    // The client refuses an output for its size. Other outputs of the same record may have left already. Halving
+    // finds the record, and its policy decides (rule 9).
     Row {
         calls: Calls::Only(CallSite::Send),
         codes: &[code::MESSAGE_TOO_LARGE],
         class: Abortable,
     },
-    // There is no such place to send to.
+    // No such destination exists.
     Row {
         calls: Calls::Only(CallSite::Send),
         codes: &[
@@ -149,7 +149,7 @@ pub const TABLE: &[Row] = &[
         ],
         class: Fatal,
     },
-    // As long as the client waits for a topic to become known, it was not.
+    // The topic does not exist: the client waited in vain for its metadata.
     Row {
         calls: Calls::Only(CallSite::Flush),
         codes: &[
@@ -164,13 +164,13 @@ pub const TABLE: &[Row] = &[
         codes: &[code::LOCAL_QUEUE_FULL],
         class: Retriable,
     },
-    // The log does not hold what we were told to read next.
+    // The log does not contain the next offset to read.
     Row {
         calls: Calls::Consumer,
         codes: &[code::OFFSET_OUT_OF_RANGE, code::LOCAL_AUTO_OFFSET_RESET],
         class: Corrupted,
     },
-    // The client joins again by itself; a revocation tells what it lost.
+    // The client joins again by itself. A revocation lists the lost partitions.
     Row {
         calls: Calls::Only(CallSite::Poll),
         codes: &[
@@ -181,7 +181,7 @@ pub const TABLE: &[Row] = &[
         ],
         class: Retriable,
     },
-    // Brokers come back, coordinators move, transactions of others end.
+    // These pass: brokers return, coordinators move, other transactions end.
     Row {
         calls: Calls::Consumer,
         codes: &[
@@ -211,8 +211,8 @@ pub const TABLE: &[Row] = &[
         ],
         class: Retriable,
     },
-    // A partition that was assigned exists: its leader is away (librdkafka calls partitions without
-    // one unknown, when that is all it was asked for), or new and not sure of its end yet.
+    // An assigned partition exists: its leader is away, or is new and not sure of its end yet. (If a query names only
+    // partitions without a leader, librdkafka calls them unknown.)
     Row {
         calls: Calls::Only(CallSite::Bounds),
         codes: &[
@@ -222,21 +222,21 @@ pub const TABLE: &[Row] = &[
         ],
         class: Retriable,
     },
-    // It is not where it said to be: it took the outcome of one call for that of another. Nothing was
-    // begun, and a new producer knows.
+    // The client is in another state than it reported: it took the outcome of one call for that of another. No
+    // transaction began, and a new producer finds its state.
     Row {
         calls: Calls::Only(CallSite::Begin),
         codes: &[code::LOCAL_STATE],
         class: ProducerLost,
     },
-    // A commit that timed out and is made again may find librdkafka between two of its states.
+    // After a timeout, a repeated commit may find librdkafka between two of its states.
     Row {
         calls: Calls::Only(CallSite::Commit),
         codes: &[code::LOCAL_STATE],
         class: Retriable,
     },
-    // A fetcher that has not started yet, is stopping, or was paused by a rebalance meanwhile,
-    // refuses a seek; it is asked again, or assigning explicitly does the same.
+    // A fetcher refuses a seek if it has not started yet, is stopping, or was paused by a rebalance. Repeat the seek,
+    // or assign explicitly, which has the same effect.
     Row {
         calls: Calls::Only(CallSite::Seek),
         codes: &[
@@ -246,7 +246,7 @@ pub const TABLE: &[Row] = &[
         ],
         class: Retriable,
     },
-    // "The operation is still under way": init, commit and abort resume where they were.
+    // "The operation is still under way": init, commit and abort resume from their last step.
     Row {
         calls: Calls::Only(CallSite::Init),
         codes: &[code::LOCAL_TIMED_OUT, code::CONCURRENT_TRANSACTIONS],
@@ -261,8 +261,8 @@ pub const TABLE: &[Row] = &[
 
 /// The class of an error.
 ///
-/// The [`TABLE`] decides; where it is silent, librdkafka's flags do, in the order fatal, abortable,
-/// retriable; an error without a flag is fatal, as librdkafka's own documentation advises.
+/// The [`TABLE`] decides. Without a matching row, librdkafka's flags decide in the order fatal, abortable, retriable.
+/// An error without a flag is fatal, as librdkafka's own documentation advises.
 #[must_use]
 pub fn classify(call: CallSite, fault: Fault) -> ErrorClass {
     for row in TABLE {

@@ -1,20 +1,20 @@
-//! Which changelog offset a position may hold.
+//! The changelog offsets that a position may hold.
 
 use super::Family;
 use super::PerFamily;
 use crate::ids::Offset;
 
-/// From where a restore of one open store would have to read its changelogs.
+/// The offsets from which a restore of one open store reads its changelogs.
 ///
-/// Delivery reports are off, so the offsets of a transaction's records are unknown. The LSO bounds
-/// them: everything below it is decided. But the LSO is read some time after a commit, and by then
-/// another worker may own the task. Then the LSO lies behind *that worker's* records, which our state
-/// lacks. Stored beside our state, it would skip them for ever.
+/// Delivery reports are off, so the offsets of a transaction's records are unknown. The LSO bounds them: everything
+/// below it is decided. But the LSO is read some time after a commit, and by then another worker may own the task.
+/// Then the LSO lies behind *that worker's* records, which the local state lacks. With that LSO in its position, a
+/// restore would skip them forever.
 ///
-/// So an LSO is only *heard* at first. It is stored in the batch of the next transaction that touches
-/// the task, if it was read before that transaction began to commit. The commit proves that no other
-/// owner came between (design rule 2: it carried the task's offsets, fenced by the group). An LSO that
-/// is read later waits for the transaction after. Nothing else moves a stored offset.
+/// So an LSO is only *heard* at first. The batch of the next transaction that touches the task stores it, if it was
+/// read before that transaction began to commit. The commit proves that no other owner came between (design rule 2:
+/// it carried the task's offsets, fenced by the group). An LSO that is read later waits for the following
+/// transaction. No other event moves a stored offset.
 ///
 /// ```text
 /// apply(k) ─ heard: LSO ─ seal(k+1) ─ commit(k+1) ok ─→ batch of k+1 stores it
@@ -24,12 +24,12 @@ use crate::ids::Offset;
 pub struct ChangelogOffsets {
     stored: PerFamily<Option<Offset>>,
     heard: PerFamily<Option<Offset>>,
-    /// What was heard before the transaction was sealed that is under way.
+    /// The LSOs heard before the transaction under way was sealed.
     sealed: PerFamily<Option<Offset>>,
 }
 
 impl ChangelogOffsets {
-    /// A store was opened, or restored, whose position holds these.
+    /// Records that a store with these offsets in its position was opened or restored.
     #[must_use]
     pub fn opened(stored: PerFamily<Option<Offset>>) -> Self {
         Self {
@@ -39,34 +39,34 @@ impl ChangelogOffsets {
         }
     }
 
-    /// The broker told the LSO of the task's partition of a changelog.
+    /// Records the LSO of the task's partition of a changelog.
     pub fn heard(&mut self, family: Family, lso: Offset) {
         let heard = self.heard.get_mut(family);
         *heard = (*heard).max(Some(lso));
     }
 
-    /// A transaction that touches the task is sealed: it is about to ask to commit.
+    /// Records that a transaction that touches the task is sealed: its commit is the next step.
     pub fn sealed(&mut self) {
         self.sealed = self.heard;
     }
 
-    /// That transaction is known to be committed: answers what its batch stores.
+    /// Records that this transaction is known to be committed. Returns the offsets for its batch.
     pub fn committed(&mut self) -> PerFamily<Option<Offset>> {
         let sealed = std::mem::take(&mut self.sealed);
         self.stored = PerFamily::from_fn(|family| {
-            // Never back: a lower LSO says that the changelog lost data, which is found at the next
-            // start, by what is stored.
+            // Never back: a lower LSO means that the changelog lost data. The next start finds that loss by the
+            // stored offset.
             *self.stored.get(family).max(sealed.get(family))
         });
         self.stored
     }
 
-    /// That transaction is known not to be committed. What was heard is still good for the next one.
+    /// Records that this transaction is known not to be committed. The heard LSOs remain valid for the next one.
     pub fn discarded(&mut self) {
         self.sealed = PerFamily::default();
     }
 
-    /// What the position holds.
+    /// The offsets in the position.
     #[must_use]
     pub const fn stored(&self) -> PerFamily<Option<Offset>> {
         self.stored

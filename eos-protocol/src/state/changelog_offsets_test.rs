@@ -85,8 +85,8 @@ impl Log {
     }
 }
 
-/// What goes wrong without the rule: we commit 1 and freeze; another worker commits 2; we wake up, read
-/// the LSO, and store it beside transaction 1.
+/// The failure without the rule: this worker commits 1 and freezes. Another worker commits 2. This worker thaws,
+/// reads the LSO, and stores it beside transaction 1.
 #[test]
 fn an_lso_stored_with_the_transaction_before_it_loses_what_a_successor_wrote() {
     let mut log = Log::default();
@@ -98,7 +98,7 @@ fn an_lso_stored_with_the_transaction_before_it_loses_what_a_successor_wrote() {
 
     let mut offsets = ChangelogOffsets::opened(PerFamily::default());
     offsets.heard(Family::Plain, lso);
-    // The task comes back to us: we stand at 1, the offsets name 2, so the changelog is read on.
+    // The task returns to this worker at 1. The offsets name 2, so the changelog is read on.
     let mut by_the_rule = ours.clone();
     log.replay(&mut by_the_rule, offsets.stored().plain);
     assert_eq!(by_the_rule, log.state());
@@ -112,7 +112,7 @@ fn an_lso_stored_with_the_transaction_before_it_loses_what_a_successor_wrote() {
 struct Owner {
     copy: State,
     offsets: ChangelogOffsets,
-    /// What it has sealed, and whether the broker committed it. It may not know yet.
+    /// The sealed transaction, and whether the broker committed it. The owner may not know yet.
     sealed: Option<((u8, u64), bool)>,
 }
 
@@ -125,7 +125,7 @@ impl Owner {
         }
     }
 
-    /// It learns what became of its transaction.
+    /// The owner learns the outcome of its transaction.
     fn learns(&mut self) {
         match self.sealed.take() {
             Some((write, true)) => {
@@ -138,9 +138,9 @@ impl Owner {
 }
 
 proptest! {
-    /// Whenever an owner comes back, its copy and what it reads from its stored offset are the whole
-    /// state. LSOs are heard at any time, also by an owner that is none any more; it may also be late
-    /// to learn that its transaction committed, and hear an LSO before that.
+    /// Whenever an owner returns, its copy and the records from its stored offset are the whole state. LSOs may be
+    /// heard at any time, also by a former owner. An owner may learn late that its transaction committed, and hear an
+    /// LSO before that.
     #[test]
     fn a_copy_and_the_rest_of_the_log_are_always_the_whole_state(
         steps in proptest::collection::vec((0u8..6, 0usize..2, 0u8..4), 0..120),
@@ -162,7 +162,7 @@ proptest! {
                 (3, _) if who != current => {
                     current = who;
                     let owner = &mut owners[who];
-                    // Not applied: a copy that is behind by it.
+                    // The transaction was not applied: this copy is behind by it.
                     owner.sealed = None;
                     log.replay(&mut owner.copy, owner.offsets.stored().plain);
                     prop_assert_eq!(&owner.copy, &log.state());

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// Which changelog of its stage, and which column family of its task's database, a store is in.
+/// The changelog of a stage and the column family of a task's database to which a store belongs.
 ///
-/// Windowed stores have their own: old windows go by deletion of the changelog's front
-/// (DeleteRecords), which would take a plain store's keys with them.
+/// Windowed stores have their own: expired windows are deleted with the changelog's front (DeleteRecords), which
+/// would delete a plain store's keys, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// A key stays until it is deleted.
     Plain,
-    /// A key belongs to a window, and goes with it.
+    /// A key belongs to a window, and is deleted with it.
     Windowed,
 }
 
@@ -38,7 +38,7 @@ pub struct PerFamily<T> {
 }
 
 impl<T> PerFamily<T> {
-    /// Asks for each family's value.
+    /// Builds each family's value.
     pub fn from_fn(mut of: impl FnMut(Family) -> T) -> Self {
         Self {
             plain: of(Family::Plain),
@@ -54,7 +54,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// One family's value, to be changed.
+    /// One family's value, mutable.
     pub const fn get_mut(&mut self, family: Family) -> &mut T {
         match family {
             Family::Plain => &mut self.plain,
@@ -62,7 +62,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Each family's value, made into another.
+    /// Converts each family's value.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> PerFamily<U> {
         PerFamily {
             plain: f(self.plain),
@@ -70,7 +70,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Each family with its value.
+    /// Iterates over the families with their values.
     pub fn iter(&self) -> impl Iterator<Item = (Family, &T)> {
         Family::ALL
             .into_iter()

@@ -1,12 +1,11 @@
-//! Whose state a database holds.
+//! The identity of the state in a database.
 
 use std::fmt;
 
 use super::Family;
 use crate::ids::{AppId, TaskId, TopicName};
 
-/// What makes a topic the same one: deleted and made again under its name, it has another
-/// (KIP-516).
+/// The identity of a topic: a topic that was deleted and created again under its name has another id (KIP-516).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicUuid(pub u128);
 
@@ -15,7 +14,7 @@ pub struct TopicUuid(pub u128);
 pub struct TopicDigest(pub u64);
 
 impl TopicUuid {
-    /// The digest that a transaction's name carries. `None` if the brokers report no id.
+    /// The digest in a transaction's name. `None` if the brokers report no id.
     #[must_use]
     pub const fn digest(self) -> Option<TopicDigest> {
         // Topic ids are random (KIP-516), so any 64 of their bits suffice.
@@ -44,14 +43,14 @@ impl fmt::Display for TopicUuid {
     }
 }
 
-/// A topic that state was made from, or is kept in.
+/// A topic from which state is made, or in which it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TopicIdentity {
     /// Its name.
     pub name: TopicName,
-    /// Which of all topics of that name.
+    /// The topic's id.
     pub id: TopicUuid,
-    /// How many partitions it had: with another number, keys belong to other tasks.
+    /// The number of partitions. With another number, keys belong to other tasks.
     pub partitions: u32,
 }
 
@@ -60,8 +59,8 @@ pub struct TopicIdentity {
 pub struct StoresHash(pub u64);
 
 impl StoresHash {
-    /// Of the stores' names and families, in any order, by FNV-1a (64 bit). The zero that ends a name is a
-    /// one where the store is windowed.
+    /// Hashes the stores' names and families, in any order, by FNV-1a (64 bit). The zero that ends a name is a one if
+    /// the store is windowed.
     pub fn of<'a>(stores: impl IntoIterator<Item = (&'a str, Family)>) -> Self {
         let ends = stores.into_iter().map(|(name, family)| match family {
             Family::Plain => (name, 0),
@@ -84,8 +83,8 @@ impl fmt::Display for StoresHash {
     }
 }
 
-/// Whose state it is. It says nothing of slots, hosts or paths: a task is the same one wherever it
-/// is worked on.
+/// The identity of a task's state. It does not include slots, hosts or paths: a task keeps its identity wherever it
+/// runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The cluster's id.
@@ -94,13 +93,13 @@ pub struct Identity {
     pub app: AppId,
     /// The task.
     pub task: TaskId,
-    /// The inputs of its stage, the one that drives it first, and its changelogs.
+    /// The inputs of its stage, the driving topic first, and its changelogs.
     pub topics: Vec<TopicIdentity>,
     /// The stores of its stage.
     pub stores: StoresHash,
 }
 
-/// In what the state found is not the task's own.
+/// The first difference between the found state and the task's own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Difference {
@@ -128,8 +127,8 @@ pub enum Difference {
         /// This one.
         now: TaskId,
     },
-    /// Another stage: neither reads the topic that drives the other. Tasks are numbered by their stages,
-    /// and the stage had this number before.
+    /// Another stage: neither reads the driving topic of the other. Tasks are numbered by their stages, and that
+    /// stage had this number before.
     #[error("it is of the stage that reads {found}, this one reads {now}")]
     Stage {
         /// The state's.
@@ -137,14 +136,14 @@ pub enum Difference {
         /// This one's.
         now: TopicName,
     },
-    /// A topic was deleted and made again.
+    /// A topic was deleted and created again.
     #[error("topic {topic} had id {found}, now it has {now}: it was deleted and made again")]
     Recreated {
         /// The topic.
         topic: TopicName,
         /// The state's.
         found: TopicUuid,
-        /// The one of that name now.
+        /// The current topic's.
         now: TopicUuid,
     },
     /// A topic has another number of partitions.
@@ -154,13 +153,13 @@ pub enum Difference {
         topic: TopicName,
         /// The state's.
         found: u32,
-        /// Now.
+        /// The current number.
         now: u32,
     },
     /// The stage reads or keeps other topics.
     #[error("topic {topic} is in one of the two only")]
     Topics {
-        /// The first that is not in both.
+        /// The first topic that is not in both.
         topic: TopicName,
     },
     /// The stage has other stores.
@@ -168,15 +167,14 @@ pub enum Difference {
     Stores {
         /// The state's.
         found: StoresHash,
-        /// Now.
+        /// The program's.
         now: StoresHash,
     },
 }
 
 impl Difference {
-    /// Whether the state comes from somewhere else altogether: another cluster, app, stage or
-    /// task, or topics of an earlier life. The others are changes to the program or the topics that this very
-    /// task lived through.
+    /// Whether the state has a foreign origin: another cluster, app, stage or task, or earlier topics of the same
+    /// names. The other differences are changes of the program or the topics during this task's life.
     #[must_use]
     pub const fn is_foreign(&self) -> bool {
         matches!(
@@ -191,7 +189,7 @@ impl Difference {
 }
 
 impl Identity {
-    /// In what the state found (`self`) is not the task's own; `None` if it is.
+    /// The first difference between the found state (`self`) and the task's own; `None` if it is its own.
     #[must_use]
     pub fn difference(&self, now: &Self) -> Option<Difference> {
         // An unreported cluster id, then or now, is no evidence of another cluster.
@@ -232,7 +230,7 @@ impl Identity {
             let Some(now) = now.topic(&topic) else {
                 return Some(Difference::Topics { topic });
             };
-            // Zero: brokers did not tell, then or now.
+            // Zero: the brokers reported no id, then or now.
             if found.id != now.id && found.id.0 != 0 && now.id.0 != 0 {
                 let (found, now) = (found.id, now.id);
                 return Some(Difference::Recreated { topic, found, now });

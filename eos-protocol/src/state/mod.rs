@@ -1,15 +1,15 @@
-//! Stores: what their place on disk says, and what a restart makes of it.
+//! The position of stores on disk, and decisions at a restart.
 //!
-//! A task's stores live in one database of its own, beside changelog topics that commit in the same
-//! Kafka transactions as its offsets. Everything here is a value or a decision; engines and files
-//! are in `eos-state`.
+//! A task's stores live in a database of their own, beside changelog topics that commit in the same Kafka
+//! transactions as the task's offsets. This module contains only values and decisions. Engines and files are in
+//! `eos-state`.
 //!
-//! | type | says |
+//! | type | content |
 //! |---|---|
 //! | [`StoreId`], [`Family`] | which store a key belongs to, and in which changelog it is |
-//! | [`CommitRecord`] | which transaction ends here, in a changelog |
-//! | [`Position`] | which transaction a database stands at, and whose it is |
-//! | [`decide`] | what a restart makes of local state, committed offsets and changelogs |
+//! | [`CommitRecord`] | which transaction ends here in a changelog |
+//! | [`Position`] | the transaction up to which a database is complete, and the identity of its task |
+//! | [`decide`] | the restart decision from local state, committed offsets and changelogs |
 //! | [`Restore`] | how far changelogs were read, and whether the state is whole |
 //! | [`ChangelogOffsets`] | which changelog offset a position may hold |
 //! | [`Trim`] | how far the front of a windowed changelog may be deleted |

@@ -1,4 +1,4 @@
-//! What is deleted of topics that only this app reads.
+//! The deletion of records in topics that only this app reads.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ pub fn is_of_another_log(error: i32) -> bool {
     )
 }
 
-/// The partitions with records that are no longer needed, and the offset up to which they are not.
+/// The partitions with records that are no longer needed, and the offset up to which they can be deleted.
 ///
-/// It has no knowledge of its own. The caller of [`told`](Self::told) guarantees that everything below
-/// the offset is processed for good, whatever fails later. Several owners of a partition may call it, in any order,
-/// and one that lost it long ago too: the highest offset counts, and each of them was right.
+/// The caller of [`told`](Self::told) guarantees that every record below the offset is processed for good, whatever
+/// fails later. Several owners of a partition may call it in any order, even an owner that lost the partition long
+/// ago. The highest offset counts, and each of them was right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Purge {
     partitions: BTreeMap<TopicPartition, Front>,
@@ -30,9 +30,9 @@ pub struct Purge {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Front {
-    /// Below this nothing is needed.
+    /// The offset below which no record is needed.
     needless: Offset,
-    /// Where the log begins, as far as it is known.
+    /// The first offset of the log, if it is known.
     begins: Offset,
 }
 
@@ -49,7 +49,7 @@ impl Purge {
         }
     }
 
-    /// What is to be deleted: everything below these offsets. What could not be deleted is due again.
+    /// The deletions to do: all records below these offsets. Failed deletions are due again.
     #[must_use]
     pub fn due(&self) -> Vec<(TopicPartition, Offset)> {
         let due = self.partitions.iter();
@@ -64,7 +64,7 @@ impl Purge {
         self.partitions.remove(partition);
     }
 
-    /// The broker told where the log begins now.
+    /// Records the reported first offset of the log.
     pub fn begins(&mut self, partition: &TopicPartition, at: Offset) {
         if let Some(front) = self.partitions.get_mut(partition) {
             front.begins = front.begins.max(at);

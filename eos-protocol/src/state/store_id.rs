@@ -1,20 +1,20 @@
-//! What stands for a store's name in keys.
+//! The id of a store in keys.
 
 use std::fmt;
 
 use super::Family;
 
-/// The bit that tells the id of a windowed store.
+/// The bit that marks the id of a windowed store.
 const WINDOWED: u32 = 0x8000_0000;
-/// Behind the name of a store whose values have times. No name has a zero in it.
+/// The mark behind the name of a store whose values have times. No name contains a zero.
 const STAMPED: &str = "\0stamped";
 
 /// A store's number: the first four bytes of its keys, in the database and in the changelog.
 ///
-/// FNV-1a (32 bit) of the store's name, and of a mark behind it where values have a time in front, except
-/// for the top bit, which is set for windowed stores: the id alone tells which changelog a key belongs to.
-/// The smallest id of each family is reserved, its commit record's; a name that hashes there moves on by
-/// one. Two names of one app may meet in one id: the declaration of stores refuses that.
+/// FNV-1a (32 bit) of the store's name, and of a mark behind it where values begin with a time. The top bit is set
+/// for windowed stores instead, so the id alone shows the changelog of a key. The smallest id of each family is
+/// reserved for its commit record; a name with this hash gets the next id. If two names of one app have the same id,
+/// the declaration of stores is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(u32);
 
@@ -31,9 +31,8 @@ impl StoreId {
         Self::named(name, "", WINDOWED)
     }
 
-    /// The id of a store whose values have a time in front of them: what operators keep. It is another one
-    /// than that of a store without times of the same name, so that neither takes the other's values for
-    /// its own.
+    /// The id of a store whose values begin with a time, as the stores of operators do. It differs from the id of a
+    /// store without times of the same name, so neither store reads the other's values.
     #[must_use]
     pub const fn stamped(family: Family, name: &str) -> Self {
         let class = match family {
@@ -43,7 +42,7 @@ impl StoreId {
         Self::named(name, STAMPED, class)
     }
 
-    /// The id under which a family's commit record is kept: no store has it.
+    /// The reserved id of a family's commit record.
     #[must_use]
     pub const fn commit_record(family: Family) -> Self {
         match family {
@@ -61,7 +60,7 @@ impl StoreId {
         Self(if id & !WINDOWED == 0 { id + 1 } else { id })
     }
 
-    /// Whether it is a windowed store's.
+    /// Whether the id belongs to a windowed store.
     #[must_use]
     pub const fn is_windowed(self) -> bool {
         self.0 & WINDOWED != 0
@@ -73,7 +72,7 @@ impl StoreId {
         self.0 & !WINDOWED == 0
     }
 
-    /// Which changelog its keys belong to.
+    /// The changelog of its keys.
     #[must_use]
     pub const fn family(self) -> Family {
         if self.is_windowed() {
@@ -83,13 +82,13 @@ impl StoreId {
         }
     }
 
-    /// The bytes that its keys begin with.
+    /// The first bytes of its keys.
     #[must_use]
     pub const fn to_be_bytes(self) -> [u8; 4] {
         self.0.to_be_bytes()
     }
 
-    /// The id that a key begins with.
+    /// The id at the beginning of a key.
     #[must_use]
     pub const fn from_be_bytes(bytes: [u8; 4]) -> Self {
         Self(u32::from_be_bytes(bytes))
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// They are on disk and in topics: another hash would orphan all state.
+    /// The ids are on disk and in topics: another hash would orphan all state.
     #[test]
     fn ids_are_pinned() {
         assert_eq!(StoreId::plain("").to_string(), "011c9dc5");

@@ -1,47 +1,47 @@
-//! How far the front of a windowed changelog may be deleted.
+//! The offset up to which a windowed changelog may be deleted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::ids::{Offset, Timestamp};
 
-/// A changelog is cut in steps of this part of the retention: as fine as it is worth remembering.
+/// The part of the retention in which a changelog is trimmed. Finer steps would need more remembered offsets for
+/// little gain.
 const STEPS: i64 = 16;
 
-/// Up to where a task's partition of a windowed changelog holds nothing but windows that are over
-/// (design §5: trimmed by committed stream time, never by the clock).
+/// Finds the offset below which a task's partition of a windowed changelog holds only expired windows (design §5:
+/// trimmed by committed stream time, never by the clock).
 ///
-/// A window starts no later than the record that is in it, so not after the task's stream time. When an
-/// LSO is *heard*, every record below it was written at the stream time of that moment, or before. So
-/// once the *committed* stream time is a retention beyond that, all windows below that LSO are over.
+/// A window starts no later than a record in it, so not after the task's stream time. When an LSO is *heard*, every
+/// record below it was written at the stream time of that moment, or before. So once the *committed* stream time is a
+/// retention beyond that, all windows below that LSO are expired.
 ///
-/// Two things stay all the same:
-/// - what lies behind the last commit record, and it itself: without it a restart would find a changelog
-///   that lost data. Below an LSO that was read before the transaction was sealed that wrote it is fine;
-/// - what another worker may have written since: an LSO counts only once a transaction committed that was
-///   sealed later, which proves that no other owner came between (as for
-///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no result is beyond what the position holds.
+/// Two kinds of records stay in any case:
+/// - The last commit record, and every record after it. Without the commit record, a restart would find a changelog
+///   that lost data. An LSO is safe if it was read before the transaction with the commit record was sealed.
+/// - Records that another worker may have written since. An LSO counts only after the commit of a transaction that
+///   was sealed later. The commit proves that no other owner came between (as for
+///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no result is beyond the offset in the position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trim {
     retention: i64,
     step: i64,
-    /// An LSO, and the stream time when it was heard. Both grow.
+    /// Each LSO with the stream time at which it was heard. Both grow.
     heard: VecDeque<(Offset, Timestamp)>,
-    /// The highest LSO that was heard.
+    /// The highest heard LSO.
     newest: Option<Offset>,
-    /// The same when the transaction was sealed that is under way, if it wrote to the changelog.
+    /// The highest LSO at the seal of the transaction under way, if it wrote to the changelog.
     sealed: Option<Offset>,
-    /// The last commit record is not below this.
+    /// The last commit record is at this offset or later.
     commit_record: Option<Offset>,
-    /// Below this every window is over.
+    /// Below this offset every window is expired.
     over: Option<Offset>,
-    /// What was answered last.
+    /// The last result.
     trimmed: Option<Offset>,
 }
 
 impl Trim {
-    /// Of a changelog whose stores keep a window this long after its start: the longest of their
-    /// retentions.
+    /// A trim for a changelog whose stores keep a window this long after its start: the longest of their retentions.
     #[must_use]
     pub fn new(retention: Duration) -> Self {
         let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
@@ -57,15 +57,15 @@ impl Trim {
         }
     }
 
-    /// The broker told the LSO. `seen` is the task's stream time now, of the open transaction
-    /// included: one that is in doubt may be below the LSO already.
+    /// Records an LSO. `seen` is the task's current stream time, including the open transaction: a transaction in
+    /// doubt may be below the LSO already.
     pub fn heard(&mut self, lso: Offset, seen: Option<Timestamp>) {
         if self.newest.is_some_and(|newest| lso <= newest) {
             return;
         }
         self.newest = Some(lso);
         let seen = seen.unwrap_or(Timestamp(i64::MIN));
-        // The last one moves on until it is a step away from the one before: so they stay few.
+        // The last entry moves until it is a step away from the previous one, so the entries stay few.
         let before = self.heard.len().checked_sub(2);
         let before = before.and_then(|at| self.heard.get(at));
         let is_near = |(_, time): &(Offset, Timestamp)| seen.0.saturating_sub(time.0) < self.step;
@@ -75,14 +75,14 @@ impl Trim {
         self.heard.push_back((lso, seen));
     }
 
-    /// A transaction that touches the task is sealed; `wrote` tells whether it ends in a commit record
-    /// in this changelog.
+    /// Records that a transaction that touches the task is sealed. `wrote` is true if it ends with a commit record in
+    /// this changelog.
     pub fn sealed(&mut self, wrote: bool) {
         self.sealed = if wrote { self.newest } else { None };
     }
 
-    /// That transaction is committed, with this stream time. Returns up to where the changelog may be
-    /// deleted, if that is further than what was answered before.
+    /// Records that this transaction is committed, with this stream time. Returns the offset up to which the
+    /// changelog may be deleted, if it is beyond the previous result.
     pub fn committed(&mut self, stream_time: Option<Timestamp>) -> Option<Offset> {
         self.commit_record = self.commit_record.max(self.sealed.take());
         let time = stream_time?;
@@ -100,7 +100,7 @@ impl Trim {
         Some(to)
     }
 
-    /// That transaction is known not to be committed.
+    /// Records that this transaction is known not to be committed.
     pub fn discarded(&mut self) {
         self.sealed = None;
     }

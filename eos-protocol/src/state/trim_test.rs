@@ -25,7 +25,7 @@ fn what_was_written_a_retention_ago_goes() {
     assert_eq!(commit(&mut trim, true, 1_161), None, "it is gone already");
 }
 
-/// Without it a restart would take the changelog for one that lost data.
+/// Without it a restart would take the changelog for one with lost data.
 #[test]
 fn the_last_commit_record_stays() {
     let mut trim = Trim::new(RETENTION);
@@ -72,7 +72,7 @@ fn an_lso_that_is_heard_after_the_seal_waits() {
 #[test]
 fn a_transaction_in_doubt_counts_with_its_own_time() {
     let mut trim = Trim::new(RETENTION);
-    // Committed is 1000, but what is open has seen 5000, and may be below the LSO already.
+    // The committed stream time is 1000, but the open transaction has seen 5000, and may be below the LSO already.
     trim.heard(offset(10), at(5_000));
     assert_eq!(commit(&mut trim, true, 5_100), None);
     assert_eq!(commit(&mut trim, true, 5_160), Some(10));

@@ -107,7 +107,7 @@ struct Known {
     role: TopicRole,
     id: Option<TopicUuid>,
     partitions: u32,
-    /// The time of the first report in a row without the topic or some of its partitions.
+    /// The time of the first in a series of reports without the topic or some of its partitions.
     lacking: Option<Now>,
 }
 

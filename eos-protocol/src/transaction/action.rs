@@ -1,36 +1,36 @@
-//! What the machine hears and what it asks for.
+//! The events and actions of the machine.
 
 use std::time::Duration;
 
 use crate::errors::{CallSite, ErrorClass};
 use crate::outcome::Outcome;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Event {
     /// The worker starts.
     Start,
-    /// A new producer is there.
+    /// A new producer exists.
     Built,
-    /// Its `init_transactions` is done.
+    /// `init_transactions` has returned.
     Initialized,
     /// A task has, or is about to have, an effect: a record, a timer, an offset.
     Touched,
     /// The open transaction should be committed.
     CommitDue,
-    /// Nothing is under way any more and everything that belongs to the transaction is in it.
+    /// No work is under way, and the transaction is complete.
     Sealed,
-    /// `send_offsets` is done.
+    /// `send_offsets` has returned.
     OffsetsSent,
-    /// Everything sent is acknowledged.
+    /// All sent records are acknowledged.
     Drained,
-    /// The commit is done.
+    /// The commit has returned.
     Committed,
-    /// The abort is done.
+    /// The abort has returned.
     Aborted,
     /// Partitions were lost: another member may own them already.
     Lost,
-    /// A control request left and was never answered.
+    /// A control request left and got no response.
     Unanswered,
     /// The outcome of a transaction in doubt was read.
     Resolved(Outcome),
@@ -40,10 +40,10 @@ pub enum Event {
     Tick,
 }
 
-/// Something to do.
+/// An action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// Make a producer after this wait (to be jittered).
+    /// Build a producer after this wait (to be jittered).
     Build {
         /// The wait.
         after: Duration,
@@ -54,11 +54,11 @@ pub enum Action {
     Init,
     /// `begin_transaction`.
     Begin,
-    /// Stop intake, finish what is under way, seal the overlay.
+    /// Stop intake, finish the records under way, seal the overlay.
     Seal,
     /// `send_offsets_to_transaction` for every touched task, with fresh group metadata.
     SendOffsets,
-    /// Wait until everything sent is acknowledged.
+    /// Wait until all sent records are acknowledged.
     Flush,
     /// `commit_transaction`.
     Commit,
@@ -68,7 +68,7 @@ pub enum Action {
     Abort,
     /// The transaction is committed: apply state, move the touched tasks' positions.
     Apply,
-    /// The transaction is gone: drop the overlay, rewind every touched task.
+    /// The transaction is lost: drop the overlay, rewind every touched task.
     Discard,
     /// Read the stable committed offsets of every touched task that is still owned.
     ReadOutcome,
@@ -76,33 +76,33 @@ pub enum Action {
     Stop(StopReason),
 }
 
-/// Why the machine gives up.
+/// Why the machine stops the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StopReason {
-    /// A call failed for good.
+    /// A call failed permanently.
     Error {
         /// The call.
         call: CallSite,
         /// The class.
         class: ErrorClass,
     },
-    /// `init_transactions` did not end in time.
+    /// `init_transactions` did not return in time.
     InitTimedOut,
-    /// Fenced again and again: another live process uses the same transactional id.
+    /// The producer was fenced repeatedly: another live process uses the same transactional id.
     FencedAgain {
-        /// How often within the window.
+        /// The number of fences within the window.
         times: u32,
     },
     /// The same records abort every transaction.
     RepeatedAborts {
-        /// How many aborts in a row.
+        /// The number of aborts in a row.
         times: u32,
     },
-    /// The outcome of a transaction in doubt is neither ours nor the one before.
+    /// The outcome of a transaction in doubt is neither ours nor the previous one.
     Dirty,
 }
 
-/// A few actions, in order, without allocating.
+/// A few actions in order, without allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Actions {
     items: [Option<Action>; 4],
@@ -125,7 +125,7 @@ impl Actions {
         }
     }
 
-    /// These, then those. Nothing in the machine adds up to more than three.
+    /// Appends the other actions. No event of the machine leads to more than three.
     pub(super) fn then(mut self, more: Self) -> Self {
         for action in more {
             if let Some(free) = self.items.iter_mut().find(|slot| slot.is_none()) {
@@ -135,7 +135,7 @@ impl Actions {
         self
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items[0].is_none()

@@ -1,28 +1,28 @@
-//! How long the machine waits, and how often it tries.
+//! The timeouts and the maximum tries of the machine.
 
 use std::time::Duration;
 
 use crate::backoff::Backoff;
 
-/// The machine's patience.
+/// The machine's limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// From sealing to the answer of the commit. One deadline for the whole chain, the last quarter
-    /// of which is EndTxn's ([`end_floor`](Self::end_floor)).
+    /// The time from sealing to the response to the commit. One deadline covers the whole chain. Its last quarter is
+    /// reserved for EndTxn ([`end_floor`](Self::end_floor)).
     pub commit: Duration,
-    /// For an abort.
+    /// The time for an abort.
     pub abort: Duration,
-    /// For `init_transactions`, which waits for what an earlier producer left open: up to
+    /// The time for `init_transactions`, which waits for the open transaction of an earlier producer: up to
     /// `transaction.timeout.ms` and the coordinator's sweep.
     pub init: Duration,
-    /// Before a new producer, when several were needed in a row.
+    /// The wait before a new producer, after several in a row.
     pub backoff: Backoff,
-    /// Being fenced this often …
+    /// This number of fences …
     pub fences: u32,
-    /// … within this time means that another live process has our id.
+    /// … within this time means that another live process has the same id.
     pub fence_window: Duration,
-    /// This many aborts without a commit between them stop the worker. Enough of them for a record
-    /// that is to blame to be found by halving ([`Isolation`](crate::Isolation)).
+    /// The number of aborts without a commit that stop the worker. It is high enough for halving to find a culprit
+    /// ([`Isolation`](crate::Isolation)).
     pub aborts_in_a_row: u32,
 }
 
@@ -44,9 +44,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What offsets and outputs leave of the commit's time, however slow they are: EndTxn has it for
-    /// itself. A commit that is sent with no time to wait for its answer would be in doubt, where an
-    /// abort before it is clean.
+    /// The part of the commit's time that offsets and outputs leave for EndTxn, however slow they are. A commit
+    /// without time for its response would be in doubt, while an abort before it is clean.
     #[must_use]
     pub fn end_floor(&self) -> Duration {
         self.commit / 4

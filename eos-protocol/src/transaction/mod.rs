@@ -1,4 +1,6 @@
-//! The transaction machine: one per worker, one transaction after the other (design §4).
+//! The transaction machine (design §4).
+//!
+//! Each worker has one machine, which runs one transaction after the other.
 //!
 //! ```text
 //!            Built          Initialized          Touched           CommitDue          Sealed
@@ -13,9 +15,8 @@
 //!   └─ Failed (from anywhere: only a person helps)
 //! ```
 //!
-//! The machine decides; the worker performs the actions and reports what came of them. Under
-//! [`Guarantee::AtLeastOnce`] the states are the same, but nothing is begun, and the commit goes
-//! through the consumer once everything is acknowledged.
+//! The machine decides. The worker performs the actions and reports their results. Under [`Guarantee::AtLeastOnce`]
+//! the states are the same, but no transaction begins, and the consumer commits once all records are acknowledged.
 
 mod action;
 mod limits;
@@ -44,23 +45,23 @@ pub struct Transaction {
     limits: Limits,
     state: State,
     deadline: Option<Deadline>,
-    /// What is left to do in `SendingOffsets`.
+    /// The remaining work in `SendingOffsets`.
     offsets_sent: bool,
     drained: bool,
     /// A request of this producer may still hit the next transaction.
     tainted: bool,
-    /// Set while aborting on the way out.
+    /// Set while the machine aborts before it stops.
     stop: Option<StopReason>,
     aborts_in_a_row: u32,
     rebuilds_in_a_row: u32,
     fenced_at: Vec<Now>,
     begun: u64,
-    /// A producer of ours was initialised once: the configuration works.
+    /// Whether a producer was initialised once: the configuration works.
     initialized: bool,
 }
 
 impl Transaction {
-    /// A machine without a producer; [`Event::Start`] sets it going.
+    /// A machine without a producer. [`Event::Start`] starts it.
     #[must_use]
     pub fn new(guarantee: Guarantee, limits: Limits) -> Self {
         Self {
@@ -80,7 +81,7 @@ impl Transaction {
         }
     }
 
-    /// Where it stands.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
@@ -92,13 +93,13 @@ impl Transaction {
         matches!(self.state, State::Idle | State::Open)
     }
 
-    /// The number of the latest transaction: how many it has begun.
+    /// The number of the latest transaction, which is the number of begun transactions.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.begun
     }
 
-    /// By when the calls under way must be done.
+    /// The deadline of the calls under way.
     #[must_use]
     pub fn deadline(&self) -> Option<Deadline> {
         match self.state {
@@ -110,8 +111,8 @@ impl Transaction {
         }
     }
 
-    /// The time on the clock that the deadline runs on. An outage must not end a start, so the first init of a
-    /// producer runs on the brokers' clock.
+    /// The time on the clock of the deadline. An outage must not end a start, so the first init of a producer uses
+    /// the brokers' clock.
     #[must_use]
     pub fn clock(&self, at: Moment) -> Now {
         match self.state {
@@ -120,10 +121,10 @@ impl Transaction {
         }
     }
 
-    /// Takes one event and decides what to do about it.
+    /// Takes one event and decides the actions.
     ///
-    /// An event that means nothing in the present state changes nothing: a late answer of a
-    /// producer that was dropped, for example.
+    /// An event without a meaning in the present state changes nothing, for example a late response of a dropped
+    /// producer.
     #[must_use = "the actions have to be performed, in order"]
     pub fn step(&mut self, at: Moment, event: Event) -> Actions {
         let now = at.now;
@@ -178,7 +179,7 @@ impl Transaction {
                 self.deadline = Some(Deadline::after(self.clock(at), self.limits.init));
                 Actions::one(Action::Init)
             }
-            // An idempotent producer has nothing to initialise.
+            // An idempotent producer needs no init.
             Guarantee::AtLeastOnce => self.rest(),
         }
     }
@@ -212,7 +213,7 @@ impl Transaction {
                 self.offsets_sent = false;
                 Actions::two(Action::SendOffsets, Action::Flush)
             }
-            // Here the offsets *are* the commit, and come after everything is acknowledged.
+            // Here the offsets *are* the commit, and come after all acknowledgements.
             Guarantee::AtLeastOnce => {
                 self.offsets_sent = true;
                 Actions::one(Action::Flush)
@@ -293,9 +294,9 @@ impl Transaction {
         match (self.state, class) {
             (State::Failed, _) => Actions::none(),
 
-            // Nothing of ours is open: nothing to abort.
+            // No transaction of ours is open, so there is nothing to abort.
             (State::Cold | State::Fenced, _) => self.fail(reason),
-            // A wrong configuration, which no second try mends.
+            // A wrong configuration, which a second try does not fix.
             (State::InDoubt, _) if call == CallSite::Create => self.fail(reason),
             (State::Initializing | State::InDoubt, Retriable) => self.again(call),
             (State::Initializing, ProducerFenced | ProducerLost) => self.fenced(now),
@@ -304,7 +305,7 @@ impl Transaction {
             // Only `begin` and a report of the client can fail here.
             (State::Idle, ProducerFenced | ProducerLost) => self.fenced(now),
             (State::Idle, _) => self.fail(reason),
-            // Still undecided, and so it stays: the next start decides it by the same steps.
+            // The outcome stays undecided. The next start decides it by the same steps.
             (State::InDoubt, ProducerFenced | ProducerLost) => self.in_doubt(now, class),
             (State::InDoubt, _) => self.fail(reason),
 
@@ -316,8 +317,8 @@ impl Transaction {
             (State::Open | State::Sealing | State::SendingOffsets, ProducerFenced) => {
                 Actions::one(Action::Discard).then(self.fenced(now))
             }
-            // Nothing to abort with, and no other owner to give way to. It counts as an abort, so that
-            // it can't go on for ever.
+            // There is no producer to abort with, and no other owner to yield to. It counts as an abort, so that it
+            // can't repeat forever.
             (State::Open | State::Sealing | State::SendingOffsets, ProducerLost) => {
                 self.tainted = true;
                 self.aborted()
@@ -327,8 +328,8 @@ impl Transaction {
                 self.abort(now, call)
             }
 
-            // Rule 5: only commit again. Not even an abortable answer says that it did not commit:
-            // librdkafka calls every answer abortable that it does not know or can't read
+            // Rule 5: only repeat the commit. Even an abortable error does not prove that the transaction did not
+            // commit: librdkafka calls every response abortable that is unknown or unreadable
             // (`rd_kafka_txn_handle_EndTxn`).
             (State::Committing, Retriable) => self.again(call),
             (State::Committing, _) if self.guarantee == Guarantee::AtLeastOnce => {
@@ -337,13 +338,13 @@ impl Transaction {
             (State::Committing, _) => self.in_doubt(now, class),
 
             (State::Aborting, Retriable) => self.again(call),
-            // What cannot be aborted is ended by the next producer's init.
+            // The next producer's init ends a transaction that can't be aborted.
             (State::Aborting, _) => self.give_up_aborting(now, class),
         }
     }
 
-    /// Whether a failure of this call means anything now. Above all, nothing but the answer to the
-    /// commit itself counts while EndTxn is on its way (rule 5).
+    /// Whether a failure of this call counts now. While EndTxn is on its way, only the response to the commit itself
+    /// counts (rule 5).
     fn concerns(&self, call: CallSite) -> bool {
         match self.state {
             State::Committing => matches!(call, CallSite::Commit | CallSite::ConsumerCommit),
@@ -360,7 +361,7 @@ impl Transaction {
         }
     }
 
-    /// The same call once more; its deadline goes on running.
+    /// Repeats the same call. Its deadline does not restart.
     fn again(&mut self, call: CallSite) -> Actions {
         let action = match (self.state, call) {
             (State::Initializing | State::InDoubt, CallSite::Init) => Action::Init,
@@ -373,14 +374,14 @@ impl Transaction {
                 self.commit_action()
             }
             (State::Aborting, CallSite::Abort) => Action::Abort,
-            // A record that did not fit the queue is offered again by the worker itself.
+            // The worker itself offers a record again that did not fit the queue.
             _ => return Actions::none(),
         };
         self.taint(call);
         Actions::one(action)
     }
 
-    /// Rule 7: any send_offsets, commit or abort that did not end well taints the producer.
+    /// Rule 7: any send_offsets, commit or abort that failed taints the producer.
     fn taint(&mut self, call: CallSite) {
         if matches!(
             call,
@@ -396,7 +397,7 @@ impl Transaction {
         self.deadline = Some(Deadline::after(now, self.limits.abort));
         match self.guarantee {
             Guarantee::ExactlyOnce => Actions::one(Action::Abort),
-            // Nothing to abort; a new producer drops what is queued.
+            // There is nothing to abort. A new producer drops the queued records.
             Guarantee::AtLeastOnce => {
                 self.tainted = true;
                 self.aborted()
@@ -404,17 +405,17 @@ impl Transaction {
         }
     }
 
-    /// `class` is the last answer to the abort: retriable if time ran out.
+    /// `class` is the last error of the abort: retriable if time ran out.
     fn give_up_aborting(&mut self, now: Now, class: ErrorClass) -> Actions {
         if class == ErrorClass::ProducerFenced && self.stop.is_none() {
             return Actions::one(Action::Discard).then(self.fenced(now));
         }
-        // The next producer's init aborts it; the rest is as after any other abort.
+        // The next producer's init aborts it. The rest is as after any other abort.
         self.tainted = true;
         self.aborted()
     }
 
-    /// `class` is the last answer to the commit: retriable if time ran out.
+    /// `class` is the last error of the commit: retriable if time ran out.
     fn in_doubt(&mut self, now: Now, class: ErrorClass) -> Actions {
         if class == ErrorClass::ProducerFenced
             && let Some(storm) = self.storm(now)
@@ -424,7 +425,7 @@ impl Transaction {
         self.replace(State::InDoubt)
     }
 
-    /// The producer is over, what it had open is lost.
+    /// Drops the producer. Its open transaction is lost.
     fn fenced(&mut self, now: Now) -> Actions {
         if let Some(storm) = self.storm(now) {
             return self.fail(storm);
@@ -432,8 +433,8 @@ impl Transaction {
         self.replace(State::Fenced)
     }
 
-    /// Two live owners of one id would fence each other for ever: after a few fences within a
-    /// short time this one gives way, for a person has to tell which is right.
+    /// Two live owners of one id would fence each other forever. After a few fences within a short time this one
+    /// stops, because only an operator can decide which is right.
     fn storm(&mut self, now: Now) -> Option<StopReason> {
         self.fenced_at
             .retain(|&at| now.since(at) < self.limits.fence_window);
@@ -442,7 +443,7 @@ impl Transaction {
         (times >= self.limits.fences).then_some(StopReason::FencedAgain { times })
     }
 
-    /// Quarantine (rule 7): whatever the old producer still has under way meets a newer epoch.
+    /// Quarantine (rule 7): late requests of the old producer meet a newer epoch.
     fn rebuild(&mut self) -> Actions {
         self.replace(State::Cold)
     }
@@ -468,8 +469,8 @@ impl Transaction {
 
     fn unanswered(&mut self) -> Actions {
         match self.state {
-            // There is no producer, or a new one that never sent anything but its init: a late
-            // init fences at worst, it changes no transaction.
+            // There is no producer, or a new one that never sent more than its init. A late init can only fence; it
+            // changes no transaction.
             State::Cold | State::Fenced | State::InDoubt | State::Initializing => Actions::none(),
             State::Idle => self.rebuild(),
             _ => {
@@ -482,7 +483,7 @@ impl Transaction {
     fn lost(&mut self, now: Now) -> Actions {
         match self.state {
             State::Open | State::Sealing | State::SendingOffsets => self.abort(now, CallSite::Poll),
-            // EndTxn has left with offsets that the group accepted while they were ours.
+            // EndTxn has left with offsets that the group accepted while this member owned them.
             _ => Actions::none(),
         }
     }
@@ -496,7 +497,7 @@ impl Transaction {
             return Actions::none();
         }
         match self.state {
-            // Brokers that worked once are waited for: they come back, or a person stops us.
+            // Brokers that worked once are waited for: they return, or an operator stops the app.
             State::Initializing if self.initialized => self.rebuild(),
             State::Initializing => self.fail(StopReason::InitTimedOut),
             State::InDoubt => self.replace(State::InDoubt),

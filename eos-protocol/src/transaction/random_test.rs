@@ -23,7 +23,7 @@ proptest! {
         }
     }
 
-    /// Left alone by errors, every life comes to rest.
+    /// Without errors, every life comes to rest.
     #[test]
     fn without_further_errors_it_comes_to_rest(
         choices in proptest::collection::vec((any::<u16>(), any::<bool>()), 0..100),

@@ -38,7 +38,7 @@ impl Life {
         self.on(Event::Tick)
     }
 
-    /// A life in the given state, the short way.
+    /// A life in the given state, by the shortest path.
     fn in_state(state: State) -> Self {
         let mut life = Self::new(Guarantee::ExactlyOnce);
         let way = [

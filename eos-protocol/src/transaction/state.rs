@@ -1,29 +1,29 @@
 //! The eleven states.
 
-/// Where a worker's transaction stands.
+/// The state of a worker's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// There is no producer. Nothing is open, nothing undecided.
+    /// There is no producer. No transaction is open or undecided.
     Cold,
-    /// A new producer fences its predecessors and ends what they left open.
+    /// A new producer fences its predecessors and ends their open transactions.
     Initializing,
-    /// Nothing is open. An idle worker stays here and holds back no last stable offset.
+    /// No transaction is open. An idle worker stays here and holds back no last stable offset.
     Idle,
     /// A transaction is open and takes records.
     Open,
-    /// No record is taken any more; what is under way is finished, the overlay is sealed.
+    /// The worker takes no record. It finishes the records under way and seals the overlay.
     Sealing,
-    /// The offsets are being added while the outputs drain; it ends when both are done.
+    /// The offsets are being added while the outputs drain. The state ends when both are done.
     SendingOffsets,
-    /// EndTxn(commit) may have left. From here on only its answer counts, never an abort.
+    /// EndTxn(commit) may have left. From here on only its response counts, never an abort.
     Committing,
     /// The transaction is being aborted.
     Aborting,
-    /// The commit had no clean answer: a new producer decides it, the committed offsets tell.
+    /// The commit had no clean response. A new producer decides it, and the committed offsets show the outcome.
     InDoubt,
-    /// The producer is over and what it left open is lost; a new one is on its way.
+    /// The producer is dropped and its open transaction lost. A new producer is being built.
     Fenced,
-    /// Only a person helps.
+    /// Only an operator can fix the cause.
     Failed,
 }
 

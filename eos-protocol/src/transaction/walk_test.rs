@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A call that the worker has under way, and that will be answered or fail.
+/// A call under way, which will return or fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Pending {
     Build,
@@ -20,7 +20,7 @@ pub(super) enum Pending {
     ReadOutcome,
 }
 
-/// What the worker and the broker would know.
+/// The knowledge of the worker and the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Shell {
     pub(super) pending: BTreeSet<Pending>,
@@ -31,7 +31,7 @@ pub(super) struct Shell {
     drained: bool,
     /// EndTxn(commit) may have reached the broker, and its outcome is unknown.
     undecided: bool,
-    /// We know that it committed.
+    /// The worker knows that it committed.
     known_committed: bool,
     /// Effects that are neither applied nor discarded.
     unsettled: bool,
@@ -41,7 +41,7 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Takes note of an event before the machine does.
+    /// Records an event before the machine takes it.
     pub(super) fn hear(&mut self, event: Event) {
         match event {
             Event::Built => {
@@ -178,7 +178,7 @@ impl Shell {
                     !self.undecided,
                     "rule 5: an unanswered commit is never aborted"
                 );
-                // Whatever was under way for the commit is over.
+                // All work for the commit has ended.
                 self.pending.clear();
                 self.pending.insert(Pending::Abort);
             }
@@ -210,7 +210,7 @@ impl Shell {
         }
     }
 
-    /// What must hold between any two events.
+    /// The invariants between any two events.
     pub(super) fn check(&self, machine: &Transaction) {
         match machine.state() {
             State::Idle => {
@@ -255,7 +255,7 @@ impl Shell {
         if machine.state() == State::Cold && self.pending.is_empty() && !self.stopped {
             events.push(Event::Start);
         }
-        // Bad news of the consumer, and of a record, may come at any time.
+        // An error of the consumer or of a record may come at any time.
         let mut failures = vec![CallSite::Poll, CallSite::Send];
         if machine.takes_records() {
             events.push(Event::Touched);
@@ -387,7 +387,7 @@ fn every_reachable_pair_keeps_the_rules_at_least_once() {
     println!("{} pairs, {configurations} configurations", pairs.len());
 }
 
-/// No event, wanted or not, in no state, panics or makes a failed machine act.
+/// No event in any state panics or makes a failed machine act.
 #[test]
 fn events_that_make_no_sense_change_nothing_bad() {
     let limits = Limits::default();

@@ -1,35 +1,34 @@
-//! When a store of windows forgets.
+//! The expiry of windows in a store.
 
 use std::time::Duration;
 
 use super::{OtherWindows, Terms, ms};
 use crate::ids::Timestamp;
 
-/// Deleting a range has a cost, and expired windows do no harm: a store expires its windows in
-/// steps of this part of its retention.
+/// The part of the retention in which a store expires windows. To delete a range has a cost, and expired windows do
+/// no harm.
 const STEPS: i64 = 8;
 
 /// How long a store keeps its windows, in stream time.
 ///
-/// A window that starts at `s` is kept as long as `s + retention > stream time`: with a retention of
-/// its length and grace (the default, as in Kafka Streams), until it is closed. What is over is not
-/// *read* any more at once; the database forgets it in steps, for which [`due`](Self::due) is asked
-/// at each commit.
+/// A window that starts at `s` is kept as long as `s + retention > stream time`. With a retention of its length and
+/// grace (the default, as in Kafka Streams), it is kept until it is closed. From then on the store no longer *reads*
+/// it. The database drops it later, in steps: [`due`](Self::due) runs at each commit.
 ///
-/// What is over stays over, also for a program that keeps windows for longer: see [`Terms`].
+/// An expired window stays expired, also for a program with a longer retention: see [`Terms`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
     size: i64,
     retention: i64,
     step: i64,
-    /// Windows that start before this were over for a program before this one.
+    /// Windows that start before this were expired for a previous program.
     floor: Timestamp,
-    /// Windows that start before this are gone from the database.
+    /// The database has deleted the windows that start before this.
     forgotten: Option<Timestamp>,
 }
 
 impl Expiry {
-    /// Windows of length `size` are kept this long after their start.
+    /// A retention for windows of length `size`, which keeps each this long after its start.
     #[must_use]
     pub fn new(retention: Duration, size: Duration) -> Self {
         let (retention, size) = (ms(retention), ms(size));
@@ -42,7 +41,7 @@ impl Expiry {
         }
     }
 
-    /// What is to be written beside the windows.
+    /// The terms to write beside the windows.
     #[must_use]
     pub fn terms(&self) -> Terms {
         Terms {
@@ -52,11 +51,11 @@ impl Expiry {
         }
     }
 
-    /// The store holds windows already, that were kept on these terms up to this committed stream time.
-    /// Returns whether they are other ones.
+    /// Takes over the terms in the store: its windows were kept on these terms up to this committed stream time.
+    /// Returns whether they differ from the current terms.
     ///
     /// # Errors
-    /// [`OtherWindows`]: they are of another length.
+    /// [`OtherWindows`] if they have another length.
     pub fn take_over(
         &mut self,
         found: &Terms,
@@ -79,24 +78,24 @@ impl Expiry {
         Duration::from_millis(u64::try_from(self.retention).unwrap_or(0))
     }
 
-    /// Windows that start before this are over at this stream time. None are if there is none: no
-    /// record had a time.
+    /// The start before which windows are expired at this stream time. `None` without a stream time: no record had a
+    /// time.
     #[must_use]
     pub fn over_before(&self, stream_time: Option<Timestamp>) -> Timestamp {
         over_before(self.retention, stream_time).max(self.floor)
     }
 
-    /// Whether the window that starts here is over.
+    /// Whether the window with this start is expired.
     #[must_use]
     pub fn is_over(&self, start: Timestamp, stream_time: Option<Timestamp>) -> bool {
         start < self.over_before(stream_time)
     }
 
-    /// A transaction with this stream time is committed: which windows the database is to forget with
-    /// it, by their starts, from and up to (not included); none while they are too few.
+    /// The windows that the database drops with the commit at this stream time, as a range of starts without its end.
+    /// `None` while they are too few.
     ///
-    /// What expired before the database was opened is unknown. So the first call returns everything
-    /// that is over.
+    /// Windows that expired before the database was opened are unknown, so the first call returns all expired
+    /// windows.
     #[must_use]
     pub fn due(&self, stream_time: Option<Timestamp>) -> Option<(Option<Timestamp>, Timestamp)> {
         // No window starts before 1970.
@@ -107,7 +106,7 @@ impl Expiry {
         }
     }
 
-    /// The database has forgotten the windows that start before this.
+    /// Records that the database has dropped the windows that start before this.
     pub fn forgot(&mut self, before: Timestamp) {
         self.forgotten = self.forgotten.max(Some(before));
     }

@@ -1,7 +1,7 @@
-//! Windows of time: which one a record is in, when it is closed, when it is forgotten.
+//! Time windows: their records, their end and their expiry.
 //!
-//! Everything is told by *stream time*, the highest time of the records that a task has taken: no
-//! clock is asked, so records that are replayed come to the same results as when they were new.
+//! *Stream time* decides everything. It is the highest time of the records that a task has taken. No clock is read,
+//! so replayed records lead to the same results as new ones.
 
 mod expiry;
 mod terms;
@@ -13,16 +13,16 @@ pub use terms::{OtherWindows, Terms, TermsError};
 
 use crate::ids::Timestamp;
 
-/// A stretch of time: from its start, up to its end, which it does not hold.
+/// An interval of time, without its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Window {
-    /// The first millisecond that is in it.
+    /// The first millisecond in it.
     pub start: Timestamp,
-    /// The first one after it.
+    /// The first millisecond after it.
     pub end: Timestamp,
 }
 
-/// Windows of one length, one after the other without a gap: each moment is in exactly one.
+/// Windows of one length without gaps: each moment is in exactly one.
 ///
 /// They begin at multiples of their length since 1970 (UTC), as Kafka Streams' `TimeWindows` do
 /// without `advanceBy`. A window takes records until stream time reaches its end and the *grace*
@@ -33,36 +33,35 @@ pub struct Tumbling {
     grace: Duration,
 }
 
-/// Windows that can't be.
+/// Invalid windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
-    /// No moment would be in them.
+    /// They are shorter than a millisecond, so no moment would be in them.
     #[error(
         "windows of {size:?} hold no moment, for times are in milliseconds: make them 1 ms long at \
          least, with `Tumbling::of(Duration::from_millis(1))`"
     )]
     Empty {
-        /// What was asked for.
+        /// The configured length.
         size: Duration,
     },
-    /// Milliseconds don't reach so far.
+    /// A duration is too long for a number of milliseconds.
     #[error("{what} of {asked:?} is more than the {MOST_MS} ms that are possible: make it shorter")]
     TooLong {
-        /// Of which duration it was asked.
+        /// The name of the duration.
         what: &'static str,
-        /// What was asked for.
+        /// The configured duration.
         asked: Duration,
     },
 }
 
-/// The longest that size, grace and retention may be: some 146 million years, so that sums of them
-/// are numbers still.
+/// The maximum of size, grace and retention: some 146 million years, so that sums of them fit into the number type.
 const MOST_MS: i64 = i64::MAX / 2;
 
 impl Tumbling {
-    /// Windows of this length, without grace: a window is closed as soon as a record of a later one
-    /// was taken (Kafka Streams' `ofSizeWithNoGrace`).
+    /// Windows of this length, without grace: a window closes as soon as a record of a later window was taken (Kafka
+    /// Streams' `ofSizeWithNoGrace`).
     #[must_use]
     pub const fn of(size: Duration) -> Self {
         Self {
@@ -71,7 +70,7 @@ impl Tumbling {
         }
     }
 
-    /// How long a window takes late records after its end, in stream time. Zero unless said otherwise.
+    /// The time after its end during which a window takes late records, in stream time. Zero by default.
     #[must_use]
     pub const fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
@@ -83,10 +82,10 @@ impl Tumbling {
         self.size
     }
 
-    /// Whether there are such windows.
+    /// Checks the length.
     ///
     /// # Errors
-    /// [`WindowError`]: they are shorter than a millisecond, or far too long.
+    /// [`WindowError`] if the windows are shorter than a millisecond, or far too long.
     pub fn check(&self) -> Result<(), WindowError> {
         if self.size_ms() == 0 {
             return Err(WindowError::Empty { size: self.size });
@@ -99,13 +98,13 @@ impl Tumbling {
         Ok(())
     }
 
-    /// How long after its start a window takes records: its length and the grace.
+    /// The time after its start during which a window takes records: its length and the grace.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         self.size.saturating_add(self.grace)
     }
 
-    /// The window that holds this moment; none before 1970, where no record of Kafka's is.
+    /// The window that holds this moment. `None` before 1970, where Kafka has no records.
     #[must_use]
     pub fn window(&self, time: Timestamp) -> Option<Window> {
         let size = self.size_ms();
@@ -115,7 +114,7 @@ impl Tumbling {
         Some(self.at(Timestamp(time.0 - time.0 % size)))
     }
 
-    /// The window that begins here.
+    /// The window with this start.
     #[must_use]
     pub fn at(&self, start: Timestamp) -> Window {
         Window {
@@ -124,15 +123,14 @@ impl Tumbling {
         }
     }
 
-    /// Whether a window takes no records any more at this stream time, the record at hand included
-    /// (`KStreamWindowAggregate`: one is taken if `windowEnd > observedStreamTime - grace`).
+    /// Whether a window is closed at this stream time, which includes the current record (`KStreamWindowAggregate`:
+    /// one is taken if `windowEnd > observedStreamTime - grace`).
     #[must_use]
     pub fn is_closed(&self, window: Window, stream_time: Timestamp) -> bool {
         window.end.0 <= stream_time.0.saturating_sub(ms(self.grace))
     }
 
-    /// The starts of the windows that hold a moment of this stretch: from, and up to, which is not
-    /// part of it. In order.
+    /// The starts of the windows that hold a moment of this interval, which does not include its end. In order.
     pub fn starts(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Timestamp> {
         let size = self.size_ms().max(1);
         let from = from.0.max(0);
@@ -149,7 +147,7 @@ impl Tumbling {
     }
 }
 
-/// Whole milliseconds; [`MOST_MS`] if they are more.
+/// Whole milliseconds, at most [`MOST_MS`].
 fn ms(duration: Duration) -> i64 {
     checked_ms(duration).unwrap_or(MOST_MS)
 }
@@ -159,10 +157,10 @@ fn checked_ms(duration: Duration) -> Option<i64> {
     ms.filter(|ms| *ms <= MOST_MS)
 }
 
-/// Whether this is a time that a window's retention can be.
+/// Checks that this is a valid retention.
 ///
 /// # Errors
-/// [`WindowError`]: it is far too long.
+/// [`WindowError`] if it is far too long.
 pub fn check_retention(retention: Duration) -> Result<(), WindowError> {
     match checked_ms(retention) {
         Some(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! On which terms a store keeps its windows, as it is written beside them.
+//! The retention terms that a store keeps beside its windows.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::ids::Timestamp;
 /// The format that this version writes, and the newest that it reads.
 const VERSION: u8 = 1;
 
-/// On which terms a store keeps its windows: it is written with them, so that the next program knows.
+/// The terms on which a store keeps its windows. They are stored with the windows, for the next program.
 ///
 /// ```text
 /// version (1 byte) · length (8) · retention (8) · over before (8)
@@ -16,13 +16,13 @@ const VERSION: u8 = 1;
 ///
 /// Numbers are big-endian, in milliseconds.
 ///
-/// - **The length** is in no key: a window of another one that begins at the same moment has the same key.
-///   So it may not change.
-/// - **The retention** may. What was over by the old one is gone, or may be: from the database, from the
-///   changelog. To a longer one such a window would seem open and empty, and its next result would be
-///   wrong. So what was over stays over, and what was not is kept for longer.
-/// - **Over before** is that, of all programs before: windows that start before it are over, whatever the
-///   retention says.
+/// - **The length** is in no key: a window of another length with the same start has the same key. So the length may
+///   not change.
+/// - **The retention** may change. Windows that were expired by the old retention are or may be gone from the
+///   database and the changelog. By a longer retention such a window would seem open and empty, and its next result
+///   would be wrong. So expired windows stay expired, and all others are kept for longer.
+/// - **Over before** is the limit of all previous programs: windows that start before it are expired, whatever the
+///   retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     pub(super) size: i64,
@@ -30,7 +30,7 @@ pub struct Terms {
     pub(super) over_before: Timestamp,
 }
 
-/// Why bytes are no terms.
+/// Why bytes are not valid terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TermsError {
@@ -43,7 +43,7 @@ pub enum TermsError {
         /// The format's number.
         version: u8,
     },
-    /// Not what was written.
+    /// The bytes are damaged.
     #[error(
         "it is damaged ({len} bytes): another program wrote to the changelog. Start afresh under another \
          app name"
@@ -67,7 +67,7 @@ impl Terms {
         duration(self.retention)
     }
 
-    /// Its bytes.
+    /// The terms as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; 25] {
         let mut bytes = [VERSION; 25];
@@ -79,10 +79,10 @@ impl Terms {
         bytes
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Reads the bytes of [`encode`](Self::encode).
     ///
     /// # Errors
-    /// [`TermsError`] if it is of a newer format, or damaged.
+    /// [`TermsError`] if the bytes have a newer format or are damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, TermsError> {
         let damaged = TermsError::Damaged { len: bytes.len() };
         let (version, rest) = bytes.split_first().ok_or(damaged)?;
@@ -116,9 +116,9 @@ fn duration(ms: i64) -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its windows are {} in the existing state, and {} in this program", Length(*found), Length(*now))]
 pub struct OtherWindows {
-    /// Size of the kept windows. Zero if it is unknown, because a closure keeps them.
+    /// Size of the stored windows. Zero if it is unknown, because a closure keeps them.
     pub found: Duration,
-    /// How long the program has them; zero likewise.
+    /// Size of the program's windows. Zero likewise.
     pub now: Duration,
 }
 

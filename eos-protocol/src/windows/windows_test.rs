@@ -119,7 +119,7 @@ fn a_database_forgets_in_steps_of_an_eighth_and_a_window_at_least() {
     );
 }
 
-/// A program that keeps windows for `retention`, on what one before left that kept them for `before`.
+/// A program that keeps windows for `retention`, after a program that kept them for `before`.
 fn after(before: Expiry, retention: u64, time: i64) -> (Expiry, bool) {
     let mut expiry = Expiry::new(millis(retention), millis(10));
     let changed = expiry.take_over(&before.terms(), Some(at(time))).unwrap();
@@ -133,10 +133,10 @@ fn what_was_over_stays_over_when_windows_are_kept_for_longer() {
     assert_eq!(over(&short, 100), 81);
     let (long, changed) = after(short, 50, 100);
     assert!(changed);
-    // 80 was over, 90 was not: it has 50 ms from now on.
+    // 80 was expired, 90 was not: it has 50 ms from now on.
     let times = [100, 110, 130, 131, 140].map(|time| over(&long, time));
     assert_eq!(times, [81, 81, 81, 82, 91]);
-    // The next one has it from what is written beside the windows.
+    // The next program reads the limit from the terms beside the windows.
     let (same, changed) = after(long, 50, 110);
     assert!(!changed);
     assert_eq!(over(&same, 110), 81);

@@ -1,4 +1,4 @@
-//! A process that dies between any two writes.
+//! A process that dies between two writes.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -8,27 +8,27 @@ use crate::{StoreError, TaskStore};
 
 /// A life that ends after a given number of steps, by abort.
 ///
-/// The steps of each transaction are its writes and the apply; every fourth transaction is flushed
-/// after it. Each step ends with the next one's beginning, so that the deaths fall between any two.
+/// The steps of each transaction are its writes and the apply. Every fourth transaction is flushed after it. Each
+/// step ends where the next one begins, so a death can fall between any two.
 #[derive(Debug, Clone)]
 pub struct Crash {
-    /// Where the engine's data are.
+    /// The directory of the engine's data.
     pub dir: PathBuf,
-    /// The life ends after this many steps.
+    /// The number of steps before the process dies.
     pub steps: u64,
 }
 
 impl Crash {
-    /// Steps of one transaction: its writes, the apply, the flush that some have.
+    /// The number of steps of one transaction: its writes, the apply, and an occasional flush.
     #[must_use]
     pub fn steps_of_one() -> u64 {
         History.writes() + 2
     }
 
-    /// Lives, in a process of its own, and aborts it: it returns only what went wrong before.
+    /// Runs the life in its own process and aborts the process. Returns only an earlier failure.
     ///
     /// # Errors
-    /// If the engine fails before.
+    /// If the engine fails before the abort.
     pub fn live(&self, engine: &dyn Engine) -> Result<Infallible, StoreError> {
         let mut store = History.stores(engine.open(&self.dir)?)?;
         for step in 0..self.steps {
@@ -37,11 +37,10 @@ impl Crash {
         std::process::abort()
     }
 
-    /// What the death left behind: the last transaction that was applied, whole, and nothing of the
-    /// one that was open.
+    /// Checks the state after the death: the last applied transaction, whole, and no write of the open one.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The difference found.
     pub fn judge(&self, engine: &dyn Engine) -> Result<(), Violation> {
         let failed =
             |error: StoreError| Violation(format!("after {} steps: {error:?}", self.steps));

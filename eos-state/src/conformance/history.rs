@@ -1,5 +1,6 @@
-//! A task's life that can be told from its beginning: what transaction n wrote, and what the stores
-//! hold after it.
+//! A reproducible history of a task.
+//!
+//! It defines the writes of transaction n, and the content of the stores after it.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use crate::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
 /// Every key of every store, with its value.
 pub type Contents = BTreeMap<(StoreId, Vec<u8>), Vec<u8>>;
 
-/// How many keys a store has at most.
+/// The maximum number of keys in a store.
 const KEYS: u64 = 40;
 const WRITES: u64 = 12;
 
-/// Makes the transactions of the made-up life, and knows what they come to.
+/// Creates the transactions of the history, and knows their result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct History;
 
 impl History {
-    /// Writes transaction `seq` up to its last write, and applies nothing.
+    /// Performs the writes of transaction `seq`, and applies nothing.
     ///
     /// # Errors
     /// As the store's.
@@ -49,7 +50,7 @@ impl History {
         TaskStore::new(backend, STORES)
     }
 
-    /// What the stores hold after transaction `seq`.
+    /// The content of the stores after transaction `seq`.
     #[must_use]
     pub fn after(self, seq: u64) -> Contents {
         let mut contents = Contents::new();
@@ -63,11 +64,10 @@ impl History {
         contents
     }
 
-    /// Whether the stores hold exactly what their position says. Returns the position's transaction;
-    /// 0 if there is none.
+    /// Checks that the stores match their position. Returns the position's transaction, or 0 without one.
     ///
     /// # Errors
-    /// The inner one if they do not, the outer one if they cannot be read.
+    /// The inner one if they do not match, the outer one if they can't be read.
     pub fn compare(self, store: &TaskStore) -> Result<Result<u64, Violation>, StoreError> {
         let found = contents(store)?;
         let seq = match store.position() {
@@ -107,10 +107,10 @@ impl History {
     }
 }
 
-/// Everything that the stores hold.
+/// The whole content of the stores.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If it can't be read.
 pub fn contents(store: &TaskStore) -> Result<Contents, StoreError> {
     let mut contents = Contents::new();
     for (id, _) in STORES {
@@ -122,7 +122,7 @@ pub fn contents(store: &TaskStore) -> Result<Contents, StoreError> {
     Ok(contents)
 }
 
-/// Write `n` of transaction `seq`: one in five deletes, and every value tells which write it is.
+/// Write `n` of transaction `seq`: one in five deletes, and every value identifies its write.
 fn one(seq: u64, n: u64) -> (StoreId, Vec<u8>, Option<Vec<u8>>) {
     let drawn = mix(seq * WRITES + n);
     let (store, _) = STORES[(drawn % STORES.len() as u64) as usize];
@@ -139,7 +139,7 @@ fn one(seq: u64, n: u64) -> (StoreId, Vec<u8>, Option<Vec<u8>>) {
     )
 }
 
-/// SplitMix64: numbers without a pattern, the same ones each time.
+/// SplitMix64: pseudorandom numbers, the same ones each time.
 const fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

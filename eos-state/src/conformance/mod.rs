@@ -1,9 +1,8 @@
-//! What every engine has to pass.
+//! The test suite for engines.
 //!
-//! [`check`] runs random sequences of operations on a [`TaskStore`](crate::TaskStore) over the
-//! engine and on a model beside it, a plain ordered map, and compares every answer; the engine is
-//! closed and opened again in between. [`Crash`] has a process die between any two writes, and
-//! looks at what it left behind.
+//! [`check`] runs random sequences of operations on a [`TaskStore`](crate::TaskStore) over the engine and on a model
+//! beside it, a plain ordered map. It compares every result, and closes and reopens the engine in between. [`Crash`]
+//! lets a process die between any two writes, and checks the remaining state.
 //!
 //! Write an [`Engine`] for yours and a test for each of the two.
 
@@ -24,37 +23,37 @@ pub use history::{Contents, History, contents};
 
 use crate::{StoreBackend, StoreError};
 
-/// An engine to be tested.
+/// An engine under test.
 pub trait Engine {
-    /// Opens what is in this directory, or makes it.
+    /// Opens the data in this directory, or creates it.
     ///
     /// # Errors
     /// As the engine's own.
     fn open(&self, dir: &Path) -> Result<Box<dyn StoreBackend>, StoreError>;
 
-    /// How long what was applied has to last.
+    /// The durability of applied data.
     fn lasts(&self) -> Lasts;
 }
 
-/// How long what was applied has to last.
+/// The durability of applied data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasts {
-    /// As long as the process: opened again, it has no position, and no data.
+    /// Until the process ends: after reopening there is no position and no data.
     Process,
-    /// Until it is deleted: opened again, it is at its last position.
+    /// Until it is deleted: after reopening, the engine is at its last position.
     Disk,
 }
 
-/// What an engine did wrong.
+/// A failure of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Violation(pub(crate) String);
 
-/// Compares the engine with the model in this many random sequences of operations. The same ones every time,
-/// so that a failure comes again.
+/// Compares the engine with the model in this many random sequences of operations. The sequences are the same every
+/// time, so a failure is reproducible.
 ///
 /// # Errors
-/// What is wrong, with the shortest sequence found that shows it.
+/// The failure, with the shortest sequence found that shows it.
 pub fn check(engine: &dyn Engine, dir: &Path, sequences: u32) -> Result<(), Violation> {
     let config = Config {
         cases: sequences,
@@ -69,14 +68,14 @@ pub fn check(engine: &dyn Engine, dir: &Path, sequences: u32) -> Result<(), Viol
             count.set(count.get() + 1);
             let dir = dir.join(format!("sequence-{}", count.get()));
             let run = run::run(engine, &dir, &operations);
-            // What is left of a failed one is in its sequence already.
+            // The sequence reproduces a failure, so its files are not needed.
             let _ = std::fs::remove_dir_all(&dir);
             run
         })
         .map_err(|error| Violation(error.to_string()))
 }
 
-/// A position of a made-up task: transaction `seq`.
+/// A position of the test task: transaction `seq`.
 #[must_use]
 pub fn position(seq: u64) -> Position {
     Position {
@@ -99,7 +98,7 @@ pub fn position(seq: u64) -> Position {
     }
 }
 
-/// The transaction that a position stands at.
+/// The transaction of a position.
 pub(crate) fn seq_of(position: &Position) -> Option<u64> {
     match position.standing {
         Standing::At { seq, .. } => Some(seq.0),

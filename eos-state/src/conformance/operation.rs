@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::{Direction, KeyRange, StoreKind};
 
-/// The stores of the made-up task: both families, both kinds, ids that touch each other and the end of all ids.
+/// The stores of the test task: both families, both kinds, adjacent ids and the last possible id.
 pub(super) const STORES: [(StoreId, StoreKind); 5] = [
     (StoreId::from_be_bytes([0, 0, 0, 1]), StoreKind::Point),
     (StoreId::from_be_bytes([0, 0, 0, 2]), StoreKind::Ordered),
@@ -19,7 +19,7 @@ pub(super) const STORES: [(StoreId, StoreKind); 5] = [
 
 pub(super) type Key = Vec<u8>;
 
-/// One step of a made-up task.
+/// One step of the test task.
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
     Put(StoreId, Key, Vec<u8>),
@@ -29,10 +29,10 @@ pub(super) enum Operation {
     Scan(StoreId, KeyRange, Direction),
     KeepRecord,
     DropRecord,
-    /// With what is to be forgotten, if anything is.
+    /// An apply, with the range to delete, if any.
     Apply(Option<(StoreId, KeyRange)>),
     Discard,
-    /// Writes that come from a changelog, and what is to be forgotten.
+    /// Writes from a changelog, and the range to delete.
     Load(
         Vec<(StoreId, Key, Option<Vec<u8>>)>,
         Option<(StoreId, KeyRange)>,
@@ -80,7 +80,7 @@ fn store() -> impl Strategy<Value = StoreId> {
     proptest::sample::select(STORES.map(|(id, _)| id).to_vec())
 }
 
-/// Few different ones, so that sequences come back to them; the empty one too.
+/// Only a few keys, so that sequences use them repeatedly. Includes the empty key.
 fn key() -> impl Strategy<Value = Key> {
     proptest::collection::vec(proptest::sample::select(vec![0, 1, b'k', 0xff]), 0..3)
 }

@@ -125,7 +125,7 @@ impl StoreBackend for Faulty {
     }
 }
 
-/// Leaves out the last entry if it is not the only one.
+/// Omits the last entry if it is not the only one.
 struct FaultyCursor<'a> {
     short: bool,
     next: Box<dyn Cursor + 'a>,

@@ -14,15 +14,15 @@ type Rows = Vec<(Key, Vec<u8>)>;
 type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
 type Outcome = Result<(), TestCaseError>;
 
-/// What each layer shows: the one below with its own writes.
+/// The expected content of each layer, including the layers below.
 #[derive(Default)]
 struct Expected {
     committed: Model,
     kept: Model,
     shown: Model,
-    /// The keys that the record at hand wrote.
+    /// The keys that the current record wrote.
     written: BTreeSet<(StoreId, Key)>,
-    /// Whether the layer above `committed` has writes, and the one above `kept`.
+    /// Whether the layer above `committed` has writes, and whether the layer above `kept` has.
     open: (bool, bool),
     seq: u64,
 }
@@ -40,7 +40,7 @@ pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> 
         engine,
         dir,
         store: None,
-        // None, one that forgets all the time, and one that never does.
+        // No cache, a cache that evicts all the time, and one that never does.
         cache: [0, 3_000, 1 << 20][operations.len() % 3],
         expected: Expected::default(),
     };
@@ -66,7 +66,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Ou
 
 impl Run<'_> {
     fn open(&mut self) -> Outcome {
-        // One at a time: the last one is closed first.
+        // One engine at a time: the previous one is closed first.
         self.store = None;
         let backend = self.engine.open(self.dir).map_err(broke)?;
         let store = TaskStore::new(backend, STORES).map_err(broke)?;
@@ -116,7 +116,7 @@ impl Run<'_> {
 
     fn apply(&mut self, over: Option<&(StoreId, KeyRange)>) -> Outcome {
         self.compare_changes()?;
-        // Read before: what a cache holds of the range must not stay.
+        // Read before the deletion: the cache must not keep values of the range.
         if let Some((store, range)) = over {
             for (key, _) in self.expected.rows(*store, range) {
                 self.compare_key(*store, &key)?;
@@ -138,7 +138,7 @@ impl Run<'_> {
         self.compare_position()
     }
 
-    /// Which stores have a committed key.
+    /// Compares the stores that have a committed key.
     fn compare_stores(&mut self) -> Outcome {
         let held = self.store()?.held().map_err(broke)?;
         let keys = self.expected.committed.keys();
@@ -146,7 +146,7 @@ impl Run<'_> {
         same("the stores", held, expected.into_iter().collect())
     }
 
-    /// What goes to the changelog makes of the committed state what the transaction shows.
+    /// Applied to the committed state, the changes for the changelog lead to the transaction's view.
     fn compare_changes(&mut self) -> Outcome {
         let mut after = self.expected.committed.clone();
         for family in [Family::Plain, Family::Windowed] {
@@ -168,7 +168,7 @@ impl Run<'_> {
         writes: &[(StoreId, Key, Option<Vec<u8>>)],
         over: Option<&(StoreId, KeyRange)>,
     ) -> Outcome {
-        // Read before and after: what a cache holds of them must not stay.
+        // Read before and after: the cache must not keep old values of the keys.
         for (store, key, _) in writes {
             self.compare_key(*store, key)?;
         }
@@ -286,7 +286,7 @@ impl Expected {
         self.open = (false, false);
     }
 
-    /// Of what is committed next; what the record at hand wrote stays. Returns the keys that go.
+    /// Deletes the ranges from the next committed state; the current record's writes stay. Returns the deleted keys.
     fn forget(&mut self, over: &[(StoreId, KeyRange)]) -> Vec<(StoreId, Key)> {
         let is_over = |(store, key): &&(StoreId, Key)| {
             let mut ranges = over.iter();

@@ -250,7 +250,7 @@ fn left_overs_are_listed_with_their_age_and_removed_when_nobody_has_them() {
     let age = found[0].age.as_secs();
     assert!((3590..=3600).contains(&age), "{age}");
 
-    // Written an hour later, as a killed process does it: without a note in the lock.
+    // Written an hour later, as by a killed process, without a note in the lock.
     let log = File::options()
         .write(true)
         .open(file(&slot, "db/CURRENT"))

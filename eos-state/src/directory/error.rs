@@ -18,10 +18,10 @@ pub enum DirectoryError {
     Unusable {
         /// The path that failed.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A symbolic link lies where a directory or file of ours should.
+    /// A symbolic link is in the place of a directory or file of the app.
     #[error(
         "{} is a symbolic link, and its target may belong to another program. Remove it; to keep state \
          elsewhere, choose another state directory with `state_dir(..)` or EOS_STATE_DIR",
@@ -50,12 +50,12 @@ pub enum DirectoryError {
     OtherApp {
         /// The directory.
         path: PathBuf,
-        /// The app that the directory belongs to.
+        /// The owner in the directory.
         found: String,
         /// This app.
         now: AppId,
     },
-    /// A newer version made it.
+    /// A newer version created it.
     #[error(
         "{} has format {version}, this version reads up to {newest}: run the newest version that \
          ever used it, or delete it; its state is then rebuilt from the changelog",

@@ -1,4 +1,4 @@
-//! Directories of tasks that are elsewhere now.
+//! Directories of tasks that moved away.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,13 @@ pub struct LeftOver {
     pub task: TaskId,
     /// Its directory.
     pub path: PathBuf,
-    /// How long nothing in it was written, by this host's clock. A task that comes back soon reads
-    /// little or nothing, so this should be long; and a clock that jumps makes it long at once, so
-    /// count the time since it was first listed as well.
+    /// The time since the last write in it, by this host's clock. A task that returns soon reads little or nothing,
+    /// so this should be long. A jump of the clock makes it long at once, so also measure the time since the
+    /// directory was first listed.
     pub age: Duration,
 }
 
-/// Lists the directories of tasks in a slot that are not in use. What is not a task's directory is
-/// left alone.
+/// Lists the unused task directories in a slot. Ignores other files and directories.
 ///
 /// # Errors
 /// If the slot can't be read.
@@ -66,7 +65,7 @@ pub fn remove(left: &LeftOver) -> Result<bool, DirectoryError> {
     let Some(_lock) = lock(&left.path)? else {
         return Ok(false);
     };
-    // The lock is held and removed last: a process that opens it meanwhile finds it locked, or gone.
+    // The lock is held and removed last: a process that opens the directory meanwhile finds it locked or deleted.
     clear(&left.path, &[super::LOCK])?;
     fs::remove_dir_all(&left.path).map_err(unusable(&left.path))?;
     Ok(true)
@@ -80,6 +79,6 @@ fn last_written(path: &Path) -> SystemTime {
             let files = fs::read_dir(directory).into_iter().flatten().flatten();
             files.filter_map(|file| file.metadata().ok()?.modified().ok())
         });
-    // What can't be read looks new: it is not removed for that.
+    // An unreadable file looks new, so the directory is not removed.
     times.max().unwrap_or_else(SystemTime::now)
 }

@@ -1,4 +1,4 @@
-//! Where the state of tasks lies on disk, and whose it is.
+//! The directories of tasks on disk, and their owners.
 //!
 //! ```text
 //! <slot>/tasks/0_3/lock     held while the task's stores are open
@@ -6,24 +6,23 @@
 //! <slot>/tasks/0_3/db/      the engine's files
 //! ```
 //!
-//! Whatever is found, nothing is used that is not this task's:
+//! The task uses only its own state:
 //!
-//! | found | what follows | why |
+//! | found | result | why |
 //! |---|---|---|
-//! | nothing, or a lock alone | made | a crash while it was made leaves no more |
-//! | this app, cluster and task | opened | whether it is *up to date* its position says, not its path |
-//! | another task, or another cluster | [`Opened::Foreign`]: cleared with a warning, and rebuilt from the changelog | it is the app's own, or was: test clusters come and go under one state directory |
-//! | no owner, or an unreadable one | [`Opened::Foreign`] | a part of it was copied, and what is missing is unknown |
-//! | another app | refused | it lies under a path of this app, so it was put there: not ours to delete |
+//! | nothing, or a lock alone | created | a crash during creation leaves no more |
+//! | this app, cluster and task | opened | its position shows whether it is *up to date*, not its path |
+//! | another task, or another cluster | [`Opened::Foreign`]: cleared with a warning, and rebuilt from the changelog | it belongs or belonged to the app: test clusters change under one state directory |
+//! | no owner, or an unreadable one | [`Opened::Foreign`] | it is a partial copy, and the missing part is unknown |
+//! | another app | refused | a user put it under this app's path, so the app must not delete it |
 //! | a newer format | refused | after a downgrade the app may be upgraded again |
 //! | a symbolic link | refused | its target may belong to another program, and clearing follows |
-//! | locked | refused | by another process, or by a worker of this one that is still closing |
+//! | locked | refused | another process has it, or a worker of this process that is still closing |
 //!
-//! A directory that was *copied* whole and put back later has the right owner. It is an older state
-//! of the same task: the restart table knows what to do with it
-//! ([`eos_protocol::state::decide`]).
+//! A directory that was *copied* whole and put back later has the right owner. It is an older state of the same task,
+//! which the restart table handles ([`eos_protocol::state::decide`]).
 //!
-//! Directories are made with mode 0700, and those that are found are put back to it: state is data.
+//! Directories are created with mode 0700, and existing ones are set to it, because state is user data.
 
 mod error;
 mod left_over;
@@ -46,35 +45,35 @@ use owner::Verdict;
 const LOCK: &str = "lock";
 const DB: &str = "db";
 
-/// The directory of one task, locked for as long as this lives.
+/// The directory of one task, locked for the lifetime of this value.
 #[derive(Debug)]
 pub struct TaskDirectory {
     path: PathBuf,
-    /// Dropping it lets the lock go; the kernel does the same when the process dies.
+    /// A drop releases the lock. The kernel releases it when the process dies.
     _lock: File,
 }
 
-/// A locked directory that holds something else than this task's state.
+/// A locked directory with other content than this task's state.
 #[derive(Debug)]
 pub struct ForeignDirectory {
     directory: TaskDirectory,
     owner: Owner,
-    /// What it holds.
+    /// Its content.
     pub why: Foreign,
 }
 
-/// What opening a directory came to.
+/// The result of opening a directory.
 #[derive(Debug)]
 #[must_use]
 pub enum Opened {
-    /// It is this task's, perhaps empty.
+    /// It belongs to this task, and may be empty.
     Own(TaskDirectory),
-    /// It has to be cleared first, and loudly: say [why](ForeignDirectory::why).
+    /// It has to be cleared first, with a warning that names the [reason](ForeignDirectory::why).
     Foreign(ForeignDirectory),
 }
 
 impl TaskDirectory {
-    /// Opens and locks the directory of a task in a slot; makes it if need be.
+    /// Opens and locks the directory of a task in a slot. Creates it if needed.
     ///
     /// # Errors
     /// [`DirectoryError`] if it belongs to another app, is locked, or can't be written.
@@ -83,7 +82,7 @@ impl TaskDirectory {
         make_private(&tasks)?;
         let path = tasks.join(owner.task.to_string());
         let lock = make_locked(&path)?;
-        // When it was last used, for the search for left-overs. Not worth failing for.
+        // The time of the last use, for the search for left-over directories. A failure here does no harm.
         let _ = lock.set_modified(SystemTime::now());
         let directory = Self { path, _lock: lock };
         match owner::compare(&directory.path, owner)? {
@@ -100,19 +99,19 @@ impl TaskDirectory {
         }
     }
 
-    /// Where the engine keeps its files; the engine makes it.
+    /// The directory of the engine's files. The engine creates it.
     #[must_use]
     pub fn engine(&self) -> PathBuf {
         self.path.join(DB)
     }
 
-    /// Its own path.
+    /// The path of the task's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Throws the engine's files away, for a rebuild. The engine must be closed.
+    /// Deletes the engine's files before a rebuild. The engine must be closed.
     ///
     /// # Errors
     /// If a file can't be removed.
@@ -128,8 +127,7 @@ impl ForeignDirectory {
         &self.directory.path
     }
 
-    /// Throws everything in it away and gives it to this task. If it is interrupted, the directory
-    /// stays foreign.
+    /// Deletes its content and assigns it to this task. If the process dies in between, the directory stays foreign.
     ///
     /// # Errors
     /// If a file can't be removed, or the owner can't be written.
@@ -144,7 +142,7 @@ fn tasks(slot: &Path) -> PathBuf {
     slot.join("tasks")
 }
 
-/// Removes everything but what is kept. Links are removed, not followed.
+/// Removes all entries except the kept ones. Removes links without following them.
 fn clear(path: &Path, keep: &[&str]) -> Result<(), DirectoryError> {
     for entry in fs::read_dir(path).map_err(unusable(path))? {
         let entry = entry.map_err(unusable(path))?;
@@ -163,7 +161,7 @@ fn clear(path: &Path, keep: &[&str]) -> Result<(), DirectoryError> {
     Ok(())
 }
 
-/// Makes a directory that only this user may enter.
+/// Creates a directory with access for this user only.
 fn make_private(path: &Path) -> Result<(), DirectoryError> {
     match kind(path)? {
         None => {
@@ -195,7 +193,7 @@ fn close_to_others(_: &Path, _: &fs::Metadata) -> Result<(), DirectoryError> {
     Ok(())
 }
 
-/// What is there, if anything. A symbolic link is refused.
+/// The metadata of the path, if it exists. Refuses a symbolic link.
 fn kind(path: &Path) -> Result<Option<fs::Metadata>, DirectoryError> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => Err(DirectoryError::Symlink {
@@ -207,8 +205,8 @@ fn kind(path: &Path) -> Result<Option<fs::Metadata>, DirectoryError> {
     }
 }
 
-/// Makes a directory and takes its lock. A cleanup may remove it in between, but hardly time and
-/// again: then the file system does not know its own files.
+/// Creates a directory and takes its lock. A cleanup may remove it in between. If this happens repeatedly, the file
+/// system is broken.
 fn make_locked(path: &Path) -> Result<File, DirectoryError> {
     for _ in 0..10 {
         make_private(path)?;
@@ -220,7 +218,7 @@ fn make_locked(path: &Path) -> Result<File, DirectoryError> {
     Err(unusable(path)(source))
 }
 
-/// Takes the lock of a directory; `None` if the directory went away meanwhile.
+/// Takes the lock of a directory; `None` if the directory was removed meanwhile.
 fn lock(directory: &Path) -> Result<Option<File>, DirectoryError> {
     let path = directory.join(LOCK);
     kind(&path)?;
@@ -243,8 +241,8 @@ fn lock(directory: &Path) -> Result<Option<File>, DirectoryError> {
     }
 }
 
-/// Whether this is still the file of that name: a cleanup may have removed it between our opening
-/// and our locking it, and a lock on a file without a name has no effect.
+/// Whether the path still names this file. A cleanup may have removed it between the open and the lock, and a lock on
+/// a file without a name has no effect.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> Result<bool, DirectoryError> {
     use std::os::unix::fs::MetadataExt;
@@ -258,7 +256,7 @@ fn is_at(_: &File, path: &Path) -> Result<bool, DirectoryError> {
     Ok(kind(path)?.is_some())
 }
 
-/// Reads the name of a task's directory.
+/// Parses the name of a task's directory.
 fn task(name: &str) -> Option<TaskId> {
     let (stage, partition) = name.split_once('_')?;
     let task = TaskId {

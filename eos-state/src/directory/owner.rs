@@ -1,4 +1,4 @@
-//! The file that says whose a directory is.
+//! The owner file of a directory.
 //!
 //! ```text
 //! eos-state 1
@@ -20,13 +20,13 @@ use super::{LOCK, kind};
 pub(super) const OWNER: &str = "owner";
 const ASIDE: &str = "owner.new";
 
-/// The format of directories that this version makes, and the newest that it reads.
+/// The format of directories that this version creates, and the newest that it reads.
 const FORMAT: u32 = 1;
 
-/// An owner file is a few lines; who reads more reads something else.
+/// The maximum size of an owner file, in bytes. It has only a few lines, so a larger file is not one.
 const MOST: u64 = 4096;
 
-/// Whose a directory is.
+/// The owner of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     /// The app.
@@ -37,14 +37,14 @@ pub struct Owner {
     pub task: TaskId,
 }
 
-/// What a directory holds that is not this task's state.
+/// The foreign content of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Foreign {
-    /// State of another task of this app: it was copied or renamed.
+    /// State of another task of this app: the directory was copied or renamed.
     #[error("it holds state of task {found}, not {now}: was it copied or renamed?")]
     Task {
-        /// Whose it is.
+        /// The other task.
         found: String,
         /// This task.
         now: TaskId,
@@ -52,33 +52,33 @@ pub enum Foreign {
     /// State from another cluster.
     #[error("it holds state from cluster {found}, this is cluster {now}")]
     Cluster {
-        /// Where it is from.
+        /// The other cluster.
         found: String,
         /// This cluster.
         now: String,
     },
-    /// Files, but nothing that says whose.
+    /// Files without an owner file.
     #[error("it has files, but no owner: was only a part of it copied?")]
     NoOwner,
     /// The owner file can't be read.
     #[error("its owner file can't be read: {found:?}")]
     Damaged {
-        /// What it holds.
+        /// The content of the file.
         found: String,
     },
 }
 
-/// What is in a directory.
+/// The content of a directory.
 pub(super) enum Verdict {
-    /// Nothing yet.
+    /// No content yet.
     New,
     /// This task's state.
     Own,
-    /// Something else.
+    /// Foreign content.
     Foreign(Foreign),
 }
 
-/// As the file holds it.
+/// The owner in the format of the file.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "eos-state {FORMAT}")?;
@@ -88,7 +88,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Compares what a directory says with whose it has to be.
+/// Compares a directory's owner with the expected one.
 pub(super) fn compare(directory: &Path, owner: &Owner) -> Result<Verdict, DirectoryError> {
     let path = directory.join(OWNER);
     if kind(&path)?.is_none() {
@@ -161,7 +161,7 @@ fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, D
     })
 }
 
-/// Whether there is nothing but what a crash may leave while a directory is made.
+/// Whether the directory holds only files that a crash may leave during its creation.
 fn is_empty(directory: &Path) -> Result<bool, DirectoryError> {
     for entry in fs::read_dir(directory).map_err(unusable(directory))? {
         let name = entry.map_err(unusable(directory))?.file_name();
@@ -172,10 +172,10 @@ fn is_empty(directory: &Path) -> Result<bool, DirectoryError> {
     Ok(true)
 }
 
-/// Writes it aside and renames it: a crash leaves the one before or this one.
+/// Writes to a temporary file and renames it: after a crash, either the old file or the new one exists.
 pub(super) fn write(directory: &Path, owner: &Owner) -> Result<(), DirectoryError> {
     let (path, aside) = (directory.join(OWNER), directory.join(ASIDE));
-    // What is there may be a link, which must not be written through.
+    // The existing file may be a link, which must not be written through.
     match fs::remove_file(&aside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(unusable(&aside)(error));

@@ -1,4 +1,4 @@
-//! What an open transaction wrote to one store.
+//! The open writes of a transaction to one store.
 
 mod table;
 
@@ -8,19 +8,19 @@ pub(crate) use table::{KeyHash, KeyHasher, Table, Written};
 
 use crate::range::{Direction, KeyRange};
 
-/// How a store is read, which decides how its open writes are kept.
+/// The access to a store, which decides how its open writes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreKind {
-    /// By key. A scan works too, and sorts what the transaction wrote to the range each time.
+    /// By key. A scan works, too, but sorts the transaction's writes to the range each time.
     Point,
-    /// By key and by range: what the transaction wrote is also kept in order.
+    /// By key and by range. The transaction's writes are also kept in order.
     Ordered,
 }
 
 #[derive(Debug)]
 pub(crate) struct Overlay {
     table: Table,
-    /// Entries by key, where the store is scanned.
+    /// Entries in key order, for stores with scans.
     order: Option<BTreeMap<Box<[u8]>, u32>>,
     order_bytes: usize,
 }
@@ -50,7 +50,7 @@ impl Overlay {
         let (number, new) = self.table.write(hash, key, value);
         if let Some(order) = self.order.as_mut().filter(|_| new) {
             order.insert(key.into(), number);
-            // The key, its place in a node, and what a node has free on average.
+            // The key, its place in a node, and the average free space of a node.
             self.order_bytes += key.len() + 32;
         }
     }

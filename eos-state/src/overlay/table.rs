@@ -1,23 +1,24 @@
-//! A hash table from byte keys to byte values that is only ever written to or emptied.
+//! A hash table from byte keys to byte values.
 //!
-//! Everything lies in three vectors: one entry per key, which holds key and value as well if they are
-//! short, the bytes of those that are not, and the places of the entries by hash. No allocation per
-//! entry, none at all once the vectors have grown to what a transaction needs; an overwritten value
-//! reuses its bytes when the new one fits, so a counter that is counted up a thousand times takes the
-//! room of one.
+//! The table does not remove single entries.
+//!
+//! The table has three vectors: one entry per key, which includes a short key and value; the bytes of long keys and
+//! values; and the places of the entries by hash. It allocates nothing per entry, and nothing at all once the vectors
+//! are large enough for a transaction. An overwritten value reuses its bytes if the new value fits, so a counter with
+//! a thousand updates takes the room of one.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use rustc_hash::FxHasher;
 
-/// The hash of a key, computed once and handed from the scratch to the overlay.
+/// The hash of a key, computed once and passed from the scratch to the overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyHash(u32);
 
-/// Hashes keys alike for all tables of one task.
+/// Hashes keys in the same way for all tables of one task.
 ///
-/// Keys come from outside and the hash is a fast one, so each task draws a seed: a prepared topic
-/// of keys that all collide is impossible.
+/// Keys come from outside and the hash is a fast one, so each task draws a seed. No attacker can prepare a topic in
+/// which all keys collide.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyHasher {
     seed: usize,
@@ -38,23 +39,23 @@ impl KeyHasher {
 }
 
 const TOMBSTONE: u32 = u32::MAX;
-/// Vectors smaller than this are kept from one transaction to the next, however full they were.
+/// Vectors smaller than this are kept between transactions, whatever their fill level.
 const KEEP_BYTES: usize = 64 * 1024;
 
-/// What key and value may have together to lie in the entry itself.
+/// The maximum size of key and value together to be stored in the entry itself.
 const SHORT: usize = 40;
-/// In place of a place among the bytes: they lie in the entry.
+/// Marks key and value as stored in the entry, instead of their place among the bytes.
 const HERE: usize = usize::MAX;
 
-/// A cache line: to find a short key and its value is to wait for memory once, and once for its slot.
+/// The size of a cache line. A lookup of a short key and its value waits for memory once, and once for its slot.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Entry {
-    /// Where the key begins among the bytes; the value lies behind it.
+    /// The place of the key among the bytes; the value follows it.
     at: usize,
     key_len: u32,
     value_len: u32,
-    /// Bytes reserved for the value: a later one that fits is written there.
+    /// Bytes reserved for the value. A later value that fits is written there.
     room: u32,
     hash: u32,
     short: [u8; SHORT],
@@ -89,14 +90,14 @@ impl Table {
         self.entries.is_empty()
     }
 
-    /// Bytes that it keeps, used or not.
+    /// Allocated bytes, used or not.
     #[cfg(test)]
     pub(crate) fn room(&self) -> usize {
         let entries = self.entries.capacity() * size_of::<Entry>();
         self.bytes.capacity() + entries + self.slots.len() * size_of::<u32>()
     }
 
-    /// Bytes in use, keys and values and what finding them costs.
+    /// Bytes in use: keys, values and their index.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len() + self.entries.len() * (size_of::<Entry>() + 2 * size_of::<u32>())
     }
@@ -111,9 +112,9 @@ impl Table {
         self.find(hash, key).ok()
     }
 
-    /// Writes a value, or that there is none. Returns the entry's number, and whether it is new.
+    /// Writes a value or a deletion. Returns the entry's number, and whether it is new.
     ///
-    /// Key and value are shorter than `u32::MAX`: the task store has looked.
+    /// Key and value are shorter than `u32::MAX`: the task store has checked this.
     pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], value: Written<'_>) -> (u32, bool) {
         if (self.entries.len() + 1) * 2 > self.slots.len() {
             self.grow();
@@ -165,7 +166,7 @@ impl Table {
         })
     }
 
-    /// Key, value, and perhaps more.
+    /// The bytes of the key, the value and the room reserved behind it.
     fn bytes_of<'a>(&'a self, entry: &'a Entry) -> &'a [u8] {
         match entry.at {
             HERE => &entry.short,
@@ -177,14 +178,14 @@ impl Table {
         KeyHash(self.entries[number as usize].hash)
     }
 
-    /// The numbers of all entries.
+    /// Iterates over the numbers of all entries.
     pub(crate) fn numbers(&self) -> std::ops::Range<u32> {
         0..self.entries.len() as u32
     }
 
-    /// The numbers of the entries that `wanted` picks, in the order of their keys.
+    /// The numbers of the entries that match `wanted`, in the order of their keys.
     pub(crate) fn sorted(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u32> {
-        // The first bytes beside the number: most comparisons end without looking at the key.
+        // The first bytes of the key beside the number: most comparisons end without a read of the key.
         let mut order: Vec<(u64, u32)> = (self.numbers())
             .filter(|number| wanted(self.key(*number)))
             .map(|number| (first_bytes(self.key(number)), number))
@@ -197,7 +198,7 @@ impl Table {
 
     pub(crate) fn clear(&mut self) {
         if self.entries.len() * 8 < self.slots.len() {
-            // One large record must not make every small one after it pay for its slots.
+            // One large record must not make every later small one pay for its slots.
             for number in 0..self.entries.len() {
                 let slot = self.slot_of(number as u32);
                 self.slots[slot] = 0;
@@ -208,7 +209,7 @@ impl Table {
         let (bytes, entries) = (self.bytes.len(), self.entries.len());
         self.bytes.clear();
         self.entries.clear();
-        // What one burst needed is given back once it is far too much.
+        // Vectors that grew in a burst are shrunk once they are far too large.
         if self.bytes.capacity() > KEEP_BYTES && bytes < self.bytes.capacity() / 8 {
             self.bytes.shrink_to((bytes * 2).max(KEEP_BYTES));
         }
@@ -219,14 +220,14 @@ impl Table {
         }
     }
 
-    /// The entry of this key, or the slot where it would go.
+    /// The entry of this key, or its free slot.
     fn find(&self, hash: KeyHash, key: &[u8]) -> Result<u32, usize> {
         if self.slots.is_empty() {
             return Err(0);
         }
         let mask = self.slots.len() - 1;
         let mut slot = hash.0 as usize & mask;
-        // Ends: at most half of the slots are taken.
+        // The loop ends: at most half of the slots are taken.
         loop {
             let Some(number) = self.slots[slot].checked_sub(1) else {
                 return Err(slot);
@@ -352,7 +353,7 @@ mod tests {
                 proptest::collection::vec(
                     (
                         proptest::collection::vec(0u8..4, 0..3),
-                        // Some fit into an entry, some do not, and some just do.
+                        // The lengths cover entries with and without inline bytes, and the limit.
                         proptest::option::of(prop_oneof![
                             proptest::collection::vec(any::<u8>(), 0..6),
                             proptest::collection::vec(any::<u8>(), 34..44),

@@ -1,4 +1,4 @@
-//! The engine on disk beside the model, and after deaths of its process.
+//! The engine on disk beside the model, and after its process died.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::conformance::{Crash, Engine, History, Lasts, check, contents};
 
 pub(super) static MEMORY: LazyLock<StateMemory> = LazyLock::new(|| StateMemory::new(16 << 20));
 
-/// The engine on disk, to be tested.
+/// The engine on disk, under test.
 pub(super) struct Rocks;
 
 impl Engine for Rocks {
@@ -33,12 +33,12 @@ fn it_conforms() {
 }
 
 const DIR: &str = "EOS_STATE_TEST_DIR";
-/// A number, or one of the two below.
+/// A number of steps, or one of the two texts below.
 const STEPS: &str = "EOS_STATE_TEST_STEPS";
 const FLUSHING: &str = "until it is killed, flushing now and then";
 const LOGGING: &str = "until it fails, the log growing";
 
-/// The same test binary, running only the life below. `told` has the shell prepare something.
+/// The same test binary, running only the life below. `told` also runs shell commands before it.
 fn life(dir: &Path, steps: &str) -> Command {
     told("", dir, steps)
 }
@@ -78,7 +78,7 @@ fn a_life() {
     }
 }
 
-/// The life met a failure: from now on it is the answer to everything.
+/// Checks that after a failure every call returns that failure.
 fn failed(store: &mut TaskStore, seq: u64, error: &StoreError) {
     assert!(matches!(error, StoreError::Io { .. }), "{error:?}");
     for _ in 0..3 {
@@ -89,7 +89,7 @@ fn failed(store: &mut TaskStore, seq: u64, error: &StoreError) {
     std::fs::write(dir.with_extension("failed"), seq.to_string()).unwrap();
 }
 
-/// As on a full disk, but for one process only: files may not grow over a limit.
+/// Simulates a full disk for one process: files may not grow over a limit.
 #[test]
 fn a_store_that_cannot_write_stops_and_heals_once_it_can() {
     let temp = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A range of one store in RocksDB.
+//! A cursor over a range of one store in RocksDB.
 
 use eos_protocol::state::StoreId;
 use rocksdb::{ColumnFamily, DBRawIterator, ReadOptions};
@@ -8,7 +8,7 @@ use crate::StoreError;
 use crate::backend::{Cursor, KeyValue};
 use crate::range::{Direction, KeyRange};
 
-/// Bytes of the store's id, which every key begins with.
+/// The length of the store id at the beginning of every key.
 const PREFIX: usize = 4;
 
 pub(super) struct RocksCursor<'a> {
@@ -45,7 +45,7 @@ impl<'a> RocksCursor<'a> {
         Ok(cursor)
     }
 
-    /// The end of the range and a block that cannot be read look alike until asked.
+    /// Returns an error for an unreadable block. Without this check it looks like the end of the range.
     fn checked(&self) -> Result<(), StoreError> {
         if self.rows.valid() {
             return Ok(());
@@ -72,8 +72,7 @@ impl Cursor for RocksCursor<'_> {
     }
 }
 
-/// The range with the store's prefix: from (included) to (excluded). Only the last id of all has
-/// nothing above it.
+/// The range with the store's prefix: from (included) to (excluded). Only the last possible id has no upper end.
 pub(super) fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut from = Vec::new();
     prefixed(&mut from, store, range.from());
@@ -81,7 +80,7 @@ pub(super) fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u
         Some(end) => {
             let mut to = Vec::new();
             prefixed(&mut to, store, end);
-            // An inverted range is empty, which RocksDB does not promise.
+            // An inverted range is empty, which RocksDB does not guarantee.
             Some(to.max(from.clone()))
         }
         None => KeyRange::prefix(&store.to_be_bytes())

@@ -1,4 +1,4 @@
-//! Flipped bytes, cut logs, older copies: found, or healed to a position that is exact.
+//! Flipped bytes, cut logs, older copies: detected, or healed exactly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use super::*;
 use crate::TaskStore;
 use crate::conformance::{History, Violation, position};
 
-/// Transactions of the life that is damaged: some flushed, the last ones only in the log.
+/// Transactions before the damage: some are flushed, the last ones are only in the log.
 const FLUSHED: u64 = 30;
 const LAST: u64 = 40;
 
-/// With a cache of its own: copies of one table have one place in a cache, and a reader of the whole
-/// table would never see the damage.
+/// Each engine has a cache of its own. Copies of one table share a place in a cache, and a reader of the whole table
+/// would never see the damage.
 fn open(dir: &Path) -> Result<TaskStore, StoreError> {
     let backend = RocksBackend::open(dir, &Family::ALL, &StateMemory::new(1 << 20))?;
     History.stores(Box::new(backend))
@@ -30,7 +30,7 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for file in from.read_dir().unwrap() {
         let file = file.unwrap();
-        // `LOCK` is empty, and `LOG` is for people.
+        // `LOCK` is empty, and only people read `LOG`.
         if !["LOCK", "LOG"].contains(&file.file_name().to_str().unwrap()) {
             fs::copy(file.path(), to.join(file.file_name())).unwrap();
         }
@@ -50,7 +50,7 @@ fn newest_log(dir: &Path) -> PathBuf {
     files(dir, |name| name.ends_with(".log")).pop().unwrap()
 }
 
-/// What a process that was killed left: flushed transactions, and some in the log.
+/// The files of a killed process: flushed transactions, and some in the log.
 fn life() -> TempDir {
     let dir = tempdir().unwrap();
     let live = dir.path().join("live");
@@ -61,7 +61,7 @@ fn life() -> TempDir {
             store.flush().unwrap();
         }
     }
-    // Copied while it is open, as a death would leave it.
+    // Copied while the database is open, as after a sudden death.
     copy(&live, &dir.path().join("left"));
     dir
 }
@@ -186,7 +186,7 @@ fn an_interrupted_making_is_begun_again() {
         fs::remove_file(data).unwrap();
     }
     assert_eq!(judge(&empty).unwrap(), Ok(0));
-    // The one just opened flushed nothing: its log is all it has.
+    // The database just opened flushed nothing, so all its data is in the log.
     assert_eq!(judge(&empty).unwrap(), Ok(0));
 }
 
@@ -206,7 +206,7 @@ fn a_log_cut_at_any_byte_heals_to_an_earlier_transaction() {
             .unwrap();
         log.set_len(keep).unwrap();
         let seq = judge(&cut).unwrap().unwrap();
-        // What heals must also live on: a commit over the cut, and another start.
+        // A healed database must also continue: a commit after the cut, and another start.
         if keep % 20 == 0 {
             let mut store = open(&cut).unwrap();
             History.commit(&mut store, seq + 1).unwrap();

@@ -1,4 +1,4 @@
-//! RocksDB's failures in our words.
+//! The conversion of RocksDB's failures into store errors.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use rocksdb::ErrorKind;
 
 use crate::{EngineFault, StoreError};
 
-/// What a failure means, and what to do about it.
+/// Converts a failure.
 ///
-/// RocksDB's C interface hands out nothing but text; even the kind is read from it. So text decides
-/// which advice is given, and nothing else: each of these poisons the store.
+/// RocksDB's C interface returns only text, so even the kind is derived from it. The text decides only which fix the
+/// error names: each of these failures poisons the store.
 pub(super) fn fault(path: &Path, error: rocksdb::Error) -> StoreError {
     let kind = error.kind();
     let words = error.into_string();
@@ -20,7 +20,7 @@ pub(super) fn fault(path: &Path, error: rocksdb::Error) -> StoreError {
     let path = path.to_owned();
     match kind {
         _ if full => StoreError::DiskFull { path, source },
-        // A file that the manifest names is gone.
+        // A file in the manifest is missing.
         _ if missing => StoreError::Damaged { path, source },
         ErrorKind::Corruption => StoreError::Damaged { path, source },
         ErrorKind::IOError if locked => StoreError::InUse { path, source },

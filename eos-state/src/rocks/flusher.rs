@@ -9,8 +9,8 @@ use super::{PLAIN, RocksBackend, WINDOWED, fault};
 use crate::StoreError;
 use crate::pressure::Unflushed;
 
-/// A hold on a database, to flush it from another thread than its owner's. The database stays open
-/// for as long as this lives.
+/// A handle to flush a database from a thread other than its owner's. The database stays open for the lifetime of
+/// this value.
 #[derive(Clone)]
 pub struct Flusher {
     db: Arc<DB>,
@@ -18,7 +18,7 @@ pub struct Flusher {
 }
 
 impl RocksBackend {
-    /// A hold on this database.
+    /// A handle of this database.
     #[must_use]
     pub fn flusher(&self) -> Flusher {
         Flusher {
@@ -29,7 +29,7 @@ impl RocksBackend {
 }
 
 impl Flusher {
-    /// What it holds in memory.
+    /// The memory use of the database.
     #[must_use]
     pub fn unflushed(&self) -> Unflushed {
         Unflushed {
@@ -38,10 +38,10 @@ impl Flusher {
         }
     }
 
-    /// Begins to move it to disk, and does not wait for the end.
+    /// Starts a flush to disk, and does not wait for its end.
     ///
     /// # Errors
-    /// If the database can't be written any more; its owner is told at its next write.
+    /// If the database can't be written any more. Its owner gets the error at its next write.
     pub fn begin(&self) -> Result<(), StoreError> {
         let mut options = FlushOptions::default();
         options.set_wait(false);
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Flusher {
     }
 }
 
-/// A number of all families of a database; what can't be read counts as nothing.
+/// A property summed over all families of a database. An unreadable value counts as zero.
 pub(super) fn sum_of(db: &DB, property: &properties::PropName) -> u64 {
     let names = [PLAIN, WINDOWED].into_iter();
     let numbers = names.filter_map(|name| {

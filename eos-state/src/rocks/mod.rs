@@ -1,17 +1,17 @@
 //! The engine on disk: RocksDB, one database per task.
 //!
-//! Keys of plain stores are in the column family `default`, those of windowed ones in `windowed`,
-//! which exists only where there is such a store; each begins with the store's id. What is ours
-//! is in `default` under the id that no store has:
+//! Keys of plain stores are in the column family `default`, those of windowed stores in `windowed`. The family
+//! `windowed` exists only if there is such a store. Each key begins with the store's id. Our own keys are in
+//! `default` under an id that no store has:
 //!
 //! | key | value |
 //! |---|---|
 //! | `00000000 "format"` | the version of this layout, 4 bytes |
 //! | `00000000 "position"` | the position, in the batch that it belongs to |
 //!
-//! Every write goes through the log, and the log is never synced: a process that dies loses
-//! nothing, a power loss returns to an earlier batch, data and position alike. (Without the log
-//! for bulk loads, followed by commits with it, a crash left a position over no data: measured.)
+//! Every write goes through the log, and the log is never synced. A process that dies loses nothing. A power loss
+//! returns to an earlier batch, with data and position together. (Without the log for bulk loads, followed by commits
+//! with it, a crash left a position over no data: measured.)
 
 mod cursor;
 mod fault;
@@ -52,18 +52,17 @@ pub struct RocksBackend {
     poison: OnceCell<StoreError>,
     reads: ReadOptions,
     writes: WriteOptions,
-    /// The key being looked for, with its prefix: kept so that a read allocates nothing.
+    /// The searched key with its prefix, kept so that a read allocates nothing.
     key: RefCell<Vec<u8>>,
-    /// The position being written.
+    /// The encoded position, kept for the next write.
     encoded: Vec<u8>,
 }
 
 impl RocksBackend {
-    /// Opens the database in this directory, or makes one. `families` are those of the stores that
-    /// the task has.
+    /// Opens the database in this directory, or creates one. `families` are those of the task's stores.
     ///
     /// # Errors
-    /// If it is open elsewhere, damaged, of a newer format, or the disk refuses.
+    /// If another owner has it open, it is damaged or of a newer format, or the disk refuses.
     pub fn open(
         path: &Path,
         families: &[Family],
@@ -73,7 +72,7 @@ impl RocksBackend {
         let options = memory.options().map_err(at)?;
         let mut names = vec![PLAIN];
         let exists = exists(path)?;
-        // A family that is there has to be opened, whether or not it is wanted.
+        // RocksDB requires that every existing family is opened, needed or not.
         let wanted = families.contains(&Family::Windowed);
         if wanted || (exists && has_windowed(path).map_err(at)?) {
             names.push(WINDOWED);
@@ -81,7 +80,7 @@ impl RocksBackend {
         let with_options = names.into_iter().map(|name| (name, options.clone()));
         let db = DB::open_cf_with_opts(&options, path, with_options).map_err(at)?;
         let mut writes = WriteOptions::default();
-        // Batches are sorted: the place of one key is near the place of the next.
+        // Batches are sorted: each key's place is near that of the previous one.
         writes.set_memtable_insert_hint_per_batch(true);
         let mut backend = Self {
             db: Arc::new(db),
@@ -103,7 +102,7 @@ impl RocksBackend {
         let position = self.checked(self.db.get(POSITION_KEY))?;
         match (format.as_deref().map(<[u8; 4]>::try_from), &position) {
             (Some(Ok(bytes)), _) => self.check_format(u32::from_be_bytes(bytes))?,
-            // Made a moment ago, or its very first batch was lost with the power.
+            // The database is new, or its very first batch was lost in a power loss.
             (None, None) => {
                 self.checked(
                     self.db
@@ -148,7 +147,7 @@ impl RocksBackend {
         }
     }
 
-    /// What RocksDB answered; its first failure poisons the store.
+    /// Converts a result of RocksDB. Its first failure poisons the store.
     fn checked<T>(&self, result: Result<T, rocksdb::Error>) -> Result<T, StoreError> {
         result.map_err(|error| {
             (self.poison)
@@ -157,7 +156,7 @@ impl RocksBackend {
         })
     }
 
-    /// Deletes every key from here on, one by one, those that the batch writes included.
+    /// Deletes every key from here on, one by one, including those that the batch writes.
     fn delete_up(
         &self,
         out: &mut WriteBatch,
@@ -298,7 +297,7 @@ impl StoreBackend for RocksBackend {
             let family = self.family(*store)?;
             match to {
                 Some(to) => out.delete_range_cf(family, from, to),
-                // Nothing is above the last id of all, so there is no end to name.
+                // No key is above the last id, so there is no end of the range.
                 None => self.delete_up(&mut out, family, from, batch)?,
             }
         }
@@ -344,9 +343,9 @@ fn prefixed(full: &mut Vec<u8>, store: StoreId, key: &[u8]) {
 
 /// Whether there is a database.
 ///
-/// Two half-made ones are told apart from it. With tables but without its `CURRENT`, it would be
-/// opened as an empty one, and what it held deleted: that is damage. With neither tables nor a log
-/// it holds nothing: its making was interrupted, and is begun again.
+/// Two incomplete databases differ from it. With tables but without its `CURRENT`, RocksDB would open it as an empty
+/// one and delete its content: that is damage. With neither tables nor a log it is empty: its creation was
+/// interrupted, and starts again.
 fn exists(path: &Path) -> Result<bool, StoreError> {
     let io = |error: std::io::Error| StoreError::Io {
         path: path.to_owned(),

@@ -14,7 +14,7 @@ pub struct Written<'a> {
     pub timestamp: i64,
     /// The key, if it has one.
     pub key: Option<&'a [u8]>,
-    /// The value; none is a tombstone.
+    /// The value; `None` is a tombstone.
     pub value: Option<&'a [u8]>,
     /// The headers, in order.
     pub headers: &'a [(&'a str, &'a [u8])],

@@ -1,4 +1,4 @@
-//! Who gets which partition: balanced, sticky, and never from one member to another in one step (KIP-429).
+//! A balanced, sticky and cooperative assignor (KIP-429).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +10,24 @@ use kafka_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubsc
 use kafka_protocol::protocol::{Decodable, Encodable};
 use kafka_wire::requests::text;
 
-/// From this version on subscriptions carry the generation that their claim is of.
+/// The first version in which subscriptions carry the generation of their claim.
 const SUBSCRIPTION: i16 = 2;
 const ASSIGNMENT: i16 = 1;
 
-/// What a member wants and has.
+/// The subscription and the claimed partitions of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) member: String,
     pub(super) topics: Vec<String>,
     pub(super) owned: BTreeSet<TopicPartition>,
-    /// As of which it owns them.
+    /// The generation of the claim.
     pub(super) generation: i32,
 }
 
 /// The partitions of each member, in the order of the claims.
 ///
-/// A partition that moves from one member to another is not assigned this time: its owner revokes it first,
-/// and rejoins.
+/// A partition that moves from one member to another is not assigned this time: its owner revokes it first, and
+/// rejoins.
 pub(super) fn assign(
     claims: &[Claim],
     partitions_of: impl Fn(&str) -> i32,
@@ -61,7 +61,7 @@ pub(super) fn assign(
     shares
 }
 
-/// The owner: the claimant with the newest generation; none if two claimants have it.
+/// The owner: the claimant with the newest generation; `None` if two claimants have it.
 fn owner(claims: &[Claim], partition: &TopicPartition) -> Option<usize> {
     let claiming = |(_, claim): &(usize, &Claim)| claim.owned.contains(partition);
     let newest = claims.iter().enumerate().filter(claiming);
@@ -116,7 +116,7 @@ fn by_topic<'a>(
 fn versioned(version: i16, message: &impl Encodable) -> Bytes {
     let mut bytes = BytesMut::new();
     bytes.put_i16(version);
-    // It fails only for what the version has no place for.
+    // It fails only for fields that the version does not have.
     if message.encode(&mut bytes, version).is_err() {
         bytes.clear();
     }
@@ -129,7 +129,7 @@ fn read<T: Decodable>(bytes: &Bytes) -> Option<T> {
     T::decode(&mut bytes, version).ok()
 }
 
-/// What JoinGroup says of a member.
+/// The metadata of a member in JoinGroup.
 pub(super) fn subscription(claim: &Claim) -> Bytes {
     let owned = by_topic(&claim.owned).into_iter().map(|(topic, numbers)| {
         Owned::default()
@@ -143,7 +143,7 @@ pub(super) fn subscription(claim: &Claim) -> Bytes {
     versioned(SUBSCRIPTION, &message)
 }
 
-/// Reads it.
+/// Reads the metadata.
 pub(super) fn claim(member: &str, bytes: &Bytes) -> Claim {
     let message: ConsumerProtocolSubscription = read(bytes).unwrap_or_default();
     let owned = message.owned_partitions.iter();
@@ -156,7 +156,7 @@ pub(super) fn claim(member: &str, bytes: &Bytes) -> Claim {
     }
 }
 
-/// What SyncGroup says of a member's share.
+/// A member's share in SyncGroup.
 pub(super) fn assignment(share: &[TopicPartition]) -> Bytes {
     let topics = by_topic(share).into_iter().map(|(topic, numbers)| {
         Assigned::default()
@@ -167,7 +167,7 @@ pub(super) fn assignment(share: &[TopicPartition]) -> Bytes {
     versioned(ASSIGNMENT, &message)
 }
 
-/// Reads it.
+/// Reads the share.
 pub(super) fn share(bytes: &Bytes) -> BTreeSet<TopicPartition> {
     let message: ConsumerProtocolAssignment = read(bytes).unwrap_or_default();
     let topics = message.assigned_partitions.iter();

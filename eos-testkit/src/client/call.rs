@@ -1,4 +1,4 @@
-//! A request that is made until it is answered.
+//! A request that is repeated until its response.
 
 use kafka_protocol::messages::{RequestKind, ResponseKind};
 
@@ -6,24 +6,24 @@ use super::fabric::Wire;
 use super::network::{Heard, Line};
 use eos_broker::broker::Ticket;
 
-/// How long a client rests before it connects again (`reconnect.backoff.ms`).
+/// The wait before a client reconnects (`reconnect.backoff.ms`).
 const RECONNECT: i64 = 5;
-/// How long it rests before it asks again (`retry.backoff.ms`).
+/// The wait before a client repeats a request (`retry.backoff.ms`).
 const RETRY: i64 = 20;
 
-/// A request, and how far it is.
+/// A request and its progress.
 #[derive(Debug)]
 pub(super) struct Call {
     line: Line,
     body: RequestKind,
     under_way: Option<Ticket>,
     rests_until: i64,
-    /// A try of it left and was not answered.
+    /// Whether a try left and got no response.
     broke: bool,
 }
 
 impl Call {
-    /// One that is sent with the first [`Call::poll`].
+    /// A call whose request leaves with the first [`Call::poll`].
     pub(super) fn new(line: Line, body: impl Into<RequestKind>) -> Call {
         Call {
             line,
@@ -34,7 +34,7 @@ impl Call {
         }
     }
 
-    /// Sends it if it is not under way, and answers what came of it.
+    /// Sends the request if it is not under way, and returns the result.
     pub(super) fn poll(&mut self, wire: &mut Wire<'_>) -> Option<ResponseKind> {
         if let Some(ticket) = self.under_way {
             match wire.hear(ticket)? {
@@ -55,17 +55,17 @@ impl Call {
         None
     }
 
-    /// The answer says to ask again later.
+    /// Handles a response that requires a retry later.
     pub(super) fn again(&mut self, wire: &Wire<'_>) {
         self.rests_until = wire.now() + RETRY;
     }
 
-    /// Whether a try of it was never answered.
+    /// Whether a try never got a response.
     pub(super) fn broke(&self) -> bool {
         self.broke
     }
 
-    /// When to poll it at the latest, if nothing is heard before.
+    /// The time to poll it at the latest, if nothing arrives before.
     pub(super) fn wake(&self) -> Option<i64> {
         self.under_way.is_none().then_some(self.rests_until)
     }

@@ -12,7 +12,7 @@ use super::watcher::{Edge, Effect, Reaction, Watcher};
 use super::world::World;
 use eos_broker::broker::Broker;
 
-/// Nothing goes wrong.
+/// A watcher without faults.
 #[derive(Debug, Clone, Copy, Default)]
 struct Well;
 
@@ -23,7 +23,7 @@ impl Watcher for Well {}
 pub struct Cluster(Arc<Mutex<World>>);
 
 impl Cluster {
-    /// A cluster on which nothing goes wrong, at this time (milliseconds since the epoch).
+    /// A cluster without faults, at this time (milliseconds since the epoch).
     #[must_use]
     pub fn new(broker: Broker, now: i64) -> Cluster {
         Cluster::watched(broker, now, Well)
@@ -42,33 +42,33 @@ impl Cluster {
         self.with(|world| world.fabric.now())
     }
 
-    /// Lets time pass until then: what is on its way arrives, members send their heartbeats, time-outs end.
+    /// Lets time pass until then: requests and responses arrive, members send heartbeats, timeouts end.
     pub fn pass(&self, until: i64) {
         self.with(|world| world.pass(until));
     }
 
-    /// When something happens by itself next, in milliseconds since the epoch.
+    /// The time of the next event that no call causes, in milliseconds since the epoch.
     #[must_use]
     pub fn next_event(&self) -> Option<i64> {
         self.with(|world| world.next_event())
     }
 
-    /// Looks at the broker, or does something to it.
+    /// Gives access to the broker, to read or change it.
     pub fn broker<T>(&self, act: impl FnOnce(&mut Broker) -> T) -> T {
         self.with(|world| act(&mut world.fabric.broker))
     }
 
-    /// How many bytes of a partition one fetch brings (`max.partition.fetch.bytes`); one batch at least.
+    /// Sets the maximum bytes of a partition in one fetch (`max.partition.fetch.bytes`); at least one batch.
     pub fn fetch_at_most(&self, bytes: i32) {
         self.with(|world| world.fabric.fetch_bytes = bytes);
     }
 
-    /// Clients whose `client.id` begins so stand still: SIGSTOP, as far as their own threads go.
+    /// Freezes clients whose `client.id` has this prefix: SIGSTOP, as far as their own threads go.
     pub fn freeze(&self, prefix: &str) {
         self.with(|world| world.members.freeze(prefix));
     }
 
-    /// They go on: SIGCONT.
+    /// Continues the frozen clients: SIGCONT.
     pub fn thaw(&self, prefix: &str) {
         self.with(|world| world.members.thaw(prefix));
     }
@@ -76,7 +76,7 @@ impl Cluster {
     /// Creates a topic.
     ///
     /// # Errors
-    /// What Kafka says of it: a bad name, a topic that is there already.
+    /// Kafka's error: an invalid name, or a topic that exists already.
     pub fn add_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
         self.with(|world| world.fabric.broker.add_topic(name, partitions, &[]))
     }
@@ -105,15 +105,15 @@ impl Cluster {
         self.with(|world| facts::grow_topic(&mut world.fabric, name, partitions))
     }
 
-    /// Writes a record as a producer without transactions does, at once, and answers its offset.
+    /// Writes a record as a producer without transactions does, at once, and returns its offset.
     ///
     /// # Errors
-    /// The code of what the broker refuses.
+    /// The error code of the broker.
     pub fn produce(&self, topic: &str, partition: i32, record: &Written<'_>) -> Result<i64, i16> {
         self.with(|world| admin::produce(&mut world.fabric, topic, partition, record))
     }
 
-    /// What a reader of committed records finds in a partition, from the beginning.
+    /// The committed records of a partition, from the beginning.
     ///
     /// # Panics
     /// If the log has a batch that is compressed or can't be read. Only a test that writes to the
@@ -123,7 +123,7 @@ impl Cluster {
         self.read_from(topic, partition, 0)
     }
 
-    /// What a reader of committed records finds in a partition, from this offset on.
+    /// The committed records of a partition, from this offset on.
     ///
     /// # Panics
     /// As [`read`](Self::read).
@@ -132,13 +132,13 @@ impl Cluster {
         self.with(|world| admin::read(&mut world.fabric, topic, partition, offset))
     }
 
-    /// How many partitions a topic has; 0 if there is none of that name.
+    /// The partition count of a topic; 0 if the topic does not exist.
     #[must_use]
     pub fn partitions(&self, topic: &str) -> i32 {
         self.with(|world| world.fabric.broker.partitions_of(topic))
     }
 
-    /// Where a partition ends: for a reader of committed records, and for one of everything.
+    /// The end offsets of a partition: for a reader of committed records, and for a reader of all records.
     #[must_use]
     pub fn ends(&self, topic: &str, partition: i32) -> (i64, i64) {
         self.with(|world| admin::ends(&mut world.fabric, topic, partition))
@@ -158,8 +158,7 @@ impl Cluster {
         self.with(|world| admin::committed(&mut world.fabric, group, topic, partition))
     }
 
-    /// Calls that were made in an order in which they make no sense, such as an abort over a commit without an
-    /// answer. They were refused.
+    /// Calls in an invalid order, such as an abort after a commit without a response. They were refused.
     #[must_use]
     pub fn misuses(&self) -> Vec<String> {
         self.with(|world| world.misuses.clone())
@@ -183,7 +182,7 @@ impl Cluster {
         }
     }
 
-    /// Announces one side of a call: for how many milliseconds it stands still there.
+    /// Announces one side of a call. Returns for how many milliseconds the call stalls there.
     pub(super) fn stalls(&self, call: CallSite, client_id: &str, edge: Edge) -> Option<i64> {
         let effect = Effect {
             call,

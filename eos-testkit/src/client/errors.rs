@@ -1,4 +1,4 @@
-//! What librdkafka makes of error codes.
+//! The handling of error codes in librdkafka.
 
 use eos_client::ClientError;
 use eos_protocol::{CallSite, Fault, code};
@@ -14,14 +14,14 @@ pub(super) fn plain(call: CallSite, error: i16) -> ClientError {
     ClientError::new(call, error.into(), text(error))
 }
 
-/// The open transaction has to be aborted.
+/// An error that requires an abort of the open transaction.
 pub(super) fn abortable(call: CallSite, error: i16) -> ClientError {
     let mut found = plain(call, error);
     found.fault.abortable = true;
     found
 }
 
-/// The producer is of no use any more.
+/// An error after which the producer is unusable.
 pub(super) fn fatal(call: CallSite, error: i32, text: &str) -> ClientError {
     ClientError {
         call,
@@ -39,23 +39,23 @@ pub(super) fn fenced(call: CallSite) -> ClientError {
     fatal(call, code::LOCAL_FENCED, text)
 }
 
-/// What a transactional producer makes of an error code in an answer.
+/// The effect of an error code in a response on a transactional producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sense {
-    /// All is well.
+    /// No error.
     Well,
-    /// Ask again later.
+    /// The request has to be repeated later.
     Again,
     /// The transaction has to be aborted.
     Abortable,
     /// The producer is fenced.
     Fenced,
-    /// The producer is of no use any more.
+    /// The producer is unusable.
     Fatal,
 }
 
-/// What a producer makes of a code in answers to AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn
-/// and Produce (`rd_kafka_txn_handle_*`, `rd_kafka_handle_Produce_error`).
+/// The effect of a code in responses to AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn and Produce
+/// (`rd_kafka_txn_handle_*`, `rd_kafka_handle_Produce_error`).
 pub(super) fn sense(error: i16) -> Sense {
     const AGAIN: [i32; 11] = [
         code::CONCURRENT_TRANSACTIONS,

@@ -1,4 +1,4 @@
-//! The broker, the network in front of it, and their virtual time.
+//! The broker, its network, and their virtual time.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::network::{ClientId, Heard, Line, Network, Sent, version};
 use super::watcher::{Effect, Reaction, Watcher};
 use eos_broker::broker::{Broker, Output, Request, Ticket, key_of};
 
-/// `max.partition.fetch.bytes`, as it is by default.
+/// The default of `max.partition.fetch.bytes`.
 const FETCH_BYTES: i32 = 1 << 20;
 
-/// The part of a cluster that clients send requests to. It knows no client but by its id.
+/// The part of a cluster that clients send requests to. It knows clients only by their ids.
 pub(super) struct Fabric {
     pub(super) broker: Broker,
     /// `max.partition.fetch.bytes` of all clients.
@@ -54,7 +54,7 @@ impl Fabric {
 
     /// Sends a request past the network and returns the response.
     pub(super) fn ask(&mut self, body: RequestKind) -> Option<ResponseKind> {
-        // Far from the tickets of the network.
+        // Far from the ticket numbers of the network.
         let ticket = Ticket((1 << 62) + self.direct);
         self.direct += 1;
         let request = Request::new(ticket, version(&body), body);
@@ -70,7 +70,7 @@ impl Fabric {
         }
     }
 
-    /// Delivers everything that is due now. Returns the clients that something arrived for.
+    /// Delivers everything that is due now. Returns the clients with an arrival.
     pub(super) fn deliver(&mut self) -> BTreeSet<ClientId> {
         let now = self.now;
         if self.broker.next_wake().is_some_and(|wake| wake <= now) {
@@ -87,7 +87,7 @@ impl Fabric {
         network.chain(self.broker.next_wake()).min()
     }
 
-    /// Forgets a client. Requests that it sent still arrive.
+    /// Removes a client. Requests that it sent still arrive.
     pub(super) fn forget(&mut self, client: ClientId) {
         self.network.forget_all(client);
     }

@@ -1,4 +1,4 @@
-//! What a cluster says of itself, and what is done to its topics.
+//! Queries for cluster metadata, and changes of topics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

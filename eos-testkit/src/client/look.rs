@@ -1,4 +1,4 @@
-//! The periodic query for the app's topics, as in the librdkafka client.
+//! The periodic query for the app's topics, as in librdkafka.
 //!
 //! ```text
 //! made ──────────────┐
@@ -25,7 +25,7 @@ const SOON: i64 = 1_000;
 /// How long records wait for a response, in milliseconds.
 const HOLD: i64 = 1_000;
 
-/// The topics of an app, as a consumer knows them from Metadata answers.
+/// The topics of an app, as a consumer knows them from Metadata responses.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     topics: Vec<TopicName>,

@@ -1,12 +1,12 @@
-//! A member of a consumer group: what librdkafka's main thread does for it, whatever its application does.
+//! A member of a consumer group: the work of librdkafka's main thread.
 //!
 //! ```text
 //! Out ─JoinGroup─► Joining ─► Syncing ─► Stable ─Heartbeat─► REBALANCE_IN_PROGRESS: Out
 //!                                           │
-//!                              what goes: Revoked, answered by unassign; then
-//!                              what comes: Assigned, answered by assign; then, if anything went, Out
+//!                              partitions to revoke: Revoked, response by unassign; then
+//!                              partitions to assign: Assigned, response by assign; after a revocation, Out
 //! ```
-//! Cooperative (KIP-429): what is assigned still is worked on meanwhile.
+//! Cooperative (KIP-429): partitions that stay assigned are processed meanwhile.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -31,7 +31,8 @@ use super::network::Line;
 const PROTOCOL: &str = "cooperative-sticky";
 /// `max.poll.interval.ms`: how long the group waits for a member to join.
 const REBALANCE_TIMEOUT_MS: i32 = 300_000;
-/// What the brokers say under KIP-848, which the model does not speak: such members join as dynamic ones.
+/// The session timeout that brokers set under KIP-848. The model does not support KIP-848, so such members join as
+/// dynamic ones.
 const CONSUMER_SESSION_MS: i64 = 45_000;
 const CONSUMER_HEARTBEAT_MS: i64 = 500;
 
@@ -53,7 +54,7 @@ impl GroupMetadata for ModelMember {
     }
 }
 
-/// Something that the application has to answer.
+/// An event to which the application has to respond.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Question {
     Assigned(BTreeSet<TopicPartition>),
@@ -67,7 +68,7 @@ enum Phase {
     Syncing(Call),
     Stable,
     Leaving(Call),
-    /// An error that no rejoining mends.
+    /// An error that a rejoin does not fix.
     Failed,
 }
 
@@ -78,16 +79,16 @@ pub(super) struct Member {
     instance_id: Option<String>,
     session_ms: i64,
     heartbeat_ms: i64,
-    /// What it is subscribed to; nothing once it unsubscribed.
+    /// The subscribed topics; empty after an unsubscribe.
     topics: Vec<String>,
     id: String,
     generation: i32,
     phase: Phase,
     owned: BTreeSet<TopicPartition>,
     question: Option<Question>,
-    /// What comes once what goes is given back.
+    /// The partitions to assign after the revocation.
     coming: BTreeSet<TopicPartition>,
-    /// It joins again once nothing is to be answered any more.
+    /// Whether the member joins again after the last response.
     rejoins: bool,
     leaves: bool,
     /// Whether the member unsubscribed between a revocation and the end of the rebalance. librdkafka 2.12.1 then
@@ -97,7 +98,7 @@ pub(super) struct Member {
     events: VecDeque<SourceEvent>,
     beat: Option<Call>,
     next_beat: i64,
-    /// When the coordinator last answered.
+    /// The time of the coordinator's last response.
     heard: i64,
 }
 
@@ -169,7 +170,7 @@ impl Member {
         }
     }
 
-    /// Gives back what it has, and leaves then, as a static member too.
+    /// Returns its partitions and then leaves the group, also as a static member.
     pub(super) fn unsubscribe(&mut self) {
         self.postpones |= matches!(self.question, Some(Question::Revoked(_)));
         self.topics.clear();
@@ -184,7 +185,7 @@ impl Member {
         !self.events.is_empty() || self.question.is_some()
     }
 
-    /// What is owned is given back before it closes. Returns whether that is done.
+    /// Returns owned partitions before it closes. Returns whether that is done.
     pub(super) fn gives_back(&mut self) -> bool {
         if self.question.is_none() && !self.owned.is_empty() {
             self.revoke(self.owned.clone(), false);
@@ -192,12 +193,12 @@ impl Member {
         self.question.is_none() && self.events.is_empty()
     }
 
-    /// Whether it is in the group, or may be.
+    /// Whether the member is in the group, or may be.
     pub(super) fn is_member(&self) -> bool {
         !self.id.is_empty()
     }
 
-    /// Any assign is an answer.
+    /// Any assign counts as a response.
     pub(super) fn assigned(&mut self) {
         if let Some(Question::Assigned(partitions)) = &self.question {
             self.owned.extend(partitions.iter().cloned());
@@ -205,7 +206,7 @@ impl Member {
         }
     }
 
-    /// Any unassign is an answer.
+    /// Any unassign counts as a response.
     pub(super) fn unassigned(&mut self) {
         if let Some(Question::Revoked(partitions)) = &self.question {
             self.owned.retain(|it| !partitions.contains(it));
@@ -233,7 +234,7 @@ impl Member {
         self.question = Some(Question::Revoked(partitions));
     }
 
-    /// When it has something to do, if nothing arrives before.
+    /// The time of its next action, if nothing arrives before.
     pub(super) fn wake(&self) -> Option<i64> {
         match &self.phase {
             Phase::Out if self.question.is_some() || (!self.rejoins && !self.leaves) => None,
@@ -247,7 +248,7 @@ impl Member {
         }
     }
 
-    /// Does what is due.
+    /// Does all due work.
     pub(super) fn tick(&mut self, wire: &mut Wire<'_>) {
         match std::mem::replace(&mut self.phase, Phase::Failed) {
             Phase::Out => self.phase = Phase::Out,
@@ -278,7 +279,7 @@ impl Member {
         self.move_on(wire);
     }
 
-    /// Leaves or joins again, once nothing is to be answered any more.
+    /// Leaves or joins again, once no response is pending.
     fn move_on(&mut self, wire: &mut Wire<'_>) {
         if self.question.is_some() || !self.events.is_empty() && self.leaves {
             return;
@@ -303,7 +304,7 @@ impl Member {
         }
     }
 
-    /// Sends the LeaveGroup and forgets the member id.
+    /// Sends the LeaveGroup and drops the member id.
     pub(super) fn leave(&mut self, wire: &mut Wire<'_>) {
         self.stop_beating(wire);
         if self.id.is_empty() {
@@ -409,7 +410,7 @@ impl Member {
         }
     }
 
-    /// The coordinator does not know it as it sees itself.
+    /// The coordinator has another state of this member.
     fn refused(&mut self, error: i32) {
         self.phase = Phase::Out;
         match error {
@@ -434,8 +435,8 @@ impl Member {
         }
     }
 
-    /// Everything is lost. While something is to be answered librdkafka says nothing of it
-    /// (`rd_kafka_cgrp_revoke_all_rejoin_maybe`), and claims it under its next id.
+    /// Loses all partitions. While a response is pending, librdkafka does not report the loss
+    /// (`rd_kafka_cgrp_revoke_all_rejoin_maybe`), and claims the partitions under its next id.
     fn lost(&mut self) {
         self.generation = -1;
         self.rejoins = true;
@@ -446,7 +447,7 @@ impl Member {
 
     fn beat(&mut self, wire: &mut Wire<'_>) {
         let now = wire.now();
-        // Only while nothing is to be answered (`rd_kafka_cgrp_serve`, in the join state "steady").
+        // Only while no response is pending (`rd_kafka_cgrp_serve`, in the join state "steady").
         if self.question.is_none() && now >= self.heard + self.session_ms {
             self.heard = now;
             self.stop_beating(wire);
@@ -483,7 +484,7 @@ impl Member {
     }
 }
 
-/// Whether a coordinator has to be found or waited for.
+/// Whether the error requires a search or wait for a coordinator.
 fn is_away(error: i32) -> bool {
     matches!(
         error,
@@ -495,7 +496,7 @@ fn is_away(error: i32) -> bool {
     )
 }
 
-/// What the leader says.
+/// The leader's assignment.
 fn assignments(answer: &JoinGroupResponse, wire: &Wire<'_>) -> Vec<SyncGroupRequestAssignment> {
     let members = answer.members.iter();
     let claims: Vec<Claim> = members

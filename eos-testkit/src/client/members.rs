@@ -58,7 +58,7 @@ impl Members {
         awake.filter_map(|it| it.member.wake()).min()
     }
 
-    /// Runs the threads of members that are due or that something arrived for. Returns whether there were any.
+    /// Runs the threads of members that are due or have an arrival. Returns whether there were any.
     pub(super) fn tick(&mut self, arrived: &BTreeSet<ClientId>, fabric: &mut Fabric) -> bool {
         let now = fabric.now();
         let mut ticked = false;

@@ -1,4 +1,6 @@
-//! The clients of `eos-core` directly on the [broker model](eos_broker::broker), under virtual time.
+//! The clients of `eos-core` on the [broker model](eos_broker::broker).
+//!
+//! They run under virtual time.
 //!
 //! No thread, no socket, no clock: requests and responses take the time that the network gives them, and time
 //! passes by [`Cluster::pass`]. Work of the real client's threads (heartbeats, fetches, sends) is done
@@ -18,7 +20,7 @@
 //! KIP-890's second protocol. It reports no loss of partitions while a rebalance is pending.
 //! [`Producer::unanswered`](eos_client::Producer::unanswered) reports requests without a response.
 //!
-//! Some rules are simpler than those of librdkafka: calls have no time-outs of their own, queues are never full, and
+//! Some rules are simpler than those of librdkafka: calls have no timeouts of their own, queues are never full, and
 //! seeks are immediate. One rule is stricter: a commit does not flush.
 
 mod admin;

@@ -1,4 +1,4 @@
-//! What is on its way between clients and the broker.
+//! The requests and responses between clients and the broker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
 use eos_broker::broker::{Api, Broker, Output, Request, Ticket, key_of};
 
-/// Newer versions would promise what these clients don't do, as librdkafka's don't: the first transaction
-/// protocol only.
+/// The maximum versions. Newer versions would promise features that these clients, like librdkafka's, don't have:
+/// they support the first transaction protocol only.
 const NEWEST: [(ApiKey, i16); 2] = [(ApiKey::AddPartitionsToTxn, 3), (ApiKey::EndTxn, 3)];
 
 /// A client of the cluster: a consumer or a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClientId(pub(crate) u64);
 
-/// One of a client's connections: nothing overtakes anything on it.
+/// One of a client's connections. It keeps the order of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
     /// To a coordinator.
     Coordinator,
     /// To leaders, for records.
     Data,
-    /// For everything else.
+    /// For all other requests.
     Queries,
 }
 
@@ -31,38 +31,38 @@ pub(crate) enum Line {
 pub struct Sent<'a> {
     /// `client.id`.
     pub client_id: &'a str,
-    /// What is asked.
+    /// The kind of request.
     pub key: ApiKey,
     /// The request.
     pub body: &'a RequestKind,
-    /// When, in milliseconds since the epoch.
+    /// The time of sending, in milliseconds since the epoch.
     pub now: i64,
 }
 
-/// What becomes of a request and its answer. Times are in milliseconds.
+/// The fate of a request and its response. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives after `there`, and its answer `back` after it was given.
+    /// The request arrives after `there`, and its response takes `back`.
     Arrives {
         /// On its way to the broker.
         there: i64,
         /// On its way to the client.
         back: i64,
     },
-    /// It is lost, and so is its connection, which the client notices `after` so long.
+    /// The request and its connection are lost. The client notices it after `after`.
     Lost {
-        /// Until then.
+        /// Until the client notices.
         after: i64,
     },
-    /// It arrives after `there`, but its answer is lost with the connection, which the client notices `after`
-    /// so long.
+    /// The request arrives after `there`, but its response is lost with the connection. The client notices it after
+    /// `after`.
     AnswerLost {
         /// On its way to the broker.
         there: i64,
-        /// Until then.
+        /// Until the client notices.
         after: i64,
     },
-    /// It arrives after `there`, is not applied, and its answer, which says so with this error, takes `back`.
+    /// The request arrives after `there` and is not applied. Its response has this error and takes `back`.
     Refused {
         /// On its way to the broker.
         there: i64,
@@ -71,22 +71,22 @@ pub enum Fate {
         /// The error.
         error: ResponseError,
     },
-    /// The client notices that the connection broke `after` so long, and sends it once more if it is still of
-    /// use; the first one arrives all the same, `there` after it was sent.
+    /// The client notices after `after` that the connection broke, and sends the request again if it is still useful.
+    /// The first request still arrives, `there` after it was sent.
     Late {
-        /// Until then.
+        /// Until the client notices.
         after: i64,
         /// On its way to the broker.
         there: i64,
     },
 }
 
-/// What a client hears.
+/// The result that a client gets.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// An answer.
+    /// A response.
     Answer(Box<ResponseKind>),
-    /// The connection broke: whether the request arrived is unknown.
+    /// The connection broke. It is unknown whether the request arrived.
     Broken,
 }
 
@@ -96,7 +96,7 @@ struct OnItsWay {
     client_id: String,
     version: i16,
     body: RequestKind,
-    /// It is not applied.
+    /// The request is not applied; the response has this error.
     refused: Option<ResponseError>,
 }
 
@@ -105,18 +105,18 @@ struct OnItsWay {
 pub(crate) struct Network {
     tickets: u64,
     order: u64,
-    /// By when they arrive, then by the order in which they were sent.
+    /// Ordered by arrival time, then by the order of sending.
     requests: BTreeMap<(i64, u64), Box<OnItsWay>>,
     answers: BTreeMap<(i64, u64), (Ticket, Heard)>,
     /// Delays of the responses by request, without those that no client waits for.
     back: BTreeMap<Ticket, i64>,
-    /// What arrived, and was not asked for yet.
+    /// Arrived responses that no client has polled yet.
     arrived: BTreeMap<Ticket, (ClientId, Heard)>,
-    /// Whom an answer is for.
+    /// The client of each response.
     owners: BTreeMap<Ticket, ClientId>,
-    /// When the last request of a connection arrives.
+    /// The arrival time of a connection's last request.
     lines: BTreeMap<(ClientId, Line), i64>,
-    /// Clients that something arrived for.
+    /// Clients with an arrival.
     told: BTreeSet<ClientId>,
 }
 
@@ -150,7 +150,7 @@ impl Network {
             Fate::Arrives { there, .. }
             | Fate::Refused { there, .. }
             | Fate::AnswerLost { there, .. } => {
-                // Nothing overtakes what was sent before it on the same connection.
+                // A request never overtakes an earlier one on the same connection.
                 let before = self.lines.entry((client, line)).or_default();
                 *before = (now + there).max(*before);
                 Some(*before)
@@ -180,7 +180,7 @@ impl Network {
         self.order
     }
 
-    /// What a request led to, once; nothing yet.
+    /// The result of a request, returned once; `None` before it arrives.
     pub(crate) fn hear(&mut self, ticket: Ticket) -> Option<Heard> {
         self.arrived.remove(&ticket).map(|(_, heard)| heard)
     }
@@ -191,26 +191,26 @@ impl Network {
         self.arrived.remove(&ticket);
     }
 
-    /// A client is gone: its responses are discarded. The requests that it sent are on their way all the same.
+    /// Removes a client and discards its responses. The requests that it sent still arrive.
     pub(crate) fn forget_all(&mut self, client: ClientId) {
         self.owners.retain(|_, owner| *owner != client);
         self.lines.retain(|(of, _), _| *of != client);
         self.arrived.retain(|_, (owner, _)| *owner != client);
     }
 
-    /// Those that something arrived for since the last time.
+    /// The clients with an arrival since the last call.
     pub(crate) fn told(&mut self) -> BTreeSet<ClientId> {
         std::mem::take(&mut self.told)
     }
 
-    /// When something arrives next, on either side.
+    /// The time of the next arrival, on either side.
     pub(crate) fn next_arrival(&self) -> Option<i64> {
         let request = self.requests.keys().next().map(|(at, _)| *at);
         let answer = self.answers.keys().next().map(|(at, _)| *at);
         request.into_iter().chain(answer).min()
     }
 
-    /// Delivers what has arrived by now.
+    /// Delivers all due requests and responses.
     pub(crate) fn deliver(&mut self, broker: &mut Broker, now: i64) {
         while let Some(entry) = self.requests.first_entry().filter(|it| it.key().0 <= now) {
             let it = entry.remove();
@@ -236,7 +236,7 @@ impl Network {
         }
     }
 
-    /// Takes what the broker says.
+    /// Takes the broker's responses.
     pub(crate) fn take_in(&mut self, outputs: Vec<Output>, now: i64) {
         for output in outputs {
             let ticket = output.ticket();
@@ -253,7 +253,7 @@ impl Network {
     }
 }
 
-/// The version that a request is sent in: the newest that both sides know and these clients may use.
+/// The version of a request: the newest that both sides support and these clients may use.
 pub(crate) fn version(body: &RequestKind) -> i16 {
     let key = key_of(body);
     let api = key.and_then(|key| Api::of(key as i16));

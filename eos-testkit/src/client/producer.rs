@@ -22,15 +22,15 @@ pub struct ModelProducer {
     id: ClientId,
     client_id: String,
     writer: Writer,
-    /// Calls that have begun and not ended: their effects are announced once.
+    /// Calls that have begun and not ended. Their effects are announced once.
     under_way: BTreeMap<CallSite, Held>,
 }
 
-/// A call that stands still.
+/// A stalled call.
 #[derive(Debug, Default)]
 struct Held {
     until: i64,
-    /// It is done.
+    /// The result, if the call has been performed.
     answer: Option<Result<()>>,
 }
 
@@ -45,7 +45,7 @@ impl ModelProducer {
         }
     }
 
-    /// Has the writer act, and then do what its threads would.
+    /// Runs the writer, and then the work of its threads.
     fn act<T>(&mut self, act: impl FnOnce(&mut Writer, &mut Wire<'_>) -> T) -> T {
         let (id, client_id, writer) = (self.id, &self.client_id, &mut self.writer);
         self.cluster.with(|world| {
@@ -58,7 +58,7 @@ impl ModelProducer {
         })
     }
 
-    /// A call that may have to be made again before it is done.
+    /// A call that may have to be repeated before it is done.
     fn call(
         &mut self,
         call: CallSite,
@@ -72,7 +72,7 @@ impl ModelProducer {
         if let Some(held) = self.under_way.get(&call)
             && held.until > now
         {
-            // Its threads go on.
+            // The client's threads continue.
             self.act(|_, _| ());
             return Poll::Pending;
         }
@@ -101,8 +101,8 @@ impl ModelProducer {
         self.under_way.insert(call, Held { until, answer });
     }
 
-    /// Whether a call that changes how far the transaction is makes sense; or why not. One that is done and not
-    /// answered yet can be made again.
+    /// Whether a call that changes the transaction's phase is valid, or the reason. A call that is done but not
+    /// returned yet can be repeated.
     fn makes_sense(&self, call: CallSite) -> std::result::Result<(), &'static str> {
         match self.under_way.get(&call) {
             Some(held) if held.answer.is_some() => Ok(()),
@@ -111,7 +111,7 @@ impl ModelProducer {
         }
     }
 
-    /// Refuses a call that makes no sense, and remembers it.
+    /// Refuses an invalid call, and records it.
     fn misused(&self, call: CallSite, why: &str) -> ClientError {
         let text = format!("{}: {call:?} {why}", self.client_id);
         self.cluster.with(|world| world.misuses.push(text));

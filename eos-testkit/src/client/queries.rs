@@ -1,4 +1,4 @@
-//! What a consumer asks: committed offsets, where partitions begin and end, who has what.
+//! A consumer's queries: committed offsets, partition bounds, assignments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,10 +29,10 @@ const EARLIEST: i64 = -2;
 const LATEST: i64 = -1;
 const READ_UNCOMMITTED: i8 = 0;
 const READ_COMMITTED: i8 = 1;
-/// How long all offsets are waited for before those that are stable are answered.
+/// The wait for all offsets before only the stable ones are returned.
 const ALL_STABLE_MS: i64 = 100;
 
-/// Whether to ask again, by the code of an answer.
+/// Whether to repeat the query, by the code of a response.
 fn passes(error: i16) -> bool {
     matches!(
         i32::from(error),
@@ -48,7 +48,7 @@ fn passes(error: i16) -> bool {
     )
 }
 
-/// The group's committed offsets, stable ones only (KIP-447).
+/// The group's committed offsets, only stable ones (KIP-447).
 #[derive(Debug)]
 pub(super) struct Committed {
     of: Vec<TopicPartition>,
@@ -127,11 +127,11 @@ impl Committed {
     }
 }
 
-/// Where partitions begin and end.
+/// The bounds of partitions.
 #[derive(Debug)]
 pub(super) struct Ends {
     of: Vec<TopicPartition>,
-    /// First offset, last stable one, high watermark.
+    /// First offset, last stable offset, high watermark.
     calls: [Call; 3],
     found: [Option<BTreeMap<TopicPartition, i64>>; 3],
 }
@@ -194,7 +194,7 @@ impl Ends {
                 partition: partition.clone(),
                 first: offset(first, partition),
                 stable,
-                // Looked up side by side: this one may be older.
+                // The queries run in parallel: this offset may be older.
                 end: offset(high, partition).max(stable),
             }
         });
@@ -202,7 +202,7 @@ impl Ends {
     }
 }
 
-/// What a consumer calls the bounds.
+/// Converts the bounds to the consumer's type.
 pub(super) fn as_bounds(ends: Vec<LogEnds>) -> Vec<OffsetBounds> {
     let bounds = ends.into_iter().map(|it| OffsetBounds {
         partition: it.partition,
@@ -231,7 +231,7 @@ fn list_offsets(of: &[TopicPartition], timestamp: i64, isolation: i8) -> ListOff
         .with_topics(topics.collect())
 }
 
-/// What all members of a group are assigned.
+/// The assignments of all members of a group.
 #[derive(Debug)]
 pub(super) struct Everybodys(Call);
 
@@ -241,7 +241,7 @@ impl Everybodys {
         Everybodys(Call::new(Line::Coordinator, request))
     }
 
-    /// Nothing while the group rebalances.
+    /// `None` while the group rebalances.
     pub(super) fn poll(&mut self, wire: &mut Wire<'_>) -> Option<Option<Vec<TopicPartition>>> {
         let Some(ResponseKind::DescribeGroups(answer)) = self.0.poll(wire) else {
             return None;
@@ -257,7 +257,7 @@ impl Everybodys {
     }
 }
 
-/// A commit through the consumer: at least once.
+/// A commit through the consumer: at-least-once mode.
 #[derive(Debug)]
 pub(super) struct Commit {
     offsets: Vec<OffsetToCommit>,

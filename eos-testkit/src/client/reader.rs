@@ -1,4 +1,6 @@
-//! What a consumer fetches: one fetch at a time, for all partitions that it has nothing of.
+//! The fetches of a consumer.
+//!
+//! One fetch at a time covers all partitions without records.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,14 +26,14 @@ const READ_COMMITTED: i8 = 1;
 /// An assigned partition.
 #[derive(Debug)]
 struct Place {
-    /// What is fetched next.
+    /// The next offset to fetch.
     next: i64,
-    /// What the application takes next, or was assigned or sought.
+    /// The next offset for the application, from a record, an assignment or a seek.
     taken: i64,
     waiting: VecDeque<Record>,
     /// The last stable offset and the high watermark, as of the last fetch.
     ends: Option<(i64, i64)>,
-    /// It is not fetched any more, because an offset of it is gone.
+    /// Fetching has stopped, because an offset is out of range.
     stopped: bool,
 }
 
@@ -66,7 +68,7 @@ impl Reader {
         self.places.retain(|it, _| !partitions.contains(it));
     }
 
-    /// Goes there; what was fetched before is dropped.
+    /// Seeks to the offset and drops fetched records.
     pub(super) fn seek(&mut self, to: &[(TopicPartition, Offset)]) {
         for (partition, offset) in to {
             if let Some(place) = self.places.get_mut(partition) {
@@ -95,7 +97,7 @@ impl Reader {
         taken
     }
 
-    /// The last stable offset, once everything before it was taken.
+    /// The last stable offset, once all records before it were taken.
     pub(super) fn drained(&self, of: &TopicPartition) -> Option<i64> {
         let place = self.places.get(of)?;
         let (stable, _) = place.ends?;
@@ -110,7 +112,7 @@ impl Reader {
         Some(if here { place.taken } else { stable })
     }
 
-    /// How much is held back behind the last stable offset.
+    /// The number of records held back behind the last stable offset.
     pub(super) fn held_back(&self, of: &TopicPartition) -> Option<u64> {
         self.drained(of)?;
         let (stable, high) = self.places.get(of)?.ends?;
@@ -123,7 +125,7 @@ impl Reader {
         Some(high)
     }
 
-    /// Takes in what was fetched and fetches more.
+    /// Takes fetched records and fetches more.
     pub(super) fn tick(&mut self, look: &Look, wire: &mut Wire<'_>) {
         if let Some((mut call, asked)) = self.fetch.take() {
             match call.poll(wire) {
@@ -152,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// What is to be fetched next.
+    /// The partitions and offsets of the next fetch.
     fn wants(&self, look: &Look, wire: &Wire<'_>) -> BTreeMap<TopicPartition, i64> {
         let hungry = self.places.iter();
         let hungry = hungry.filter(|(_, place)| place.waiting.is_empty() && !place.stopped);
@@ -184,7 +186,7 @@ impl Reader {
                 });
                 return;
             }
-            // It is fetched again.
+            // The partition is fetched again.
             _ => return,
         }
         place.ends = Some((data.last_stable_offset, data.high_watermark));

@@ -1,4 +1,4 @@
-//! Pieces that several requests are made of.
+//! Shared parts of requests.
 
 use std::collections::BTreeMap;
 

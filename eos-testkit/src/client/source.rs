@@ -150,7 +150,7 @@ impl ModelSource {
 }
 
 impl Drop for ModelSource {
-    /// As at the death of the process, no request is sent.
+    /// Sends no request, as at the death of the process.
     fn drop(&mut self) {
         self.cluster.with(|world| world.gone(self.id));
     }
@@ -297,7 +297,7 @@ impl Source for ModelSource {
     fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()> {
         self.before(CallSite::Unassign);
         self.reader.unassign(partitions);
-        // Their answers would be of before another owner's commits.
+        // Their responses would be older than another owner's commits.
         self.committed = None;
         self.bounds = None;
         self.ends = None;

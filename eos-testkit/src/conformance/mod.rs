@@ -1,11 +1,11 @@
-//! What a codec or a store engine of your own has to pass.
+//! Test suites for your own codecs and store engines.
 //!
-//! - [`codecs`]: how values become bytes, and the bytes of keys of ordered stores
-//! - `stores`: a store engine beside a model, and one whose process dies between any two writes. With the
-//!   feature `store-conformance`; it is `eos_state::conformance`.
+//! - [`codecs`]: the bytes of values, and the bytes of keys of ordered stores
+//! - `stores`: a store engine beside a model, and one whose process dies between any two writes. Requires the feature
+//!   `store-conformance`; it is `eos_state::conformance`.
 //!
-//! They check from outside, by what the public traits promise and the runtime relies on, and the ones that eos
-//! brings along pass the same.
+//! The suites check the public traits, on which the runtime relies. The codecs and engines of eos pass the same
+//! suites.
 
 pub mod codecs;
 

@@ -1,4 +1,4 @@
-//! What may be said about a driver before it starts.
+//! The options of a driver.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use eos_core::{App, Error, Timestamp};
 
 use super::TestDriver;
 
-/// When a driver begins unless something else is said: 2024-01-01T00:00:00Z.
+/// The default start of a driver's clock: 2024-01-01T00:00:00Z.
 const BEGIN: Timestamp = Timestamp(1_704_067_200_000);
 
-/// How a [`TestDriver`] begins. Made by [`TestDriver::builder`].
+/// The options of a [`TestDriver`]. Created by [`TestDriver::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "`start` or `build` makes the driver"]
 pub struct Builder {
@@ -31,28 +31,26 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// How many partitions a topic has that the app reads or writes to; 1 by default. Those of the app's own
-    /// follow.
+    /// The partition count of the topics that the app reads or writes; 1 by default. The app's own topics follow.
     pub fn partitions(mut self, topic: &str, partitions: i32) -> Builder {
         self.partitions.insert(topic.to_owned(), partitions);
         self
     }
 
-    /// What the clock shows at first; 2024-01-01T00:00:00Z by default.
+    /// The first time of the clock; 2024-01-01T00:00:00Z by default.
     pub fn start_at(mut self, time: Timestamp) -> Builder {
         self.begin = time;
         self
     }
 
-    /// How many processes of the app share the work; 1 by default. How many workers each of them has is the
-    /// app's to say ([`App::workers`]).
+    /// The number of processes of the app; 1 by default. The app sets the number of workers in each
+    /// ([`App::workers`]).
     pub fn instances(mut self, instances: u16) -> Builder {
         self.instances = instances;
         self
     }
 
-    /// Nothing that is piped is committed before [`TestDriver::commit`]: as
-    /// [`TestDriver::hold`], from the first record on.
+    /// Commits no piped record before [`TestDriver::commit`], as [`TestDriver::hold`] from the first record on.
     pub fn hold(mut self) -> Builder {
         self.holds = true;
         self
@@ -61,7 +59,7 @@ impl Builder {
     /// Starts the app.
     ///
     /// # Panics
-    /// With the runtime's text, where [`build`](Self::build) answers an error.
+    /// With the runtime's text, where [`build`](Self::build) returns an error.
     #[track_caller]
     #[must_use]
     pub fn start(self, app: App) -> TestDriver {
@@ -74,11 +72,10 @@ impl Builder {
     /// Starts the app.
     ///
     /// # Errors
-    /// What [`App::run`](eos_core::App) would end with: the graph, a setting, or the cluster makes no sense.
+    /// The error of [`App::run`](eos_core::App): the graph, a setting, or the cluster is invalid.
     ///
     /// # Panics
-    /// If what the builder was told makes no sense: a topic that the app does not have, no partitions, no
-    /// instances, a time before 1970.
+    /// If an option is invalid: a topic that the app does not have, no partitions, no instances, a time before 1970.
     #[track_caller]
     pub fn build(self, app: App) -> Result<TestDriver, Error> {
         TestDriver::started(self, app, None)

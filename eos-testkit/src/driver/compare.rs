@@ -1,4 +1,4 @@
-//! Everything that is committed, to compare one run with another.
+//! A snapshot of committed data, to compare two runs.
 
 use std::collections::BTreeMap;
 
@@ -21,29 +21,29 @@ pub struct RawRecord {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// Headers of dead letters that say when and how often, which a crash changes.
+/// Headers of dead letters with times and counts, which a crash changes.
 const VARYING: [&str; 2] = ["__eos.errors.attempts", "__eos.errors.time"];
 
 /// The rows of a store, as bytes.
 type RawRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Everything that an app has committed: two drivers that went through the same have the same, whatever died
-/// meanwhile. Made by [`TestDriver::committed`].
+/// The committed data of an app. Two drivers with the same input have the same data, even if processes died. Created
+/// by [`TestDriver::committed`].
 ///
-/// Offsets are not in it: markers of transactions take some, aborted ones too. Nor are the headers of dead letters that
-/// say when and how often a record was tried.
+/// It does not contain offsets: transaction markers take some, also those of aborted transactions. It does not
+/// contain the headers of dead letters with the time and the number of tries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Committed {
-    /// The records of each partition of the topics that the app writes to, those of its own left out.
+    /// The records of each partition of the topics that the app writes to, except its own topics.
     pub outputs: BTreeMap<(String, i32), Vec<RawRecord>>,
-    /// What the stores hold, by task and store. Windows that are over are left out.
+    /// The content of the stores, by task and store, except expired windows.
     pub stores: BTreeMap<String, RawRows>,
 }
 
 impl TestDriver {
-    /// Everything that is committed, read or not: for [`crash_everywhere`](crate::crash_everywhere), and to
-    /// compare two drivers.
+    /// All committed data, read or not: for [`crash_everywhere`](crate::crash_everywhere), and to compare two
+    /// drivers.
     #[must_use]
     pub fn committed(&self) -> Committed {
         let mut outputs = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Processes that die and come back.
+//! Crashes and restarts of processes.
 
 use super::TestDriver;
 use super::faults::CrashPoint;
@@ -6,10 +6,10 @@ use super::running::Ended;
 use crate::client::Edge;
 
 impl TestDriver {
-    /// Every process dies as by SIGKILL, with whatever it has open, and is started again at once: what was not
-    /// committed is aborted and processed again.
+    /// Kills every process as by SIGKILL, with its open transaction, and starts it again at once. The uncommitted
+    /// records are aborted and processed again.
     ///
-    /// A transaction is open only after [`hold`](Self::hold); to crash in the middle of a record, there is
+    /// A transaction is open only after [`hold`](Self::hold). To crash in the middle of a record, use
     /// [`crash_during_next_record`](Self::crash_during_next_record).
     ///
     /// # Panics
@@ -20,8 +20,7 @@ impl TestDriver {
         self.restart();
     }
 
-    /// As [`crash`](Self::crash), and the local state is gone with the process: it is restored from the
-    /// changelog.
+    /// Crashes as [`crash`](Self::crash), and deletes the local state. It is restored from the changelog.
     ///
     /// # Panics
     /// If the app ends with an error.
@@ -34,8 +33,8 @@ impl TestDriver {
         self.restart();
     }
 
-    /// Every process dies as by SIGKILL, and stays down until [`restart`](Self::restart): what is piped
-    /// meanwhile waits in its topic.
+    /// Kills every process as by SIGKILL. The processes stay down until [`restart`](Self::restart): piped records
+    /// wait in their topic.
     pub fn kill(&mut self) {
         for at in 0..self.seats.len() {
             if self.seats[at].process.is_some() {
@@ -45,7 +44,7 @@ impl TestDriver {
         }
     }
 
-    /// Starts the processes that are down, after [`kill`](Self::kill) or an error, and goes on.
+    /// Starts the processes that are down, after [`kill`](Self::kill) or an error, and continues.
     ///
     /// # Panics
     /// If the app ends with an error.
@@ -62,13 +61,13 @@ impl TestDriver {
         self.go_or_panic();
     }
 
-    /// The next record makes the process die while only the first of its outputs has left; one without outputs
-    /// right before it is committed. The process is started again at once.
+    /// Kills the process at the next record, when only the first of its outputs has left. For a record without
+    /// outputs, kills it right before the commit. The process is started again at once.
     pub fn crash_during_next_record(&mut self) {
         self.faults.arm_mid_record();
     }
 
-    /// The process dies the next time it comes by this place, and is started again at once.
+    /// Kills the process the next time it reaches this place, and starts it again at once.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -88,28 +87,28 @@ impl TestDriver {
         self.faults.arm_at(point.into(), edge);
     }
 
-    /// The process dies at the `n`-th effect from now on, from 1, and is started again at once. An effect is a
-    /// side of a call to the Kafka client that does something, or of a write to a database;
-    /// [`effects`](Self::effects) counts them. For all of them in turn there is
+    /// Kills the process at the `n`-th effect from now on, counted from 1, and starts it again at once. An effect is
+    /// a side of a call to the Kafka client with consequences, or of a write to a database.
+    /// [`effects`](Self::effects) counts them. To crash at all of them in turn, use
     /// [`crash_everywhere`](crate::crash_everywhere).
     pub fn crash_at_effect(&mut self, n: u64) {
         self.faults.arm_effect(n);
     }
 
-    /// How many effects the app had so far.
+    /// The number of effects of the app so far.
     #[must_use]
     pub fn effects(&self) -> u64 {
         self.faults.effects()
     }
 
-    /// Where the app crashed last, of what was ordered.
+    /// The place of the last planned crash.
     pub(super) fn last_crash(&self) -> String {
         self.faults
             .last()
             .map_or_else(String::new, |place| place.to_string())
     }
 
-    /// The process of a seat died where it was told to.
+    /// Handles a planned death of a seat's process.
     pub(super) fn crashed(&mut self, at: usize) -> Result<(), Ended> {
         self.crashes += 1;
         self.drop_process(at);
@@ -126,7 +125,7 @@ impl TestDriver {
     }
 }
 
-/// A call that does not return an error does not expect one.
+/// Panics with the app's error, in calls that return none.
 #[track_caller]
 pub(super) fn panic_if_ended(went: Result<(), Ended>) {
     if let Err(error) = went {

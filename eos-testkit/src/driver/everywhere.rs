@@ -4,9 +4,9 @@ use std::fmt::Debug;
 
 use super::TestDriver;
 
-/// Runs a scenario once, and then again and again with a crash at each effect in turn: on both sides of each
-/// call to the Kafka client and of each write to a database, once with the local state kept and once with it
-/// lost. Whatever the scenario answers has to be the same each time. Returns in how many places it crashed.
+/// Runs a scenario once, and then again with a crash at each effect in turn: on both sides of each call to the Kafka
+/// client and of each write to a database, once with the local state kept and once with it lost. The scenario's
+/// result has to be the same each time. Returns the number of crash places.
 ///
 /// ```
 /// use eos_core::{App, KeyValueStore, Topic};
@@ -27,13 +27,13 @@ use super::TestDriver;
 /// assert!(places > 20);
 /// ```
 ///
-/// An answer of [`TestDriver::committed`] compares all outputs and stores. Where several partitions lead to
-/// one, or results go on once per commit, answer what has to be the same whatever the order is: a
-/// [`read_map`](TestDriver::read_map), say.
+/// As a result, [`TestDriver::committed`] compares all outputs and stores. If several partitions lead to one, or
+/// results are emitted once per commit, return a value that does not depend on the order, such as a
+/// [`read_map`](TestDriver::read_map).
 ///
 /// # Panics
-/// If an answer is another one: the text names the place. If a scenario is not the same each time, so that a
-/// place is never reached.
+/// If a result differs: the text names the place. If a scenario is not the same each time, so that a place is never
+/// reached.
 #[track_caller]
 pub fn crash_everywhere<T: PartialEq + Debug>(
     start: impl Fn() -> TestDriver,

@@ -1,4 +1,4 @@
-//! Where a process dies on purpose.
+//! The places of planned crashes.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use crate::client::{Edge, Effect, Reaction, Watcher};
 use crate::crash_backend::CrashHome;
 use crate::disk::Disk;
 
-/// Where an app can be made to crash.
+/// A place where an app can crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CrashPoint {
     /// At a call of the Kafka client, such as [`CallSite::Commit`].
     Call(CallSite),
-    /// Where what is committed is written to the database of a task.
+    /// At a write of committed data to the database of a task.
     StoreWrite,
 }
 
@@ -45,14 +45,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is thrown where a process dies.
+/// The value that a dying process throws.
 #[derive(Debug)]
 pub(super) struct Died;
 
 #[derive(Debug, Clone, Copy)]
 enum Armed {
     At(Place),
-    /// At this one of all effects.
+    /// At the effect with this number.
     Effect(u64),
     MidRecord,
 }
@@ -62,8 +62,8 @@ impl Armed {
         match self {
             Armed::At(at) => at == place,
             Armed::Effect(at) => at == number,
-            // A record's first effect is at the producer, and the rest of it is not there yet. One without
-            // effects is committed at least.
+            // The record's first effect is at the producer, and its other effects have not happened yet. A record
+            // without effects has at least a commit.
             Armed::MidRecord => matches!(
                 (place.point, place.edge),
                 (CrashPoint::Call(CallSite::Send), Edge::After)
@@ -80,7 +80,7 @@ struct State {
     last: Option<Place>,
 }
 
-/// Counts effects, and says where the process dies. A copy is the same.
+/// Counts effects, and decides where the process dies. A copy shares the count.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults(Arc<Mutex<State>>);
 
@@ -93,7 +93,7 @@ impl Faults {
         self.state().effects
     }
 
-    /// Where the last crash was.
+    /// The place of the last crash.
     pub(super) fn last(&self) -> Option<Place> {
         self.state().last
     }
@@ -111,7 +111,7 @@ impl Faults {
         self.state().armed = Some(Armed::MidRecord);
     }
 
-    /// The databases on a disk, whose process dies at writes when these say so.
+    /// The databases on a disk, whose process dies at the planned writes.
     pub(super) fn watch(&self, disk: &Disk) -> CrashHome {
         let faults = self.clone();
         CrashHome::new(Arc::new(disk.clone()), move |edge, _| {

@@ -6,7 +6,7 @@ use eos_core::spi::stepped::{chosen_partition, codecs};
 use eos_core::{Timestamp, Topic};
 use eos_protocol::partition_for;
 
-/// A record for an input topic, with everything that can be said about it.
+/// A record for an input topic, with all its fields.
 ///
 /// ```
 /// use eos_core::Timestamp;
@@ -43,12 +43,12 @@ pub(super) struct Bytes {
 }
 
 impl<K, V> Input<K, V> {
-    /// A record with this key and value, which the topic's codecs write.
+    /// A record with this key and value, encoded by the topic's codecs.
     pub fn new(key: impl Into<K>, value: impl Into<V>) -> Input<K, V> {
         Input::of(Content::Typed(key.into(), value.into()))
     }
 
-    /// A record of bytes, whatever the topic's codecs think of them. `None` is Kafka's null: as a value, a
+    /// A record of raw bytes, which the topic's codecs need not accept. `None` is Kafka's null: as a value, a
     /// tombstone.
     pub fn raw(key: Option<&[u8]>, value: Option<&[u8]>) -> Input<K, V> {
         Input::of(Content::Raw(key.map(Into::into), value.map(Into::into)))
@@ -63,19 +63,19 @@ impl<K, V> Input<K, V> {
         }
     }
 
-    /// With this time; the driver's [`now`](crate::TestDriver::now) if it is not said.
+    /// Sets the time. The default is the driver's [`now`](crate::TestDriver::now).
     pub fn at(mut self, timestamp: Timestamp) -> Input<K, V> {
         self.timestamp = Some(timestamp);
         self
     }
 
-    /// Into this partition. Without it the topic's partitioner decides, and a null key goes to partition 0.
+    /// Sets the partition. Without it, the topic's partitioner decides, and a null key goes to partition 0.
     pub fn to_partition(mut self, partition: i32) -> Input<K, V> {
         self.partition = Some(partition);
         self
     }
 
-    /// With one more header.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Input<K, V> {
         let value = value.as_ref().to_vec();
         self.headers.push((name.to_owned(), value));
@@ -84,7 +84,7 @@ impl<K, V> Input<K, V> {
 }
 
 impl<K, V> Input<K, V> {
-    /// As bytes, for a topic of so many partitions.
+    /// Encodes the record for a topic with this number of partitions.
     pub(super) fn encode<KC, VC>(
         &self,
         topic: &Topic<K, V, KC, VC>,

@@ -1,4 +1,6 @@
-//! An app under test: no broker, no I/O, no threads, no waiting; crashes and aborted transactions included.
+//! An app under test.
+//!
+//! A test needs no broker, no I/O, no threads and no waiting, and can crash the app and abort its transactions.
 //!
 //! ```text
 //! pipe ─► input topics ─► Worker::step()  ─► output topics ─► read
@@ -8,8 +10,8 @@
 //!          crash, abort, rebalance, lost state, errors
 //! ```
 //!
-//! The runtime is the real one, its brokers are the [model](eos_broker::broker), and time is virtual: every run
-//! is the same, and takes about a millisecond.
+//! The runtime is the real one, its brokers are the [model](eos_broker::broker), and time is virtual. Every run is
+//! the same, and takes about a millisecond.
 
 mod builder;
 mod compare;
@@ -46,24 +48,24 @@ pub use input::Input;
 pub use output::OutputRecord;
 pub use stores::Rows;
 
-/// Builds the app as a start of its program does.
+/// Builds the app, as each start of its program does.
 type Rebuild = Box<dyn Fn() -> App + Send>;
 
-/// A process of the app, and what outlives it.
+/// A process of the app, and its surviving data.
 struct Seat {
     instance: String,
     disk: Disk,
     process: Option<Process<Cluster>>,
-    /// By worker: it has stopped as asked.
+    /// By worker: whether it has stopped on request.
     stopped: Vec<bool>,
 }
 
-/// Runs an app against a broker in memory: records go in, what is committed comes out.
+/// Runs an app against a broker in memory: it pipes records in, and reads committed records.
 ///
-/// It plays the part of Kafka Streams' `TopologyTestDriver`, and goes further: the runtime is the real one
-/// with its transactions, so that a test can [crash](Self::crash) the app in the middle of a record, [abort](Self::abort)
-/// its transaction, [lose](Self::crash_and_lose_state) its state or [move](Self::rebalance) its tasks, and
-/// see that nothing changes. Nothing waits for a clock: a test takes about a millisecond.
+/// It corresponds to Kafka Streams' `TopologyTestDriver`, but runs the real runtime with its transactions. A test can
+/// [crash](Self::crash) the app in the middle of a record, [abort](Self::abort) its transaction,
+/// [lose](Self::crash_and_lose_state) its state or [move](Self::rebalance) its tasks, and check that the result is
+/// the same. Nothing waits for a clock: a test takes about a millisecond.
 ///
 /// ```
 /// use eos_core::{App, KeyValueStore, PlainTopic, Topic};
@@ -85,20 +87,19 @@ struct Seat {
 /// assert_eq!(driver.store(&counts).get("ada"), Some(&2));
 /// ```
 ///
-/// # What is piped and when it is committed
-/// By default each call that pipes goes on until everything is processed and committed, through all
-/// repartition topics. After [`hold`](Self::hold) a transaction stays open until [`commit`](Self::commit).
-/// When to commit is the driver's to say, so `commit.interval.ms`, `commit.pace`, `transaction.timeout.ms` and
-/// `max.poll.interval.ms` of the app do not count. Its other settings do.
+/// # When records are committed
+/// By default each call that pipes returns once all records are processed and committed, through all repartition
+/// topics. After [`hold`](Self::hold) a transaction stays open until [`commit`](Self::commit). The driver decides
+/// when to commit, so `commit.interval.ms`, `commit.pace`, `transaction.timeout.ms` and `max.poll.interval.ms` of the
+/// app have no effect. Its other settings do.
 ///
 /// # Time
-/// [`now`](Self::now) stands still until [`advance_wall_clock`](Self::advance_wall_clock). What waits for a
-/// time-out, such as a record that is tried again, does not wait for that call: the broker's time goes on until
-/// everything is processed.
+/// [`now`](Self::now) stands still until [`advance_wall_clock`](Self::advance_wall_clock). Timeouts, such as the wait
+/// before a retry, do not depend on that call: the broker's time advances until all records are processed.
 ///
 /// # Errors
-/// If the app ends with an error, the call in which it does panics with the runtime's text.
-/// [`try_pipe`](Self::try_pipe) answers it instead; [`error`](Self::error) has it until
+/// If the app ends with an error, the call during which it ends panics with the runtime's text.
+/// [`try_pipe`](Self::try_pipe) returns the error instead. [`error`](Self::error) returns it until
 /// [`restart`](Self::restart).
 pub struct TestDriver {
     app: Stepped<Cluster>,
@@ -107,17 +108,17 @@ pub struct TestDriver {
     cluster: Cluster,
     faults: Faults,
     seats: Vec<Seat>,
-    /// How many seats there ever were.
+    /// The number of seats so far.
     seated: usize,
     begin: i64,
-    /// By how much the clock was advanced, in milliseconds.
+    /// The total advance of the clock, in milliseconds.
     advanced: i64,
     holds: bool,
     error: Option<Arc<Error>>,
-    /// By topic and partition: what is read next.
+    /// The next offset to read, by topic and partition.
     next: BTreeMap<(String, i32), i64>,
     crashes: u32,
-    /// A process that dies where it was told to loses its databases.
+    /// Whether a process that dies at a planned place loses its databases.
     loses_state: bool,
 }
 
@@ -125,16 +126,16 @@ impl TestDriver {
     /// Starts an app with one process, and with one partition for each topic.
     ///
     /// # Panics
-    /// With the runtime's text if the app makes no sense.
+    /// With the runtime's text if the app is invalid.
     #[track_caller]
     #[must_use]
     pub fn new(app: App) -> TestDriver {
         TestDriver::builder().start(app)
     }
 
-    /// Starts what a function builds, with one process, and with one partition for each topic. Each start of a
-    /// process builds it again, as the program does: what a closure keeps in a variable of its own is gone after a
-    /// crash. [`new`](Self::new) has one app for all of them, whose closures live on.
+    /// Starts the app of a function, with one process, and with one partition for each topic. Each start of a process
+    /// builds it again, as the program does: a closure's own variables are lost in a crash. [`new`](Self::new) uses
+    /// one app for all starts, and its closures survive.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -166,7 +167,7 @@ impl TestDriver {
     /// ```
     ///
     /// # Panics
-    /// With the runtime's text if the app makes no sense.
+    /// With the runtime's text if the app is invalid.
     #[track_caller]
     #[must_use]
     pub fn of(app: impl Fn() -> App + Send + 'static) -> TestDriver {
@@ -176,18 +177,18 @@ impl TestDriver {
     /// Starts an app as [`new`](Self::new) does.
     ///
     /// # Errors
-    /// [`Error`] if the graph, a setting, or the cluster makes no sense.
+    /// [`Error`] if the graph, a setting, or the cluster is invalid.
     #[track_caller]
     pub fn build(app: App) -> Result<TestDriver, Error> {
         TestDriver::builder().build(app)
     }
 
-    /// Says more about the beginning: partitions, the clock, instances.
+    /// Creates a builder for more options: partitions, the clock, instances.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// What the clock shows: the time at the beginning, and by how much it was advanced.
+    /// The time of the clock: the start time plus all advances.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp(self.begin + self.advanced)
@@ -200,29 +201,29 @@ impl TestDriver {
         &self.cluster
     }
 
-    /// Why the app ended, if it did; until [`restart`](Self::restart).
+    /// The error that ended the app, if any, until [`restart`](Self::restart).
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         self.error.as_deref()
     }
 
-    /// How often a process of the app has crashed. A crash that was ordered for later counts once it has
-    /// happened: worth an assertion.
+    /// The number of crashes of the app's processes. A planned crash counts once it has happened, so assert on this
+    /// number.
     #[must_use]
     pub fn crashes(&self) -> u32 {
         self.crashes
     }
 
-    /// What the first process did since it was started last: records skipped, late, retried, … `None` while it
-    /// is down.
+    /// The metrics of the first process since its last start: records skipped, late, retried, … `None` while it is
+    /// down.
     #[must_use]
     pub fn metrics(&self) -> Option<Metrics> {
         let first = self.seats.first()?;
         first.process.as_ref().map(Process::metrics)
     }
 
-    /// The stream time of the task that reads a partition: the highest time of the records that it has taken.
-    /// `None` if none had a time, or if the app is down, so that no task reads the partition.
+    /// The stream time of the task that reads a partition: the highest time of its taken records. `None` if no record
+    /// had a time, or if the app is down, so that no task reads the partition.
     ///
     /// # Panics
     /// If the app reads no such topic, or the topic has no such partition.

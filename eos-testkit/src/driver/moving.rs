@@ -1,4 +1,4 @@
-//! Time passes, and tasks move between processes.
+//! The passing of time, and moves of tasks between processes.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::dying::panic_if_ended;
 
 /// Default interval at which a process purges records that are no longer needed, in milliseconds.
 const PURGE: i64 = 30_000;
-/// In steps of this many milliseconds, so often, a group is given time to reassign its partitions.
+/// The interval in milliseconds, and the number of intervals, that a group gets to reassign its partitions.
 const SHARE: i64 = 500;
 const SHARES: u32 = 60;
 
 impl TestDriver {
-    /// Lets the clock go on. What is due is done.
+    /// Advances the clock, and runs all due work.
     ///
-    /// Windows do not close by it: they go by stream time, which follows the times of the records.
+    /// Windows do not close by it: they depend on stream time, which follows the times of the records.
     ///
     /// # Panics
     /// If the app ends with an error.
@@ -34,8 +34,8 @@ impl TestDriver {
         self.go_or_panic();
     }
 
-    /// Another process joins and takes its share of the tasks, with their state; then it leaves, and they come
-    /// back. With one partition for each topic there may be nothing that moves:
+    /// Adds a process, which takes its share of the tasks with their state. Then the process leaves, and the tasks
+    /// return. With one partition for each topic there may be no task to move:
     /// [`Builder::partitions`](super::Builder::partitions).
     ///
     /// # Panics
@@ -46,7 +46,7 @@ impl TestDriver {
         self.remove_instance();
     }
 
-    /// Another process joins, and takes its share of the tasks.
+    /// Adds a process, which takes its share of the tasks.
     ///
     /// # Panics
     /// If the app ends with an error.
@@ -60,7 +60,7 @@ impl TestDriver {
         self.spread();
     }
 
-    /// The process that came last leaves: it commits what it has open, and its tasks move to the others.
+    /// Removes the last added process: it commits its open transaction, and its tasks move to the others.
     ///
     /// # Panics
     /// If it is the only one, or the app ends with an error.
@@ -73,7 +73,7 @@ impl TestDriver {
         );
         let mut asked = None;
         let went = self.until(|driver| {
-            // One that died on its way out has come back, and was not told.
+            // A process that died during its stop has restarted without the request to stop.
             if asked != Some(driver.crashes) {
                 asked = Some(driver.crashes);
                 driver.stop(last);
@@ -95,7 +95,7 @@ impl TestDriver {
         }
     }
 
-    /// Goes on until every worker has its share: the group learns of a new member by and by.
+    /// Continues until every worker has its share: the group learns of a new member step by step.
     #[track_caller]
     pub(super) fn spread(&mut self) {
         for _ in 0..SHARES {

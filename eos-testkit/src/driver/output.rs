@@ -1,4 +1,4 @@
-//! Records on their way out.
+//! Reading of committed records.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use kafka_wire::batch::Record;
 
 use super::TestDriver;
 
-/// A record that is committed.
+/// A committed record.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OutputRecord<K, V> {
@@ -19,15 +19,15 @@ pub struct OutputRecord<K, V> {
     pub value: V,
     /// Its time.
     pub timestamp: Timestamp,
-    /// Where it is.
+    /// Its partition and offset.
     pub partition: i32,
     /// Its headers.
     pub headers: Headers,
 }
 
 impl TestDriver {
-    /// The records of a topic that were committed since it was read last, partition by partition: what a
-    /// consumer sees with `isolation.level=read_committed`.
+    /// The records of a topic that were committed since the last read, partition by partition, as seen by a consumer
+    /// with `isolation.level=read_committed`.
     ///
     /// # Panics
     /// If there is no such topic, or a record can't be decoded.
@@ -68,7 +68,7 @@ impl TestDriver {
         self.read_pairs(topic).into_iter().collect()
     }
 
-    /// The next record of a topic; of its first partition that has one.
+    /// The next record of a topic, from its first partition with a record.
     ///
     /// # Panics
     /// If there is none, and as [`read`](Self::read).
@@ -92,7 +92,7 @@ impl TestDriver {
         }
     }
 
-    /// Whether everything of a topic that is committed was read.
+    /// Whether all committed records of a topic were read.
     ///
     /// # Panics
     /// If there is no such topic.
@@ -102,7 +102,7 @@ impl TestDriver {
         self.count(topic) == 0
     }
 
-    /// How many records of a topic are committed and were not read yet.
+    /// The number of committed records of a topic that were not read yet.
     ///
     /// # Panics
     /// If there is no such topic.

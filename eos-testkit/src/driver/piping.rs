@@ -1,4 +1,4 @@
-//! Records on their way in.
+//! Writing of input records.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::input::Input;
 use crate::client::Written;
 
 impl TestDriver {
-    /// Writes a record to a topic, at the driver's [`now`](Self::now), and goes on until everything is
+    /// Writes a record to a topic, at the driver's [`now`](Self::now), and runs the app until all records are
     /// processed and committed.
     ///
     /// # Panics
@@ -29,7 +29,7 @@ impl TestDriver {
         self.pipe_input(topic, Input::new(key, value));
     }
 
-    /// Writes a record with a time of its own.
+    /// Writes a record with its own time.
     ///
     /// # Panics
     /// As [`pipe`](Self::pipe).
@@ -63,7 +63,7 @@ impl TestDriver {
         self.pipe_input(topic, Input::new(key, None));
     }
 
-    /// Writes a record with everything that can be said about it: its partition, headers, raw bytes.
+    /// Writes a record with all its fields: partition, headers, raw bytes.
     ///
     /// # Panics
     /// As [`pipe`](Self::pipe).
@@ -77,7 +77,7 @@ impl TestDriver {
         panic_if_ended(went);
     }
 
-    /// Writes records, and goes on only then: they are processed in one transaction.
+    /// Writes several records before the app runs: they are processed in one transaction.
     ///
     /// # Panics
     /// As [`pipe`](Self::pipe).
@@ -96,7 +96,7 @@ impl TestDriver {
         self.go_or_panic();
     }
 
-    /// Writes a record as [`pipe_input`](Self::pipe_input) does, for tests of what ends an app.
+    /// Writes a record as [`pipe_input`](Self::pipe_input) does, for tests of errors that end an app.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -111,7 +111,7 @@ impl TestDriver {
     /// ```
     ///
     /// # Errors
-    /// What the app ended with. The record is in the topic: [`restart`](Self::restart) comes to it again.
+    /// The error that ended the app. The record is in the topic: [`restart`](Self::restart) reaches it again.
     ///
     /// # Panics
     /// If the app does not read the topic, or key or value can't be encoded.

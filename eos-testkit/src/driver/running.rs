@@ -1,4 +1,4 @@
-//! Steps the workers until there is nothing left to do.
+//! Steps the workers until no work is left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use super::TestDriver;
 use super::faults::Died;
 use crate::client::Cluster;
 
-/// How long it may take until everything is processed, in milliseconds of the broker's time.
+/// The maximum time until all records are processed, in milliseconds of the broker's time.
 const PATIENCE: i64 = 900_000;
 /// The number of steps after which an app that is still busy counts as one that feeds itself.
 const MOST_STEPS: u32 = 200_000;
-/// For how long a worker with nothing to do is left alone at most.
+/// The maximum wait for an idle worker, in milliseconds.
 const NAP: i64 = 50;
-/// After how many busy rounds time goes on all the same: something may wait for it.
+/// The number of busy rounds after which time advances anyway: a worker may wait for it.
 const ROUNDS: u32 = 64;
-/// While much time passes at once, workers are stepped so often, and at least this often.
+/// The number of steps while a large time passes at once, and the longest step in milliseconds.
 const STEPS: i64 = 256;
 const SELDOM: i64 = 30_000;
 
-/// The app ended with an error.
+/// The error that ended the app.
 pub(super) type Ended = Arc<Error>;
 
 impl TestDriver {
-    /// Goes on until everything is processed, and, unless the driver holds, committed.
+    /// Runs the app until all records are processed, and committed unless the driver holds.
     #[track_caller]
     pub(super) fn go(&mut self) -> Result<(), Ended> {
         self.go_on(!self.holds)
@@ -46,7 +46,7 @@ impl TestDriver {
         })
     }
 
-    /// Goes on until that is so.
+    /// Runs the app until the condition holds.
     #[track_caller]
     pub(super) fn until(
         &mut self,
@@ -74,7 +74,7 @@ impl TestDriver {
                 Some(nap) => {
                     (busy, idle) = (0, idle + 1);
                     let event = self.cluster.next_event().unwrap_or(i64::MAX);
-                    // What was just asked for is answered at once: no time has to pass for it.
+                    // The broker responds at once to new requests: no time has to pass for them.
                     match idle {
                         1 => now,
                         _ => (now + nap).min(event).max(now + 1),
@@ -102,7 +102,7 @@ impl TestDriver {
         )
     }
 
-    /// Lets so many milliseconds pass, whatever is done meanwhile.
+    /// Advances time by this many milliseconds, even while workers are busy.
     pub(super) fn elapse(&mut self, time: i64) -> Result<(), Ended> {
         let until = self.cluster.now() + time;
         while self.cluster.now() < until && !self.is_down() {
@@ -167,7 +167,7 @@ impl TestDriver {
         seat.disk.released();
     }
 
-    /// The app ends with this error, in all its processes.
+    /// Ends the app with this error, in all its processes.
     pub(super) fn end(&mut self, error: Error) -> Ended {
         for at in 0..self.seats.len() {
             self.drop_process(at);
@@ -180,7 +180,7 @@ impl TestDriver {
         processes.flat_map(|process| &process.workers)
     }
 
-    /// Whether no process runs.
+    /// Whether all processes are down.
     pub(super) fn is_down(&self) -> bool {
         self.seats.iter().all(|seat| seat.process.is_none())
     }
@@ -189,7 +189,7 @@ impl TestDriver {
         self.workers().flat_map(Worker::standings).collect()
     }
 
-    /// Whether each partition that the app reads has one owner, who has taken all of it.
+    /// Whether each partition that the app reads has one owner, and this owner has taken all its records.
     fn has_read_all(&self) -> bool {
         let standings = self.standings();
         let all = self.app.reads();
@@ -199,7 +199,7 @@ impl TestDriver {
             && standings.iter().all(|it| self.unread(it) == 0)
     }
 
-    /// How many records of a partition are still to be processed.
+    /// The number of unprocessed records of a partition.
     fn unread(&self, it: &InputStanding) -> usize {
         let (topic, partition) = (it.partition.topic.as_str(), it.partition.partition.get());
         let (stable, _) = self.cluster.ends(topic, partition);
@@ -210,7 +210,7 @@ impl TestDriver {
         rest.len()
     }
 
-    /// Asks for the commit of what is open. Whether anything is.
+    /// Requests the commit of open transactions. Returns whether there are any.
     pub(super) fn commit_open(&mut self) -> bool {
         let processes = self.seats.iter_mut().filter_map(|it| it.process.as_mut());
         let workers = processes.flat_map(|process| &mut process.workers);
@@ -221,7 +221,7 @@ impl TestDriver {
         any
     }
 
-    /// Whether every worker is ready for the next record, and nothing is under way.
+    /// Whether every worker is ready for the next record, and no work is under way.
     fn is_ready(&self, committed: bool) -> bool {
         let rests = |state| match state {
             State::Cold | State::Idle => true,

@@ -1,4 +1,4 @@
-//! Makes the topics and starts the app.
+//! Creates the topics and starts the app.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::rng::Rng;
 use eos_broker::broker::{Broker, BrokerOptions};
 
-/// A transaction is committed when the driver says so, and lives as long as a broker lets it.
+/// Only the driver decides when to commit, and a transaction lives for the maximum time of the broker.
 const SETTINGS: [(&str, &str); 4] = [
     ("commit.pace", "fixed"),
     ("commit.interval.ms", "600000"),
@@ -25,7 +25,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("max.poll.interval.ms", "86400000"),
 ];
 
-/// Records may be of any time: old ones stay, and a clock that is behind refuses none.
+/// Records may have any time: the broker keeps old ones and accepts future ones.
 const KEEPS: (&str, &str) = ("retention.ms", "-1");
 const TAKES: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
 
@@ -98,7 +98,7 @@ impl TestDriver {
         }
     }
 
-    /// The app's own topics are made by its start, as Kafka makes them.
+    /// The start of the app creates the app's own topics, as on Kafka.
     fn lift_limits(&self) {
         for topic in self.app.own() {
             let (name, value) = TAKES;
@@ -109,7 +109,7 @@ impl TestDriver {
         }
     }
 
-    /// A place for one more process.
+    /// Adds a seat for one more process.
     pub(super) fn seat(&mut self) -> usize {
         self.seated += 1;
         self.seats.push(Seat {
@@ -121,7 +121,7 @@ impl TestDriver {
         self.seats.len() - 1
     }
 
-    /// Starts the process of a seat; again if it dies meanwhile.
+    /// Starts the process of a seat, and again if it dies meanwhile.
     pub(super) fn start(&mut self, at: usize) -> Result<(), Error> {
         let env = self.env();
         loop {
@@ -160,7 +160,7 @@ impl TestDriver {
     }
 }
 
-/// The app, with what the driver decides of its settings.
+/// The app with the settings of the driver.
 fn stepped(mut app: App, cluster: &Cluster) -> Result<Stepped<Cluster>, Error> {
     for (name, value) in SETTINGS {
         app.set(name, value);

@@ -1,4 +1,4 @@
-//! What the app's stores hold.
+//! The content of the app's stores.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use eos_state::{MemoryBackend, StoreBackend};
 use super::TestDriver;
 use crate::disk::Copied;
 
-/// The rows of a store that are committed, of all tasks.
+/// The committed rows of a store, of all tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows<K, V>(Vec<(K, V)>);
 
@@ -26,13 +26,13 @@ impl<K, V> Rows<K, V> {
         found.map(|(_, value)| value)
     }
 
-    /// All of them: task by task, in the order of the keys' bytes.
+    /// All rows: task by task, in the order of the keys' bytes.
     #[must_use]
     pub fn entries(&self) -> &[(K, V)] {
         &self.0
     }
 
-    /// All of them, by key.
+    /// All rows, by key.
     #[must_use]
     pub fn into_map(self) -> BTreeMap<K, V>
     where
@@ -41,13 +41,13 @@ impl<K, V> Rows<K, V> {
         self.0.into_iter().collect()
     }
 
-    /// How many there are.
+    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -55,12 +55,12 @@ impl<K, V> Rows<K, V> {
 }
 
 impl TestDriver {
-    /// What a store holds that is committed: a `KeyValueStore`, an `OrderedStore`, or a `WindowStore`, whose
-    /// rows are found by the start of the window and the key. It makes no difference whether closures or an
-    /// operator keep it.
+    /// The committed content of a store: a `KeyValueStore`, an `OrderedStore`, or a `WindowStore`, whose rows are
+    /// keyed by the start of the window and the key. The store may belong to closures or to an operator.
     ///
     /// # Panics
-    /// If the app has no store of this name, or it holds other types, or windows where there are none to be.
+    /// If the app has no store of this name, or it has other types, or it has windows where none are expected, or the
+    /// reverse.
     #[track_caller]
     #[must_use]
     pub fn store<S: StoreRows>(&self, store: &S) -> Rows<S::Key, S::Value> {
@@ -129,7 +129,7 @@ fn refuse_another_kind<'a>(name: &str, databases: impl Iterator<Item = &'a Memor
     }
 }
 
-/// How new a copy is: an open one is the newest, then the one with most transactions.
+/// The age of a copy: an open copy is the newest, then the copy with most transactions.
 fn knows(copy: &Copied) -> (bool, Option<Seq>) {
     let standing = copy.database.position().map(|it| &it.standing);
     let seq = match standing {

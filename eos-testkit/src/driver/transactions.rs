@@ -1,4 +1,4 @@
-//! When transactions end, and how.
+//! The commit and abort of transactions.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
@@ -10,17 +10,17 @@ use super::dying::panic_if_ended;
 use eos_broker::faults::{Act, Rule, RuleId};
 
 impl TestDriver {
-    /// From here on nothing is committed before [`commit`](Self::commit): what is piped joins the open
-    /// transaction of its worker, and no reader sees its outputs. What goes through a repartition topic waits
-    /// there, as it does in Kafka: its other side reads what is committed.
+    /// Commits nothing until [`commit`](Self::commit): piped records join the open transaction of their worker, and
+    /// no reader sees its outputs. Records in a repartition topic wait there, as in Kafka: the next stage reads only
+    /// committed records.
     ///
-    /// A transaction is committed all the same where the runtime has to: before its tasks move, before a record
-    /// is tried again, and after 10 minutes of [`advance_wall_clock`](Self::advance_wall_clock).
+    /// The runtime still commits where it has to: before tasks move, before a retry of a record, and after 10 minutes
+    /// of [`advance_wall_clock`](Self::advance_wall_clock).
     pub fn hold(&mut self) {
         self.holds = true;
     }
 
-    /// What is open is committed, and from here on everything is that is piped.
+    /// Commits open transactions. From here on every piped record is committed.
     ///
     /// # Panics
     /// If the app ends with an error.
@@ -30,7 +30,7 @@ impl TestDriver {
         self.go_or_panic();
     }
 
-    /// Commits what is open, and what follows from it behind repartition topics.
+    /// Commits open transactions, and the records that follow from them behind repartition topics.
     ///
     /// # Panics
     /// If the app ends with an error.
@@ -40,11 +40,11 @@ impl TestDriver {
         panic_if_ended(went);
     }
 
-    /// The open transaction is aborted: its offsets are refused by the broker. The app takes its records
-    /// again by itself, into another transaction.
+    /// Aborts the open transaction: the broker refuses its offsets. The app takes its records again by itself, into
+    /// another transaction.
     ///
     /// # Panics
-    /// If none is open: pipe something after [`hold`](Self::hold). If the app ends with an error.
+    /// If none is open: pipe a record after [`hold`](Self::hold). If the app ends with an error.
     #[track_caller]
     pub fn abort(&mut self) {
         let open = self.workers().filter(|it| it.state() == State::Open);
@@ -62,8 +62,8 @@ impl TestDriver {
         self.go_or_panic();
     }
 
-    /// The next transaction that is to be committed is aborted instead, once: its offsets are refused by the
-    /// broker. The app takes its records again by itself.
+    /// Aborts the next transaction instead of its commit, once: the broker refuses its offsets. The app takes its
+    /// records again by itself.
     pub fn abort_next(&mut self) {
         self.refuse_offsets(1);
     }

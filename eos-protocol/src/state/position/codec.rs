@@ -1,13 +1,12 @@
-//! A position as bytes.
+//! The encoding of a position.
 //!
 //! ```text
 //! version (1 byte) · identity · standing · changelogs · FNV-1a of all before (8 bytes)
 //! ```
 //!
-//! Numbers are big-endian; a text is its length (4 bytes) and its UTF-8; an optional value is 0, or 1
-//! and the value. The checksum keeps its place in every version, so that damage differs from a newer
-//! format. It is there besides the database's own checksums: a copy of the files may mix different
-//! points in time.
+//! Numbers are big-endian. A text is its length (4 bytes) and its UTF-8. An optional value is 0, or 1 and the value.
+//! The checksum has the same place in every version, so that damage differs from a newer format. It supplements the
+//! database's own checksums: a copy of the files may mix different points in time.
 
 use super::{Position, Standing};
 use crate::fnv::Fnv;
@@ -32,18 +31,18 @@ pub enum PositionError {
         /// The format's number.
         version: u8,
     },
-    /// Not what was written.
+    /// The bytes are damaged.
     #[error("the position is damaged ({len} bytes): {reason}")]
     Damaged {
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
-        /// What is wrong with them.
+        /// The damage.
         reason: &'static str,
     },
 }
 
 impl Position {
-    /// Appends its bytes.
+    /// Appends the encoded position.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.push(VERSION);
@@ -57,10 +56,10 @@ impl Position {
         out.extend(sum.finish().to_be_bytes());
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Reads the bytes of [`encode`](Self::encode).
     ///
     /// # Errors
-    /// If the bytes are damaged, or of a newer format.
+    /// If the bytes are damaged or have a newer format.
     pub fn decode(bytes: &[u8]) -> Result<Self, PositionError> {
         let damaged = |reason| PositionError::Damaged {
             len: bytes.len(),
@@ -106,7 +105,7 @@ fn number(out: &mut Vec<u8>, number: impl Number) {
     number.put(out);
 }
 
-/// How many there are. More than four thousand million don't fit into a batch, let alone here.
+/// The number of elements. More than four thousand million don't fit into a batch.
 fn length(out: &mut Vec<u8>, len: usize) {
     number(out, u32::try_from(len).unwrap_or(u32::MAX));
 }
@@ -172,7 +171,7 @@ fn standing(out: &mut Vec<u8>, standing: &Standing) {
     }
 }
 
-/// What is left to read. Everything answers `None` at the first byte that does not fit.
+/// The remaining bytes. All methods return `None` at the first byte that does not fit.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -222,7 +221,7 @@ impl Reader<'_> {
     }
 
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        // Nothing is reserved by what the bytes say: they might say anything.
+        // Reserves no memory by this count, since the bytes may be damaged.
         (0..self.u32()?).map(|_| read(self)).collect()
     }
 

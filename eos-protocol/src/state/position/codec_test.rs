@@ -54,7 +54,7 @@ fn sealed(body: &[u8]) -> Vec<u8> {
     [body, &sum.finish().to_be_bytes()].concat()
 }
 
-/// Databases hold it: what version 1 wrote must read for ever.
+/// Databases hold these bytes: every later version must read the format of version 1.
 #[test]
 fn the_bytes_of_version_1_are_pinned() {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };

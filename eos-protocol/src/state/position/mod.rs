@@ -1,4 +1,4 @@
-//! Where a task's database stands.
+//! The position of a task's database.
 
 mod codec;
 
@@ -7,8 +7,7 @@ pub use codec::PositionError;
 use super::{Identity, PerFamily};
 use crate::ids::{Nonce, Offset, Seq, Timestamp, TopicPartition};
 
-/// The last record of a transaction in each changelog partition that it wrote: which transaction of
-/// the task it was.
+/// The last record of a transaction in each changelog partition that it wrote. It names the task's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CommitRecord {
     /// Its number.
@@ -17,41 +16,41 @@ pub struct CommitRecord {
     pub nonce: Nonce,
 }
 
-/// What a task's database says of itself, written in the same atomic batch as the data it speaks of.
+/// The description of a task's database, written in the same atomic batch as the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// Whose state it is.
+    /// The identity of the task.
     pub identity: Identity,
-    /// What it holds.
+    /// The content of the database.
     pub standing: Standing,
-    /// From where each changelog has to be read to bring this database up to date; `None` is from its
-    /// beginning. Reading from an earlier offset does no harm, since values are absolute.
+    /// The offset in each changelog from which a restore has to read; `None` is the beginning. A restore from an
+    /// earlier offset does no harm, since values are absolute.
     pub changelogs: PerFamily<Option<Offset>>,
 }
 
-/// What a database holds.
+/// The content of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// Exactly what the task's transactions up to this one made.
+    /// The exact state after this transaction of the task.
     At {
         /// The transaction's number.
         seq: Seq,
         /// Its attempt.
         nonce: Nonce,
-        /// The offsets that it committed, of all inputs.
+        /// The offsets of all inputs that it committed.
         inputs: Vec<(TopicPartition, Offset)>,
         /// The last commit record in each changelog.
         commit_records: PerFamily<Option<Seq>>,
         /// The highest record time that the task had seen.
         stream_time: Option<Timestamp>,
-        /// When it was committed, by this host's clock.
+        /// The time of the commit, by this host's clock.
         wall_time: Timestamp,
     },
-    /// A part of a changelog: a restore is under way, or was interrupted. It is the state of no
-    /// transaction, so it has no number.
+    /// A part of a changelog: a restore is under way, or was interrupted. No transaction has this state, so it has no
+    /// number.
     Restoring {
-        /// As of when every deletion is sure to be in here or in the rest of the changelog, by this
-        /// host's clock: reading began then, or what it began from was committed then. Tombstones go
+        /// The time by this host's clock up to which every deletion is in this database or in the rest of the
+        /// changelog. It is the time when reading began, or when the initial copy was committed. Tombstones disappear
         /// `delete.retention.ms` after they were written.
         since: Timestamp,
         /// The last commit record that was read from each changelog.

@@ -1,4 +1,4 @@
-//! Why a task with stores must not start.
+//! The errors that keep a task with stores from starting.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use crate::ids::{Nonce, Offset, Seq, TaskId, TopicName, TopicPartition};
 use crate::state::{PositionError, Standing, TopicUuid};
 use crate::windows::{OtherWindows, TermsError};
 
-/// What state there is.
+/// The state that a task has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Evidence {
     /// State on this host.
     Local {
-        /// Where it stands, if it is whole.
+        /// Its position, if it is whole.
         seq: Option<Seq>,
     },
     /// Committed records in a changelog.
@@ -47,8 +47,7 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// Why a task with stores must not start: any state that it could start from would lose or double
-/// records.
+/// The reason why a task with stores must not start: every possible start would lose or double records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestartError {
@@ -69,7 +68,7 @@ pub enum RestartError {
         /// The state.
         state: Evidence,
     },
-    /// The offset was set from outside, but the task has state.
+    /// Another program set the offset, but the task has state.
     #[error(
         "task {task}: the offset of {partition} in group {group} was set by another program \
          (metadata {metadata:?}), but {state}, which belongs to the offset before. Was it \
@@ -85,14 +84,14 @@ pub enum RestartError {
         group: String,
         /// The input.
         partition: TopicPartition,
-        /// What is beside the offset.
+        /// The metadata beside the offset.
         metadata: Box<str>,
         /// The state.
         state: Evidence,
         /// The changelogs of its stage.
         changelogs: Box<[TopicName]>,
     },
-    /// The offsets have our name, but are not those that the transaction committed.
+    /// The offsets have our name, but are not those of the transaction's commit.
     #[error(
         "task {task}: the offsets in group {group} have the name of the task's last transaction, but \
          are not those that it committed: they were moved and kept their metadata. Set them back, \
@@ -104,7 +103,7 @@ pub enum RestartError {
         /// The consumer group.
         group: String,
     },
-    /// A store has windows of another length now.
+    /// The windows of a store have another length now.
     #[error(
         "task {task}, store {store}: {source}. A stored window has a start but no length, so results of \
          both lengths would mix. No state is lost. Restore the length of the windows, or start under \
@@ -116,17 +115,17 @@ pub enum RestartError {
         task: TaskId,
         /// The store's name.
         store: String,
-        /// The lengths.
+        /// The two lengths.
         source: OtherWindows,
     },
-    /// On which terms a store keeps its windows can't be read.
+    /// The retention terms of a windowed store can't be read.
     #[error("task {task}: the window definition of store {store} can't be read: {source}")]
     Terms {
         /// The task.
         task: TaskId,
         /// The store's name.
         store: String,
-        /// Why.
+        /// The cause.
         source: TermsError,
     },
     /// The local state is of a newer version.
@@ -137,10 +136,10 @@ pub enum RestartError {
     NewerState {
         /// The task.
         task: TaskId,
-        /// What its position says.
+        /// The content of its position.
         source: PositionError,
     },
-    /// The committed offsets are of a topic that is gone.
+    /// The committed offsets belong to a deleted topic.
     #[error(
         "task {task}: topic {topic} was deleted and made again (its id was {found}, now it is \
          {now}), but the committed offsets belong to the old one and mean other records now. Start \
@@ -151,12 +150,12 @@ pub enum RestartError {
         task: TaskId,
         /// The input.
         topic: TopicName,
-        /// The old one's id.
+        /// The id of the old topic.
         found: TopicUuid,
-        /// The new one's id.
+        /// The id of the new topic.
         now: TopicUuid,
     },
-    /// Keys belong to other tasks than when the state was made.
+    /// The partition count differs from the time when the state was made, so keys belong to other tasks.
     #[error(
         "task {task}: {} had {found} partitions when this state was made, now it has {now}: keys are \
          in other partitions than their state. Start afresh under another app name; or make a topic \
@@ -166,14 +165,14 @@ pub enum RestartError {
     PartitionsChanged {
         /// The task.
         task: TaskId,
-        /// The input, if it is not the driving one.
+        /// The input, if it is not the driving topic.
         topic: Option<TopicName>,
-        /// How many partitions it had.
+        /// The old partition count.
         found: u32,
-        /// How many it has.
+        /// The current partition count.
         now: u32,
     },
-    /// The changelog ends before what the local state was made from.
+    /// The changelog ends before the offset up to which the local state was read from it.
     #[error(
         "task {task}: {changelog} ends at offset {end}, but local state was made from it up to \
          {position}: the changelog lost data (an unclean leader election? a topic restored from a \
@@ -185,12 +184,12 @@ pub enum RestartError {
         task: TaskId,
         /// The changelog's partition.
         changelog: TopicPartition,
-        /// Up to where it was read.
+        /// The offset up to which it was read.
         position: Offset,
-        /// Where it ends.
+        /// Its end offset.
         end: Offset,
     },
-    /// The state would have to be made from a changelog whose front was deleted.
+    /// The state would have to come from a changelog whose front was deleted.
     #[error(
         "task {task}: {changelog} begins at offset {start}, and there is no state on this host to go on \
          from: what was deleted below would be missing (was cleanup.policy set to delete for a while? \
@@ -203,7 +202,7 @@ pub enum RestartError {
         task: TaskId,
         /// The changelog's partition.
         changelog: TopicPartition,
-        /// Where it begins.
+        /// Its first offset.
         start: Offset,
     },
     /// A changelog was deleted and created again after the last transaction was written to it.
@@ -219,7 +218,7 @@ pub enum RestartError {
         task: TaskId,
         /// The changelog's partition.
         changelog: TopicPartition,
-        /// The last transaction that was written to the old topic.
+        /// The last transaction in the old topic.
         seq: Seq,
         /// The id of the new topic.
         now: TopicUuid,
@@ -241,10 +240,10 @@ pub enum RestartError {
         changelog: TopicPartition,
         /// Its last commit record (c).
         found: Option<Seq>,
-        /// What the offsets name (m).
+        /// The commit record in the offsets (m).
         named: Seq,
     },
-    /// The changelog goes on after what the offsets name (c > m).
+    /// The changelog continues after the commit record that the offsets name (c > m).
     #[error(
         "task {task}: {changelog} ends with transaction {}, but the committed offsets of group \
          {group} name {} as its last one: the offsets went back behind the state, and what comes \
@@ -262,10 +261,10 @@ pub enum RestartError {
         changelog: TopicPartition,
         /// Its last commit record (c).
         found: Seq,
-        /// What the offsets name (m).
+        /// The commit record in the offsets (m).
         named: Option<Seq>,
     },
-    /// The changelog and the offsets tell of different attempts at one transaction.
+    /// The changelog and the offsets name different attempts at one transaction.
     #[error(
         "task {task}: transaction {} is attempt {:016x} in {changelog}, but {:016x} in the committed \
          offsets: they don't belong together (was one of them restored from a backup?). Restore both \
@@ -284,7 +283,7 @@ pub enum RestartError {
         /// The attempt in the offsets.
         named: Nonce,
     },
-    /// The changelog's front went while it was read.
+    /// The changelog's front was deleted while it was read.
     #[error(
         "task {task}: {changelog} begins at offset {start} now, but was read only up to {position}: \
          its front was deleted meanwhile. Start again; if that repeats, keep its records for longer \
@@ -297,10 +296,10 @@ pub enum RestartError {
         changelog: TopicPartition,
         /// The next offset to read.
         position: Offset,
-        /// Where it begins.
+        /// Its first offset.
         start: Offset,
     },
-    /// Reading took so long that deletions may have gone meanwhile.
+    /// The restore took so long that deletions may have disappeared meanwhile.
     #[error(
         "task {task}: reading {changelog} took {} s; beyond {} s (delete.retention.ms) deletions may \
          have gone from it before they were read. Raise delete.retention.ms of the topic, delete the \
@@ -313,9 +312,9 @@ pub enum RestartError {
         task: TaskId,
         /// The changelog's partition.
         changelog: TopicPartition,
-        /// How long it took.
+        /// The duration of the restore.
         took: Duration,
-        /// How long it may take.
+        /// The maximum duration.
         limit: Duration,
     },
 }

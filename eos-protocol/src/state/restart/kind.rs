@@ -1,18 +1,18 @@
-//! What a task's state was made whole from.
+//! The sources of a task's restored state.
 
 use super::Restart;
 
-/// How a task's state was made whole.
+/// The source of a task's restored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RestoreKind {
-    /// The local copy was exact: nothing was read, whatever its size.
+    /// The local copy was exact: no record was read, whatever its size.
     Exact,
-    /// The local copy was behind: what it lacked was read from the changelog.
+    /// The local copy was behind: the missing records were read from the changelog.
     Replayed,
-    /// There was no local copy, or none that could be used: the changelog was read from its front.
+    /// There was no usable local copy: the changelog was read from its front.
     Rebuilt,
-    /// There was no state anywhere: the task starts for the first time.
+    /// There was no state: the task starts for the first time.
     First,
 }
 
@@ -33,14 +33,14 @@ impl RestoreKind {
 }
 
 impl Restart {
-    /// What kind of restore it leads to, if it ends well.
+    /// The kind of restore that it leads to, if it ends well.
     #[must_use]
     pub const fn kind(&self) -> RestoreKind {
         match self {
             Self::Exact => RestoreKind::Exact,
             Self::Replay(_) => RestoreKind::Replayed,
             Self::Rebuild { .. } => RestoreKind::Rebuilt,
-            // Whatever the changelog holds then is a reason to stop.
+            // Any record in the changelog is then a reason to stop.
             Self::First { .. } | Self::FirstIfEmpty { .. } => RestoreKind::First,
         }
     }

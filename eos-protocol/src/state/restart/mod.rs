@@ -1,45 +1,44 @@
-//! What a restart makes of what is there: the restart table.
+//! The decision at a restart: the restart table.
 //!
-//! A task finds three things: its *local* state, which says which transaction it stands at (number j,
-//! attempt n); the *committed* offsets, which say which transaction was the last one (number k), and
-//! which commit record that one left as the last in each changelog (m); and the *changelogs*, whose
-//! last commit records (c) are known only after reading.
+//! A task finds three sources. Its *local* state names its last transaction (number j, attempt n). The *committed*
+//! offsets name the last transaction (number k) and the last commit record that it left in each changelog (m). The
+//! last commit records of the *changelogs* (c) are known only after reading.
 //!
-//! | found | what follows |
+//! | found | decision |
 //! |---|---|
-//! | j = k, same attempt, same input offsets, identity equal, log end ≥ position | [`Exact`](Restart::Exact): nothing is read, whatever the size |
-//! | j < k | [`Replay`](Restart::Replay) from the stored offsets. Another attempt at another number is normal: the task was elsewhere |
-//! | an interrupted restore | [`Replay`](Restart::Replay) from where it came to |
+//! | j = k, same attempt, same input offsets, identity equal, log end ≥ position | [`Exact`](Restart::Exact): no record is read, whatever the size |
+//! | j < k | [`Replay`](Restart::Replay) from the stored offsets. Another attempt at another number is normal: another worker had the task |
+//! | an interrupted restore | [`Replay`](Restart::Replay) from its last offset |
 //! | no local state | [`Rebuild`](Restart::Rebuild) |
-//! | another attempt at j = k; j > k; commit records that the committed offsets don't know; other identity; damaged | [`Rebuild`](Restart::Rebuild), loudly |
-//! | j < k or interrupted, and older than half of `delete.retention.ms`, or its offset below the log start | [`Rebuild`](Restart::Rebuild), loudly; of windows only if one that the copy holds is not over |
-//! | no offsets, or without our name; no state anywhere | [`First`](Restart::First), or [`FirstIfEmpty`](Restart::FirstIfEmpty) once the changelog was read |
+//! | another attempt at j = k; j > k; commit records that the committed offsets don't name; other identity; damaged | [`Rebuild`](Restart::Rebuild), with a warning |
+//! | j < k or interrupted, and older than half of `delete.retention.ms`, or its offset below the log start | [`Rebuild`](Restart::Rebuild), with a warning; for windows only if the copy holds one that is not expired |
+//! | no offsets, or without our name; no state in any place | [`First`](Restart::First), or [`FirstIfEmpty`](Restart::FirstIfEmpty) once the changelog was read |
 //! | no offsets, but state | stop: [`OffsetGone`](RestartError::OffsetGone) |
 //! | offsets without our name, but state | stop: [`OffsetReset`](RestartError::OffsetReset) |
-//! | a changelog that held a commit record was deleted and created again | stop: [`ChangelogRecreated`](RestartError::ChangelogRecreated), before anything is touched |
-//! | a rebuild, and the front of the changelog of plain stores is gone | stop: [`ChangelogPurged`](RestartError::ChangelogPurged) |
+//! | a changelog that held a commit record was deleted and created again | stop: [`ChangelogRecreated`](RestartError::ChangelogRecreated), before any change |
+//! | a rebuild, and the front of the changelog of plain stores was deleted | stop: [`ChangelogPurged`](RestartError::ChangelogPurged) |
 //! | log end < position | stop: [`ChangelogShorter`](RestartError::ChangelogShorter) |
 //! | j = k, same attempt, other input offsets | stop: [`OffsetsMoved`](RestartError::OffsetsMoved) |
-//! | the input was deleted and made again, and j = k: the offsets are of the old one | stop: [`InputRecreated`](RestartError::InputRecreated) |
+//! | the input was deleted and created again, and j = k: the offsets belong to the old topic | stop: [`InputRecreated`](RestartError::InputRecreated) |
 //! | other number of partitions | stop: [`PartitionsChanged`](RestartError::PartitionsChanged) |
 //! | local state of a newer format | stop: [`NewerState`](RestartError::NewerState) |
-//! | *after reading:* c = m | the local state stands at k |
-//! | c > m: offsets went back behind the state, and a rebuild would double | stop: [`OffsetsBehind`](RestartError::OffsetsBehind) |
+//! | *after reading:* c = m | the local state is complete up to k |
+//! | c > m: offsets went back behind the state, and a rebuild would double records | stop: [`OffsetsBehind`](RestartError::OffsetsBehind) |
 //! | c < m: the changelog lost data | stop: [`ChangelogLost`](RestartError::ChangelogLost) |
 //!
 //! The first part is [`decide`], the part after reading is [`Restore::finish`](super::Restore::finish).
 //!
-//! **Age.** A tombstone goes `delete.retention.ms` after the cleaner first saw it. A copy that was away
-//! for longer keeps the keys for ever whose tombstones are gone. Half of that time is left
-//! for clocks that are wrong, in either direction: a position from the future is as suspect as an old one.
+//! **Age.** A tombstone disappears `delete.retention.ms` after the cleaner first saw it. A copy that was away for
+//! longer would keep these keys forever. Half of that time is the margin for wrong clocks, in either direction: a
+//! position from the future is as suspect as an old one.
 
 //!
-//! **Windows that are over.** The changelog of windowed stores is trimmed below its oldest live window, so a
-//! copy that was away for a while finds its offset below the log start. What it missed is of no use to
-//! it if nothing that it holds is: windows that are over are never read, and expire with the next commit.
-//! Then all that is left of the changelog is read on top of it, as a rebuild would. One live window is
-//! enough to need what is gone: a later value of it, or its deletion. (Our own trimming leaves a copy no
-//! live one: it goes as far as the copy's offset only once stream time is a retention beyond the copy's.)
+//! **Expired windows.** The changelog of windowed stores is trimmed below its oldest live window, so a copy that was
+//! away for a while finds its offset below the log start. If all its windows are expired, the copy does not need the
+//! missed records: expired windows are never read, and are deleted with the next commit. Then the rest of the
+//! changelog is read on top of the copy, as in a rebuild. A single live window needs the deleted records, which may
+//! be a later value or a deletion. (Our own trimming leaves a copy no live window: it reaches the copy's offset only
+//! once stream time is a retention beyond the copy's.)
 
 mod error;
 mod kind;
@@ -57,37 +56,37 @@ use super::{Difference, Family, Identity, PerFamily, Position, PositionError, St
 use crate::ids::{Offset, Seq, Timestamp, TopicName, TopicPartition};
 use crate::name::TransactionName;
 
-/// What to do with local state.
+/// The decision about local state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Restart {
-    /// The local state is proven exact: nothing to read.
+    /// The local state is proven exact: there is nothing to read.
     Exact,
-    /// The local state is behind: read what came since.
+    /// The local state is behind: read the later records.
     Replay(Reading),
-    /// Throw the local state away, if there is any, and read everything.
+    /// Delete the local state, if there is any, and read everything.
     Rebuild {
         /// Why it can't be used.
         why: Why,
-        /// What to read.
+        /// The records to read.
         reading: Reading,
     },
-    /// There is no state anywhere: a first start.
+    /// There is no state in any place: a first start.
     First {
-        /// Why local state of something else has to be thrown away.
+        /// Why foreign local state has to be deleted.
         discard: Option<Why>,
     },
-    /// A first start if the changelogs hold no committed record (an aborted transaction may have left
-    /// some of its own there). If they do, [`Restore`](super::Restore) answers the stop.
+    /// A first start if the changelogs hold no committed record (an aborted transaction may have left records there).
+    /// If they do, [`Restore`](super::Restore) returns the error.
     FirstIfEmpty {
-        /// Why local state of something else has to be thrown away.
+        /// Why foreign local state has to be deleted.
         discard: Option<Why>,
-        /// What to read.
+        /// The records to read.
         reading: Reading,
     },
 }
 
 impl Restart {
-    /// Its row of the table above, for logs: `exact`, `replay`, `first`, `first_if_empty`; or why local
+    /// Its row in the table above, for logs: `exact`, `replay`, `first`, `first_if_empty`, or the reason why local
     /// state can't be used.
     #[must_use]
     pub const fn row(&self) -> &'static str {
@@ -101,24 +100,24 @@ impl Restart {
     }
 }
 
-/// What has to be read of the changelogs, and what has to come out.
+/// The records to read from the changelogs, and the expected result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// Each changelog's part.
     pub parts: PerFamily<Option<Part>>,
-    /// As of when every deletion is sure to be in the local state or in what is read.
+    /// The time up to which every deletion is in the local state or in the records to read.
     pub since: Timestamp,
-    /// When the offsets were read, by this host's clock.
+    /// The time when the offsets were read, by this host's clock.
     pub now: Timestamp,
     pub(super) identity: Identity,
     pub(super) group: String,
     pub(super) expect: Expect,
 }
 
-/// What has to be read of one changelog.
+/// The records to read from one changelog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The partition as the broker has it.
+    /// The partition as the broker reports it.
     pub bounds: Bounds,
     /// The first offset to read.
     pub from: Offset,
@@ -126,7 +125,7 @@ pub struct Part {
     pub seen: Option<Seq>,
 }
 
-/// What has to come out.
+/// The expected result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Expect {
     /// The state of this transaction.
@@ -134,15 +133,14 @@ pub(super) enum Expect {
         name: TransactionName,
         inputs: Vec<(TopicPartition, Offset)>,
     },
-    /// Nothing: there are no offsets of ours. Each error is what a committed record of that
-    /// changelog stands for.
+    /// Nothing: there are no offsets of ours. Each error is the one for a committed record in that changelog.
     Nothing(PerFamily<Option<RestartError>>),
 }
 
-/// Decides what a restart makes of what is there. See the table above.
+/// Decides a restart from the situation. See the table above.
 ///
 /// # Errors
-/// [`RestartError`] where going on from any state would lose or double records.
+/// [`RestartError`] if every possible state would lose or double records.
 pub fn decide(about: &Situation<'_>) -> Result<Restart, RestartError> {
     match about.offsets {
         Offsets::Named { name, at } => about.named(name, at),
@@ -155,7 +153,7 @@ impl Situation<'_> {
         let discard = match self.local {
             Local::Nothing => None,
             Local::Position(found) => match found.identity.difference(self.identity) {
-                // It has nothing to do with these offsets.
+                // The local state has no relation to these offsets.
                 Some(difference) if difference.is_foreign() => Some(Why::Identity(difference)),
                 _ => return Err(self.no_name(Evidence::local(&found.standing))),
             },
@@ -277,7 +275,7 @@ impl Situation<'_> {
         }
     }
 
-    /// Whether what changed means that the offsets themselves are not to be believed.
+    /// Whether this difference means that the offsets themselves are not to be trusted.
     fn check_inputs(
         &self,
         difference: &Difference,
@@ -296,7 +294,7 @@ impl Situation<'_> {
                     now: *now,
                 })
             }
-            // These very offsets were committed when the topic was the old one.
+            // These very offsets were committed for the old topic.
             Difference::Recreated { topic, found, now }
                 if is_input(topic) && standing.is_at(name) =>
             {
@@ -347,9 +345,9 @@ impl Situation<'_> {
         Ok(())
     }
 
-    /// Whether the changelog of plain stores has its beginning. Compaction leaves it where it is, so
-    /// records were deleted, and a key that was written only there is in no copy made from the rest.
-    /// (That of windowed stores is trimmed below its oldest live window.)
+    /// Whether the changelog of plain stores has its beginning. Compaction does not move the beginning, so records
+    /// were deleted. A key that was written only there is in no copy made from the rest. (The changelog of windowed
+    /// stores is trimmed below its oldest live window.)
     fn check_front(&self) -> Result<(), RestartError> {
         match &self.changelogs.plain {
             Some(log) if log.start > Offset::ZERO => Err(RestartError::ChangelogPurged {
@@ -361,12 +359,12 @@ impl Situation<'_> {
         }
     }
 
-    /// Why what the copy misses may not be in the changelog any more.
+    /// Why records that the copy misses may no longer be in the changelog.
     fn too_late_for(&self, reading: &Reading, found: &Position) -> Option<Why> {
         for (family, part) in reading.parts.iter() {
             let Some(part) = part else { continue };
             let position = found.changelogs.get(family).unwrap_or_default();
-            // What its owner trimmed from it since is of windows that are over, as all of the copy's are.
+            // Its owner has since trimmed only expired windows, and all of the copy's are expired, too.
             let trimmed = family == Family::Windowed && self.windows_over;
             if position < part.bounds.start && !trimmed {
                 return Some(Why::Trimmed {
@@ -377,7 +375,7 @@ impl Situation<'_> {
             }
             let age = Duration::from_millis(self.now.0.abs_diff(reading.since.0));
             let limit = part.bounds.delete_retention / 2;
-            // With nothing to read, there is nothing that could have gone from it.
+            // With nothing to read, no record can be missing.
             if part.from < part.bounds.end && age > limit {
                 let changelog = self.partition_of(&part.bounds);
                 return Some(Why::TooOld {
@@ -390,7 +388,7 @@ impl Situation<'_> {
         None
     }
 
-    /// What to read: what comes after `found`, or everything.
+    /// The records to read: those after `found`, or all.
     fn reading(&self, expect: Expect, found: Option<&Position>) -> Reading {
         let (since, seen) = match found.map(|found| &found.standing) {
             None => (self.now, PerFamily::default()),
@@ -431,7 +429,7 @@ impl Situation<'_> {
 }
 
 impl Standing {
-    /// Whether it is exactly what this transaction made.
+    /// Whether the state is exactly that after this transaction.
     #[must_use]
     pub fn is_at(&self, name: &TransactionName) -> bool {
         matches!(self, Self::At { seq, nonce, .. } if (*seq, *nonce) == (name.seq, name.nonce))

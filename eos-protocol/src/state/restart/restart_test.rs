@@ -20,7 +20,7 @@ pub(crate) fn inputs(at: i64) -> Vec<(TopicPartition, Offset)> {
     )]
 }
 
-/// Transaction `seq`, that left commit record `plain` as the last one.
+/// Transaction `seq`, with `plain` as the last commit record.
 pub(crate) fn name(seq: u64, nonce: u64, plain: Option<u64>) -> TransactionName {
     TransactionName {
         layout: LayoutHash(1),
@@ -68,8 +68,8 @@ fn restoring(read: i64) -> Position {
     }
 }
 
-/// A restart, with what is usual unless said otherwise: transaction 5, attempt 50, at input offset
-/// 100; a plain changelog from 0 to 80 that names its commit record 5.
+/// A restart with defaults: transaction 5, attempt 50, at input offset 100; a plain changelog from 0 to 80 that names
+/// its commit record 5.
 pub(crate) struct Case {
     pub(crate) local: Option<Position>,
     pub(crate) name: TransactionName,
@@ -122,7 +122,7 @@ impl Case {
         })
     }
 
-    /// What it reads from the plain changelog: from where, and the commit record that it holds.
+    /// The first offset read from the plain changelog, and the commit record in the local state.
     fn replays(&self) -> (i64, Option<u64>) {
         match self.decide() {
             Ok(Restart::Replay(reading)) => {
@@ -381,7 +381,7 @@ fn row_older_than_half_of_delete_retention_rebuilds() {
         case.changelog.delete_retention -= Duration::from_millis(1);
         let why = case.rebuilds();
         assert!(matches!(why, Why::TooOld { .. }), "{why:?}");
-        // There is nothing in the changelog that it did not read: nothing can have gone from it.
+        // The changelog has no record that the copy did not read, so none can be missing.
         case.changelog.end = offset(40);
         assert_eq!(case.replays().0, 40);
     }
@@ -482,7 +482,7 @@ fn row_offset_below_the_start_of_a_windowed_changelog_reads_what_is_left_if_all_
 
 #[test]
 fn row_windows_that_are_over_are_too_old_like_any_others() {
-    // The restore would find that it took too long, for what it reads on top of is as old.
+    // The restore would take too long, because its local copy is as old.
     for local in copies_with_windows() {
         let row = |over| with_windows(&local, over, 0, Duration::from_secs(3600)).row();
         assert_eq!(row(false), "too_old");
@@ -490,7 +490,7 @@ fn row_windows_that_are_over_are_too_old_like_any_others() {
     }
 }
 
-/// Windows that are over say nothing of keys without windows.
+/// Expired windows prove nothing about keys without windows.
 #[test]
 fn row_plain_stores_need_their_changelog_whatever_the_windows_are() {
     let local = at(3, 7, Some(2), 40);
@@ -544,7 +544,7 @@ fn row_a_recreated_input_stops_if_the_offsets_are_of_the_old_one() {
     let (error, text) = stops(case.decide());
     assert!(matches!(error, RestartError::InputRecreated { .. }));
     assert_contains(&text, "topic in was deleted and made again");
-    // Who committed later may have known the new one.
+    // A later owner may have known the new topic.
     case.name = name(6, 60, Some(5));
     assert!(matches!(case.rebuilds(), Why::Identity(_)));
 }

@@ -1,4 +1,4 @@
-//! What is known when a task with stores starts.
+//! The facts at the start of a task with stores.
 
 use std::time::Duration;
 
@@ -6,24 +6,23 @@ use crate::ids::{Offset, Timestamp, TopicName, TopicPartition};
 use crate::name::TransactionName;
 use crate::state::{Identity, PerFamily, Position, PositionError};
 
-/// What is known when a task with stores starts.
+/// The facts at the start of a task with stores.
 #[derive(Debug, Clone)]
 pub struct Situation<'a> {
     /// The consumer group.
     pub group: &'a str,
-    /// Whose state it has to be.
+    /// The expected identity of the state.
     pub identity: &'a Identity,
-    /// How many partitions the driving topic of its stage has.
+    /// The number of partitions of its stage's driving topic.
     pub width: u32,
-    /// What is on disk.
+    /// The local state.
     pub local: Local<'a>,
-    /// Whether every window that it holds is over at the committed stream time; so also if it holds none.
+    /// Whether all its windows are expired at the committed stream time. True if it holds none.
     pub windows_over: bool,
-    /// The stable committed offsets of all inputs, after [`plan_start`](crate::plan_start) found
-    /// that they agree. Brokers answer "no offset" for a moment while a coordinator loads: ask again
-    /// before believing it.
+    /// The stable committed offsets of all inputs, after [`plan_start`](crate::plan_start) found that they agree.
+    /// Brokers report "no offset" for a moment while a coordinator loads: repeat the query before you trust it.
     pub offsets: Offsets<'a>,
-    /// The task's partition of each changelog that the stage has, asked for *after* the offsets.
+    /// The task's partition of each changelog of the stage, queried *after* the offsets.
     pub changelogs: PerFamily<Option<Bounds>>,
     /// Ids of changelogs that the operator declares complete (`accept.changelog`), although the offset metadata
     /// names other topics.
@@ -32,18 +31,18 @@ pub struct Situation<'a> {
     pub now: Timestamp,
 }
 
-/// What is on disk.
+/// The local state of a task.
 #[derive(Debug, Clone, Copy)]
 pub enum Local<'a> {
     /// No database, or an empty one.
     Nothing,
-    /// A database that stands here.
+    /// A database with this position.
     Position(&'a Position),
     /// A database whose position can't be read.
     Unreadable(&'a PositionError),
 }
 
-/// What the group has committed for a task.
+/// The committed offsets of a task.
 #[derive(Debug, Clone, Copy)]
 pub enum Offsets<'a> {
     /// Offsets under one name of ours.
@@ -74,8 +73,8 @@ pub struct Bounds {
     pub topic: TopicName,
     /// The first offset that is still there.
     pub start: Offset,
-    /// The end as seen *read_uncommitted* (the high watermark). What a read_committed reader is told
-    /// is the LSO: too early while a transaction is open.
+    /// The end as seen *read_uncommitted* (the high watermark). A read_committed reader gets the LSO, which is too
+    /// early while a transaction is open.
     pub end: Offset,
     /// `delete.retention.ms` of the topic.
     pub delete_retention: Duration,

@@ -1,4 +1,4 @@
-//! Why local state can't be used.
+//! The reasons to reject local state.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::state::{Difference, Family, PerFamily, PositionError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
-    /// There is none: the task was never here, or its directory was deleted.
+    /// There is none: this host never had the task, or its directory was deleted.
     #[error("there is no local state")]
     NoState,
     /// Its position can't be read.
     #[error("{0}")]
     Damaged(PositionError),
-    /// It is not this task's.
+    /// It belongs to another task.
     #[error("{0}")]
     Identity(Difference),
-    /// It holds an attempt of the last transaction that did not commit.
+    /// It holds an attempt at the last transaction that did not commit.
     #[error(
         "it holds another attempt at transaction {}, which did not commit", seq.0
     )]
@@ -27,12 +27,12 @@ pub enum Why {
         /// The transaction's number.
         seq: Seq,
     },
-    /// It holds more than was committed.
+    /// It holds more than the committed transactions.
     #[error("it stands at transaction {}, but {} was the last one committed", local.0, committed.0)]
     Ahead {
-        /// Where it stands.
+        /// Its transaction's number.
         local: Seq,
-        /// The last one committed.
+        /// The last committed number.
         committed: Seq,
     },
     /// It holds changes that the committed offsets do not include.
@@ -42,12 +42,12 @@ pub enum Why {
         local.0
     )]
     UnknownChanges {
-        /// Which stores.
+        /// The family of stores.
         family: Family,
         /// The last commit record that it holds.
         local: Seq,
     },
-    /// Deletions that it missed may be gone from the changelog.
+    /// Deletions that it missed may have disappeared from the changelog.
     #[error(
         "it is {} s old by this host's clock; beyond {} s (half of delete.retention.ms of \
          {changelog}) deletions that it missed may be gone from the changelog",
@@ -57,26 +57,25 @@ pub enum Why {
     TooOld {
         /// The changelog's partition.
         changelog: TopicPartition,
-        /// Its age; or how far it lies in the future.
+        /// Its age, or its distance into the future.
         age: Duration,
-        /// How old it may be.
+        /// The maximum age.
         limit: Duration,
     },
-    /// Changes that it missed are gone from the changelog.
+    /// Changes that it missed were deleted from the changelog.
     #[error("it needs {changelog} from offset {position}, which begins at {start}")]
     Trimmed {
         /// The changelog's partition.
         changelog: TopicPartition,
-        /// From where it would have to be read.
+        /// The first offset to read.
         position: Offset,
-        /// Where it begins.
+        /// The first offset in the log.
         start: Offset,
     },
 }
 
 impl Why {
-    /// Whether something went wrong that an operator should hear of: everything but a task that
-    /// comes to a host for the first time.
+    /// Whether an operator should see a warning: for every reason but a task's first start on a host.
     #[must_use]
     pub const fn is_loud(&self) -> bool {
         !matches!(self, Self::NoState)
@@ -97,7 +96,7 @@ impl Why {
         }
     }
 
-    /// Why a copy at `seq`, with these commit records, did not come before transaction `name`.
+    /// Why a copy at `seq` with these commit records is not a predecessor of transaction `name`.
     pub(super) fn of_another_history(
         seq: Seq,
         held: &PerFamily<Option<Seq>>,

@@ -1,15 +1,15 @@
-//! Reading changelogs until a task's state is whole.
+//! The restore of a task's state from its changelogs.
 //!
 //! ```text
 //! offsets, stable ─→ ends, read_uncommitted ─→ decide ─→ read_committed from each start
 //!    ─→ every changelog arrived ─→ c = m in each ─→ seq and nonce, written once
 //! ```
 //!
-//! A changelog has *arrived* when the position is at the end that was taken after the stable offsets;
-//! or when its named commit record is there and the reader has come to the LSO: what a transaction of
-//! a dead owner still holds open beyond it can't commit any more, since its offsets would have had to
-//! be committed before ours were stable. Without the second rule a restore waits for the transaction
-//! timeout of a dead producer. With an end taken read_committed it would be over too soon.
+//! A changelog has *arrived* in two cases. Either the position is at the end that was queried after the stable
+//! offsets. Or its named commit record is read and the reader is at the LSO. Beyond the LSO, a dead owner's open
+//! transaction can't commit any more: its offsets would have had to commit before the offsets became stable. Without
+//! the second case a restore waits for the transaction timeout of a dead producer. With a read_committed end the
+//! restore would end too soon.
 
 mod progress;
 
@@ -24,12 +24,11 @@ use super::{CommitRecord, Family, Part, PerFamily, Position, Reading, RestartErr
 use crate::ids::{Offset, Seq, TopicPartition};
 use crate::time::Now;
 
-/// A restore under way: what arrived, and what is still to come. One per task.
+/// A restore under way: its progress and its remaining records. One per task.
 ///
-/// Feed it every record ([`took`](Self::took)) and every end of a partition
-/// ([`ended`](Self::ended)); write batches of data with its [`checkpoint`](Self::checkpoint), so that
-/// a restore that is interrupted resumes; ask it whether it [stands still](Self::stalled) and whether
-/// it is [done](Self::finish).
+/// Pass it every record ([`took`](Self::took)) and every end of a partition ([`ended`](Self::ended)). Write batches
+/// of data with its [`checkpoint`](Self::checkpoint), so that an interrupted restore resumes. Check whether it is
+/// [stalled](Self::stalled) and whether it is [done](Self::finish).
 #[derive(Debug, Clone)]
 pub struct Restore {
     reading: Reading,
@@ -38,33 +37,33 @@ pub struct Restore {
     began: Now,
 }
 
-/// How far one changelog was read.
+/// The progress in one changelog.
 #[derive(Debug, Clone)]
 struct Track {
     part: Part,
     position: Offset,
     seen: Option<Seq>,
-    /// Where the reader last came to the end of what it may see.
+    /// The last end of committed records that the reader reached.
     lso: Option<Offset>,
     arrived: bool,
     records: u64,
     bytes: u64,
-    /// When the position last advanced, in broker time.
+    /// The time when the position last advanced, in broker time.
     moved: Now,
 }
 
-/// What a restore came to.
+/// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Restored {
     /// The state is whole: write this position with the last batch of data.
     At(Box<Position>),
-    /// There was nothing: a first start.
+    /// There was no state: a first start.
     First,
 }
 
 impl Restore {
-    /// Begins to read. If a changelog does not move for as long as `patience`, the restore
-    /// [is stalled](Self::stalled). `brokers` is the [`BrokerTime`](crate::BrokerTime) of `now`.
+    /// Starts a restore. If a changelog does not advance for `patience`, the restore [is stalled](Self::stalled).
+    /// `brokers` is the [`BrokerTime`](crate::BrokerTime) of `now`.
     #[must_use]
     pub fn new(reading: Reading, patience: Duration, now: Now, brokers: Now) -> Self {
         let track = |part: &Part| Track {
@@ -86,7 +85,7 @@ impl Restore {
         }
     }
 
-    /// From where each changelog that has not arrived is to be read on.
+    /// The next offset of each changelog that has not arrived.
     pub fn wanted(&self) -> impl Iterator<Item = (Family, Offset)> {
         let tracks = self
             .tracks
@@ -96,15 +95,14 @@ impl Restore {
         open.map(|(family, track)| (family, track.position))
     }
 
-    /// Takes a committed record. Returns whether it belongs into the store: not if it was read
-    /// before, or lies beyond what the offsets stand for (another worker may own the task by now).
+    /// Takes a committed record. Returns whether it belongs in the store. It does not if it was read before, or if it
+    /// is beyond the committed offsets (another worker may own the task by now).
     ///
-    /// `bytes` is its size; `commit` is what it says if it is a commit record; `brokers` is the
+    /// `bytes` is its size. `commit` is its content if it is a commit record. `brokers` is the
     /// [`BrokerTime`](crate::BrokerTime).
     ///
     /// # Errors
-    /// If there should be no committed record at all, or if it is of another attempt than the
-    /// offsets.
+    /// If no committed record should exist, or if the record belongs to another attempt than the offsets.
     pub fn took(
         &mut self,
         family: Family,
@@ -146,14 +144,13 @@ impl Restore {
         Ok(true)
     }
 
-    /// A read_committed reader came to the end of what it may see: the LSO
-    /// (`RD_KAFKA_RESP_ERR__PARTITION_EOF`, with its offset). `brokers` is the
-    /// [`BrokerTime`](crate::BrokerTime).
+    /// Records that a read_committed reader reached its end, the LSO (`RD_KAFKA_RESP_ERR__PARTITION_EOF`, with its
+    /// offset). `brokers` is the [`BrokerTime`](crate::BrokerTime).
     pub fn ended(&mut self, family: Family, lso: Offset, brokers: Now) {
         let named = self.named(family);
         if let Some(track) = self.tracks.get_mut(family) {
             track.lso = Some(lso);
-            // What lies beyond the end was not taken, so the position must not pass it.
+            // The records beyond the end were not taken, so the position must not pass it.
             let lso = lso.min(track.part.bounds.end);
             track.reach(lso, brokers);
             // Without a named commit record nothing shows that the reader has seen all records. A lagging
@@ -162,11 +159,11 @@ impl Restore {
         }
     }
 
-    /// The broker was asked again what the changelog holds (`end` read_uncommitted): a restore that
-    /// stands still may wait for what is gone.
+    /// Takes a new query of the changelog's bounds (`end` read_uncommitted). A stalled restore may wait for deleted
+    /// records.
     ///
     /// # Errors
-    /// If records that are still to be read are gone.
+    /// If unread records were deleted.
     pub fn asked(&self, family: Family, start: Offset, end: Offset) -> Result<(), RestartError> {
         let Some(track) = self.tracks.get(family) else {
             return Ok(());
@@ -194,8 +191,7 @@ impl Restore {
         Ok(())
     }
 
-    /// What the batches of data say that are written on the way: no number, but from where to read
-    /// on.
+    /// The position for the batches of data before the last: no number, but the offsets to resume from.
     #[must_use]
     pub fn checkpoint(&self) -> Position {
         let of = |family| self.tracks.get(family).as_ref();
@@ -209,12 +205,12 @@ impl Restore {
         }
     }
 
-    /// Whether it is done, and what came of it. Before that it is pending.
+    /// Whether the restore is done, and its result. Before that it is pending.
     ///
     /// # Errors
-    /// If the changelogs' last commit records are not those that the offsets name. Before believing
-    /// that a changelog is *ahead* ([`RestartError::OffsetsBehind`]), read the stable offsets once
-    /// more: if they went on meanwhile, another worker owns the task and wrote those records.
+    /// If the changelogs' last commit records are not those that the offsets name. Before you trust that a changelog
+    /// is *ahead* ([`RestartError::OffsetsBehind`]), read the stable offsets once more. If they advanced meanwhile,
+    /// another worker owns the task and wrote those records.
     pub fn finish(&self, now: Now) -> Poll<Result<Restored, RestartError>> {
         if self.wanted().next().is_some() {
             return Poll::Pending;
@@ -235,8 +231,8 @@ impl Restore {
         Ok(Restored::At(Box::new(position)))
     }
 
-    /// What the last batch of data says, once every changelog arrived: said of any before, it is a lie.
-    /// `None` where there should be nothing at all.
+    /// The position for the last batch of data, once every changelog arrived. In an earlier batch it would be wrong.
+    /// `None` where no state should exist.
     #[must_use]
     pub fn whole(&self) -> Option<Position> {
         let Expect::Named { name, inputs } = &self.reading.expect else {
@@ -250,14 +246,14 @@ impl Restore {
                 inputs: inputs.clone(),
                 commit_records: name.commit_records(),
                 stream_time: name.stream_time,
-                // As of when it is whole, not when it was read: younger would be a lie.
+                // The time when the state is whole, not the time of its reading: a later time would be wrong.
                 wall_time: self.reading.now,
             },
             changelogs: self.positions(),
         })
     }
 
-    /// c against m.
+    /// Compares c with m.
     fn compare(&self, family: Family, found: Option<Seq>) -> Result<(), RestartError> {
         let (task, changelog) = (self.reading.identity.task, self.changelog(family));
         let named = self.named(family);
@@ -279,7 +275,7 @@ impl Restore {
         }
     }
 
-    /// Whether deletions may have gone between the beginning of the reading and its end.
+    /// Whether deletions may have disappeared between the beginning and the end of the restore.
     fn check_speed(&self, family: Family, track: &Track, now: Now) -> Result<(), RestartError> {
         let before = self.reading.now.0.abs_diff(self.reading.since.0);
         let took = Duration::from_millis(before).saturating_add(now.since(self.began));
@@ -315,7 +311,7 @@ impl Restore {
 }
 
 impl Track {
-    /// The reader is there; control records and compacted ones lie in between.
+    /// The reader is there. Control records and compacted records lie in between.
     fn reach(&mut self, position: Offset, brokers: Now) {
         if position > self.position {
             self.position = position;

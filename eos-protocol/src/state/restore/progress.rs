@@ -1,4 +1,4 @@
-//! How far a restore has come, and why it does not get further.
+//! The progress of a restore, and the causes of a stall.
 
 use std::time::Duration;
 
@@ -6,21 +6,20 @@ use super::{Restore, Track};
 use crate::ids::{Offset, TaskId, TopicPartition};
 use crate::time::Now;
 
-/// How far a restore has come.
+/// The progress of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Records read.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Offsets still to go. Some have no record any more, or hold one that says where a transaction
-    /// ended.
+    /// Offsets still to read. Some have no record any more, or only a transaction marker.
     pub remaining: u64,
-    /// How long that takes at the speed so far; `None` as long as there is none.
+    /// The remaining time at the current speed; `None` without a speed.
     pub eta: Option<Duration>,
 }
 
-/// A restore that does not get further.
+/// A stalled restore.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "task {task}: the restore of {changelog} made no progress for {} s, at offset {position} of \
@@ -34,29 +33,29 @@ pub struct Stalled {
     pub changelog: TopicPartition,
     /// The next offset to read.
     pub position: Offset,
-    /// Up to where it has to be read.
+    /// The target offset.
     pub end: Offset,
-    /// For how long nothing moved.
+    /// The time without progress.
     pub waited: Duration,
-    /// Why.
+    /// The cause.
     pub by: StalledBy,
 }
 
-/// Why a restore does not get further.
+/// The cause of a stalled restore.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StalledBy {
-    /// A transaction is open where the reader stands.
+    /// A transaction is open at the reader's position.
     #[error(
         "A transaction is open at offset {lso}: its producer froze or died. The broker aborts it \
          after the producer's transaction.timeout.ms. If it does not, the transaction hangs: run \
          `kafka-transactions.sh find-hanging`, then `abort`"
     )]
     OpenTransaction {
-        /// Where committed records end.
+        /// The end of committed records.
         lso: Offset,
     },
-    /// Nothing comes, not even the end.
+    /// No records arrive, not even the end of the partition.
     #[error(
         "The broker sends neither records nor an end: is the partition's leader reachable, and may \
          this user read the topic?"
@@ -65,7 +64,7 @@ pub enum StalledBy {
 }
 
 impl Restore {
-    /// How far it has come.
+    /// The current progress.
     #[must_use]
     pub fn progress(&self, now: Now) -> Progress {
         let mut progress = Progress::default();
@@ -88,8 +87,8 @@ impl Restore {
         progress
     }
 
-    /// The changelog that has not advanced for too long, if any, and the cause. Time without brokers does not
-    /// count: `brokers` is the [`BrokerTime`](crate::BrokerTime).
+    /// The changelog that has not advanced for too long, if any, and the cause. Time without brokers does not count:
+    /// `brokers` is the [`BrokerTime`](crate::BrokerTime).
     #[must_use]
     pub fn stalled(&self, brokers: Now) -> Option<Stalled> {
         self.tracks.iter().find_map(|(family, track)| {

@@ -89,7 +89,7 @@ fn c_above_m_stops() {
 
 #[test]
 fn c_above_m_is_seen_though_the_named_record_came() {
-    // Reading on to the LSO, also where an open transaction holds the rest back.
+    // The reader continues to the LSO, also where an open transaction holds back the rest.
     let mut restore = rebuild();
     take(&mut restore, 40, record(5, 50));
     assert_eq!(done(&restore), None);
@@ -145,7 +145,7 @@ fn another_attempt_at_the_named_transaction_stops() {
 
 #[test]
 fn a_replay_knows_the_commit_records_that_it_has() {
-    // Nothing of the plain stores came since transaction 2: c is what the local state holds.
+    // The plain stores have no records since transaction 2: c is the local state's commit record.
     let mut case = Case::with(Some(at(3, 7, Some(2), 40)));
     case.name = name(5, 50, Some(2));
     let mut restore = begin(&case);
@@ -169,7 +169,7 @@ fn an_interrupted_restore_resumes_and_remembers_what_it_saw() {
     assert!(matches!(done(&resumed), Some(Ok(Restored::At(_)))));
 }
 
-/// The end is the one that a read_uncommitted reader sees: the LSO is too soon.
+/// The end is that of a read_uncommitted reader: the LSO is too early.
 #[test]
 fn the_lso_is_not_the_end_while_the_named_record_is_missing() {
     let mut restore = rebuild();

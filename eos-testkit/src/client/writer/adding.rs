@@ -1,4 +1,4 @@
-//! Partitions are added to the transaction before anything is written to them.
+//! The addition of partitions to a transaction before the first write.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Records go out in batches, one of a partition at a time.
+//! Sends records in batches, one batch of a partition at a time.
 
 use eos_protocol::{CallSite, code};
 use kafka_protocol::messages::ResponseKind;
@@ -38,7 +38,7 @@ impl Writer {
             let error = partitions.map(|it| it.error_code).find(|it| *it != 0);
             let error = error.unwrap_or(0);
             match sense(error) {
-                // The copy that was counted is there already.
+                // An earlier copy of the request has already arrived.
                 _ if i32::from(error) == code::DUPLICATE_SEQUENCE => {
                     self.over(&call);
                     *self.sequences.entry(place).or_default() += count;

@@ -1,4 +1,4 @@
-//! A transaction is committed or aborted.
+//! The end of a transaction: commit or abort.
 
 use eos_client::ClientError;
 use eos_protocol::CallSite;
@@ -31,7 +31,7 @@ impl Writer {
         if self.end.as_ref().is_none_or(|(_, is)| *is != commits) {
             if !commits {
                 self.queues.clear();
-                // What is under way comes to its end first.
+                // Requests under way finish first.
                 let _abandoned = self.go_on_with_offsets(wire);
                 if self.offsets.is_some() || !self.is_flushed() {
                     return None;

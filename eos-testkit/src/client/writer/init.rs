@@ -1,4 +1,4 @@
-//! How a producer comes by its identity.
+//! The initialization of a producer's identity.
 
 use eos_client::ClientError;
 use eos_protocol::CallSite;
@@ -14,7 +14,7 @@ use crate::client::fabric::Wire;
 use crate::client::network::Line;
 
 impl Writer {
-    /// InitProducerId, until it is answered well.
+    /// Sends InitProducerId until it succeeds.
     pub(in crate::client) fn init(
         &mut self,
         wire: &mut Wire<'_>,
@@ -51,7 +51,7 @@ impl Writer {
         }
     }
 
-    /// An idempotent producer asks for its id when it first has something to send.
+    /// An idempotent producer requests its id before its first send.
     pub(super) fn idempotent(&mut self, wire: &mut Wire<'_>) -> Option<ProducerIdentity> {
         if !self.is_transactional() && self.queues.values().any(|queue| !queue.is_empty()) {
             let _failed = self.init(wire);

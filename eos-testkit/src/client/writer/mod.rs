@@ -1,9 +1,9 @@
-//! A transactional producer: what librdkafka's threads do for it, whenever it is ticked.
+//! A transactional producer: the work of librdkafka's threads.
 //!
 //! ```text
 //! records ─► by partition ─► AddPartitionsToTxn ─► Produce, one batch of a partition at a time
 //! offsets ─► AddOffsetsToTxn ─► TxnOffsetCommit
-//! end     ─► once nothing is under way: EndTxn
+//! end     ─► once no request is under way: EndTxn
 //! ```
 
 mod adding;
@@ -36,7 +36,7 @@ pub(super) struct Queued {
 
 type Place = (usize, i32);
 
-/// A producer's end of the protocol.
+/// The protocol state of a producer.
 #[derive(Debug)]
 pub(super) struct Writer {
     transactional_id: Option<String>,
@@ -47,20 +47,20 @@ pub(super) struct Writer {
     init: Option<Call>,
     queues: BTreeMap<Place, VecDeque<Queued>>,
     sequences: BTreeMap<Place, i32>,
-    /// Partitions that the coordinator knows to be in the transaction.
+    /// Partitions that the coordinator has in the transaction.
     added: BTreeSet<Place>,
     adding: Option<(Call, Vec<Place>)>,
-    /// By partition: the batch under way, and how many records it has.
+    /// By partition: the batch under way, and its number of records.
     produces: BTreeMap<Place, (Call, i32)>,
     offsets: Option<Offsets>,
     /// The group is in the transaction.
     with_offsets: bool,
     end: Option<(Call, bool)>,
-    /// Why the transaction can't go on.
+    /// Why the transaction can't continue.
     failed: Option<ClientError>,
-    /// The producer is of no use any more.
+    /// Whether the producer is unusable.
     fatal: bool,
-    /// A request that could hit a later transaction was never answered.
+    /// Whether a request that could hit a later transaction got no response.
     unanswered: bool,
 }
 
@@ -101,7 +101,7 @@ impl Writer {
         self.unanswered
     }
 
-    /// Why nothing of this transaction can be done any more but end it.
+    /// Why the transaction can only be ended.
     pub(super) fn failure(&self, call: CallSite) -> Option<ClientError> {
         let failed = self.failed.clone()?;
         Some(ClientError { call, ..failed })
@@ -132,25 +132,25 @@ impl Writer {
             }
             _ => errors::abortable(call, error),
         };
-        // The first cause is the one to tell; but nothing hides that the producer is lost.
+        // The first cause is kept, except that a lost producer replaces it.
         if self.failed.is_none() || found.fault.fatal {
             self.failed = Some(found);
         }
     }
 
-    /// A call is over: whether the coordinator may still get an older copy of it.
+    /// Ends a call: records whether the coordinator may still get an older copy of it.
     fn over(&mut self, call: &Call) {
         self.unanswered |= call.broke();
     }
 
-    /// Whether everything that was queued is acknowledged.
+    /// Whether all queued records are acknowledged.
     pub(super) fn is_flushed(&self) -> bool {
         self.queues.values().all(VecDeque::is_empty)
             && self.produces.is_empty()
             && self.adding.is_none()
     }
 
-    /// Sends what can be sent, and takes in what was answered.
+    /// Sends ready requests, and takes responses.
     pub(super) fn tick(&mut self, wire: &mut Wire<'_>) {
         if self.fatal {
             self.queues.clear();

@@ -1,4 +1,4 @@
-//! Offsets in the transaction: two requests, one after the other.
+//! The offsets of a transaction: two requests in sequence.
 
 use eos_client::{ClientError, OffsetToCommit};
 use eos_protocol::CallSite;
@@ -17,16 +17,16 @@ use crate::client::member::ModelMember;
 use crate::client::network::Line;
 use crate::client::requests::{by_topic, text};
 
-/// Which of them is under way.
+/// The request under way.
 #[derive(Debug)]
 pub(super) enum Offsets {
-    /// AddOffsetsToTxn, and what follows it.
+    /// AddOffsetsToTxn, and the later request.
     Adding(Call, Box<TxnOffsetCommitRequest>),
     Committing(Call),
 }
 
 impl Writer {
-    /// Adds offsets, until they are added; those of one transaction in one call.
+    /// Adds offsets until they are added. A transaction's offsets are added in one call.
     pub(in crate::client) fn send_offsets(
         &mut self,
         offsets: &[OffsetToCommit],
@@ -43,7 +43,7 @@ impl Writer {
         self.go_on_with_offsets(wire)
     }
 
-    /// Nothing if there are none under way, or they are not answered.
+    /// `None` if no request is under way, or it has no response.
     pub(super) fn go_on_with_offsets(
         &mut self,
         wire: &mut Wire<'_>,

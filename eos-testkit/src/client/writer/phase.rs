@@ -1,24 +1,24 @@
-//! How far the transaction is, and which calls make sense then.
+//! The phase of a transaction, and its valid calls.
 
 use super::Writer;
 
-/// How far the transaction is (`rd_kafka_txn_state_t`).
+/// The phase of the transaction (`rd_kafka_txn_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Not initialised.
     New,
-    /// None is open.
+    /// No transaction is open.
     Ready,
-    /// One is open.
+    /// A transaction is open.
     Open,
-    /// A commit was asked for and not answered.
+    /// A commit was requested and has no response.
     Committing,
-    /// An abort was.
+    /// An abort was requested and has no response.
     Aborting,
 }
 
 impl Writer {
-    /// Whether it can be initialised; or why not.
+    /// Whether it can be initialised, or the reason.
     pub(in crate::client) fn inits(&self) -> Result<(), &'static str> {
         match self.phase {
             Phase::New => Ok(()),
@@ -27,7 +27,7 @@ impl Writer {
         }
     }
 
-    /// Begins a transaction; or says why it can't.
+    /// Begins a transaction, or returns the reason.
     pub(in crate::client) fn begin(&mut self) -> Result<(), &'static str> {
         if self.is_transactional() {
             match self.phase {
@@ -46,7 +46,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a transaction takes records and offsets; or why not.
+    /// Whether a transaction takes records and offsets, or the reason.
     pub(in crate::client) fn takes(&self) -> Result<(), &'static str> {
         match self.phase {
             _ if !self.is_transactional() || self.fatal => Ok(()),
@@ -56,7 +56,7 @@ impl Writer {
         }
     }
 
-    /// Whether the transaction can be ended so; or why not.
+    /// Whether the transaction can be ended in this way, or the reason.
     pub(in crate::client) fn ends(&self, commits: bool) -> Result<(), &'static str> {
         match (self.phase, commits) {
             _ if self.fatal => Ok(()),

@@ -1,4 +1,4 @@
-//! One value after the other, and every two of them.
+//! Checks of single values, and of pairs of values.
 
 use std::fmt::Debug;
 
@@ -25,14 +25,14 @@ where
         return Err(Violation::NoSample);
     }
     let all = values.iter().map(|value| One::new(probe, value, bytes));
-    // All are written before the first is read: a codec that remembers the last one shows it.
+    // All values are written before the first is read: this shows a codec that remembers the last one.
     let all: Vec<_> = all.collect::<Result<_, _>>()?;
     all.iter().try_for_each(One::check)?;
-    // What is wrong with the sample itself comes first.
+    // Violations of the sample itself come first.
     all.iter().try_for_each(One::check_damaged)
 }
 
-/// One value, and the bytes that it was written as first.
+/// A value with its first bytes.
 struct One<'a, 'c, T, C: ?Sized> {
     probe: &'a Probe<'c, C>,
     value: &'a T,
@@ -72,7 +72,7 @@ impl<'a, 'c, T: PartialEq + Debug, C: Codec<T> + ?Sized> One<'a, 'c, T, C> {
         Ok(())
     }
 
-    /// What is read from bytes that the value was written as: the value.
+    /// Checks that the bytes of a value are read as that value.
     fn read(&self, written: &Written) -> Result<T, Violation> {
         let read = self.probe.decode(written)?;
         let read: T = read.map_err(|error| Violation::Unreadable {
@@ -90,7 +90,7 @@ impl<'a, 'c, T: PartialEq + Debug, C: Codec<T> + ?Sized> One<'a, 'c, T, C> {
         Ok(read)
     }
 
-    /// Other bytes of the same value.
+    /// Checks another encoding of the same value.
     fn same(&self, written: &Written, when: &'static str) -> Result<(), Violation> {
         if self.bytes == Bytes::AreTheSame && *written != self.written {
             return Err(Violation::OtherBytes {
@@ -103,7 +103,7 @@ impl<'a, 'c, T: PartialEq + Debug, C: Codec<T> + ?Sized> One<'a, 'c, T, C> {
         self.read(written).map(drop)
     }
 
-    /// It can be read as before.
+    /// Checks that it can be read as before.
     fn still(&self, after: &str) -> Result<(), Violation> {
         let read: Result<T, _> = self.probe.decode(&self.written)?;
         let then = match read {
@@ -128,13 +128,13 @@ impl<'a, 'c, T: PartialEq + Debug, C: Codec<T> + ?Sized> One<'a, 'c, T, C> {
     }
 }
 
-/// What damaged bytes were read as is a value like any other.
+/// Checks that a value read from damaged bytes behaves like any other.
 fn keeps<T, C>(probe: &Probe<'_, C>, bytes: &Written, found: &T) -> Result<(), Violation>
 where
     T: PartialEq + Debug,
     C: Codec<T> + ?Sized,
 {
-    // A NaN is in it: there is nothing to compare.
+    // It contains a NaN, which can't be compared.
     if !is_itself(found, found) {
         return Ok(());
     }
@@ -159,19 +159,19 @@ fn is_itself<T: PartialEq>(one: &T, same: &T) -> bool {
     one == same
 }
 
-/// All that keys have to keep.
+/// All checks of keys.
 pub(super) fn keys<K, C>(probe: &Probe<'_, C>, keys: &[K]) -> Result<(), Violation>
 where
     K: PartialEq + Debug,
     C: Codec<K> + ?Sized,
 {
-    // Of two keys with the same bytes, one is not read back: it is better said of both.
+    // Of two keys with the same bytes, one is not read back. The check for equal bytes names both.
     pairs(probe, keys)?;
     each(probe, keys, Bytes::AreTheSame)?;
     deciding_bytes::check(probe, keys)
 }
 
-/// Equal keys have equal bytes, and others have others.
+/// Checks that equal keys have equal bytes, and different keys different bytes.
 fn pairs<K, C>(probe: &Probe<'_, C>, keys: &[K]) -> Result<(), Violation>
 where
     K: PartialEq + Debug,
@@ -197,7 +197,7 @@ where
     })
 }
 
-/// Each two keys of the sample, in its order, with their bytes.
+/// All pairs of keys in the sample, in its order, with their bytes.
 pub(super) fn every_two<K, C>(
     probe: &Probe<'_, C>,
     keys: &[K],

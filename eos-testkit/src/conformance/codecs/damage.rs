@@ -1,16 +1,16 @@
-//! Bytes that are not what was written.
+//! Damaged bytes.
 
 use super::violation::Written;
 use crate::rng::Rng;
 
-/// At most so many places are cut, and so many bits flipped: evenly spaced in what is longer.
+/// The maximum number of cuts and bit flips, evenly spaced in longer bytes.
 const CUTS: usize = 256;
 const FLIPS: usize = 512;
-/// So many are chance altogether, the same ones each time.
+/// The number of random byte strings, the same ones each time.
 const RANDOM: usize = 64;
 const LONGEST: usize = 64;
 
-/// What may be found in place of these bytes.
+/// The damaged variants of these bytes.
 pub(super) fn damaged(bytes: &[u8]) -> impl Iterator<Item = Written> {
     let cuts = places(bytes.len(), CUTS).map(|length| bytes[..length].to_vec());
     let flips = places(bytes.len() * 8, FLIPS).map(|bit| {
@@ -32,9 +32,9 @@ pub(super) fn damaged(bytes: &[u8]) -> impl Iterator<Item = Written> {
         .chain(some.map(|bytes| Written(Some(bytes))))
 }
 
-/// All numbers below `end`, or so many of them.
+/// All numbers below `end`, or at most the maximum number.
 fn places(end: usize, most: usize) -> impl Iterator<Item = usize> {
-    // Odd, so that not the same bit of each byte is hit.
+    // The step is odd, so that the flipped bit differs between bytes.
     let step = if end <= most {
         1
     } else {

@@ -1,16 +1,16 @@
-//! What every codec has to pass.
+//! The test suite for codecs.
 //!
-//! | what | by |
+//! | sample | check |
 //! |---|---|
 //! | values, of topics and of stores | [`check_values`] |
 //! | keys, of topics and of stores | [`check_keys`]; [`check_partitions`] if only a part of them decides the partition |
 //! | values that can't be written | [`check_refusals`] |
 //! | keys of ordered stores ([`OrderedKey`](eos_core::codec::OrderedKey)) | [`check_ordered_keys`], [`check_prefixes`] |
 //!
-//! Each takes a sample from you and does with it what the runtime and a damaged topic will do. Choose the sample
-//! as you would for a test of your own: the empty, the smallest and the largest, what needs an escape, null if
-//! there is one, and keys that nearly are the same. With one value alone, a codec that always answers the last one
-//! is not found.
+//! Each check takes your sample and does the same with it as the runtime and a damaged topic will do. Choose the
+//! sample as for your own tests: the empty value, the smallest and the largest one, characters that need an escape,
+//! null if there is one, and keys that are nearly equal. A sample of one value can't detect a codec that always
+//! returns the last one.
 //!
 //! ```
 //! use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field};
@@ -45,9 +45,9 @@
 //! }
 //! ```
 //!
-//! What it can't see: a codec that never comes back from damaged bytes, or takes all memory for them, hangs or
-//! aborts the test instead of failing it. And another program's bytes: that yours are the ones that it writes is
-//! for a test with bytes of its making.
+//! The suite has two limits. A codec that loops forever on damaged bytes, or takes all memory for them, hangs or
+//! aborts the test. To prove that your bytes equal those of another program, write a test with bytes from that
+//! program.
 
 mod check;
 mod damage;
@@ -72,17 +72,16 @@ use probe::Probe;
 
 /// Checks the codec of a topic's or a store's values.
 ///
-/// - What is written is read back as it was, null included; also after a value was
-///   [recycled](eos_core::codec::Encode::recycle), and after what can't be read.
-/// - Writing appends. What was in the buffer stays, whatever comes of it: outputs of the same record are in
-///   there. With [`Encoded::Null`](eos_core::codec::Encoded::Null) it appends nothing.
-/// - Bytes that are damaged (cut off at any length, a bit flipped, something behind them, null, nothing, chance)
-///   are an error, or another value that can be written and read back. Never a panic: that would end the worker,
-///   and the next one at the same record, where an error is the
-///   [`ErrorPolicy`](eos_core::ErrorPolicy)'s to decide.
+/// - Written values are read back unchanged, null included. This also holds after a value was
+///   [recycled](eos_core::codec::Encode::recycle), and after unreadable bytes.
+/// - Writing appends. The buffer keeps its content, whatever the result: it contains outputs of the same record. With
+///   [`Encoded::Null`](eos_core::codec::Encoded::Null) the codec appends nothing.
+/// - Damaged bytes (cut off at any length, a flipped bit, extra bytes, null, empty, random) are an error, or another
+///   value that can be written and read back. They never cause a panic. A panic would end the worker, and the next
+///   worker at the same record, where an error leaves the decision to the [`ErrorPolicy`](eos_core::ErrorPolicy).
 ///
-/// A value's bytes may be others each time, as those of a hash map are, or of an encryption: nothing in eos
-/// compares them. Only [`TestDriver::committed`](crate::TestDriver::committed) does.
+/// A value's bytes may differ each time, as those of a hash map or an encryption do: nothing in eos compares them.
+/// Only [`TestDriver::committed`](crate::TestDriver::committed) does.
 ///
 /// # Errors
 /// The first violation found; [`Violation::NoSample`] without values.
@@ -94,12 +93,13 @@ pub fn check_values<T: PartialEq + Debug>(
     each(&Probe(codec), &values, Bytes::MayDiffer)
 }
 
-/// Checks the codec of a topic's or a store's keys: all that [`check_values`] does, and
+/// Checks the codec of a topic's or a store's keys. Includes all checks of [`check_values`] and these:
 ///
-/// - A key has the same bytes each time, whether it was read, recycled or created, and equal keys have equal
-///   bytes: they decide the partition, and find what a store keeps.
-/// - Other keys have other bytes, or a store keeps both in one place. Of two keys, at most one is null.
-/// - [`deciding_bytes`](eos_core::codec::Encode::deciding_bytes) are no more than there are, and as many each time.
+/// - A key has the same bytes each time, whether it was read, recycled or created, and equal keys have equal bytes.
+///   The bytes decide the partition and find entries of stores.
+/// - Different keys have different bytes. Otherwise a store would keep both in one place. At most one key is null.
+/// - [`deciding_bytes`](eos_core::codec::Encode::deciding_bytes) never exceed the key's length, and are the same
+///   number each time.
 ///
 /// Every pair is compared: a few hundred keys are enough.
 ///
@@ -113,8 +113,8 @@ pub fn check_keys<K: PartialEq + Debug>(
     check::keys(&Probe(codec), &keys)
 }
 
-/// Checks what a codec does with values that it can't write: an error each time, and what was in the buffer
-/// stays. What it has appended by then is taken away by the runtime.
+/// Checks that a codec returns an error each time for values that it can't write, and that the buffer keeps its
+/// content. The runtime removes the bytes that the codec appended before the error.
 ///
 /// # Errors
 /// The first violation found; [`Violation::NoSample`] without values.
@@ -126,7 +126,7 @@ pub fn check_refusals<T: Debug>(
     if values.is_empty() {
         return Err(Violation::NoSample);
     }
-    // Twice: a refusal must not make it milder.
+    // Twice: the codec must refuse the value again.
     for value in values.iter().chain(&values) {
         if let Ok(bytes) = Probe(codec).encode(value)? {
             return Err(Violation::NotRefused {

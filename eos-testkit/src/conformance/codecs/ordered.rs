@@ -1,4 +1,4 @@
-//! Keys whose bytes sort as they do.
+//! Keys whose bytes sort as the keys do.
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
@@ -10,17 +10,17 @@ use super::check::{every_two, keys as check_all};
 use super::probe::Probe;
 use super::violation::{Form, Violation, shown};
 
-/// What comes after the first part of a pair: what may be mistaken for its end, or for more of it.
+/// Bytes behind the first part of a pair, which a codec may mistake for its end or for more of it.
 const BEHIND: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"\0\x01", b"\x01", b"a", b"\xff"];
 
-/// Checks the keys of ordered stores: what [`check_keys`](super::check_keys) does, with
+/// Checks the keys of ordered stores. It does the same as [`check_keys`](super::check_keys), with
 /// [`write_last`](OrderedKey::write_last) and [`read_last`](OrderedKey::read_last), and with
-/// [`write_first`](OrderedKey::write_first) and [`read_first`](OrderedKey::read_first) in front of other bytes,
-/// which have to stay. And
+/// [`write_first`](OrderedKey::write_first) and [`read_first`](OrderedKey::read_first) in front of other bytes, which
+/// have to stay. It also checks:
 ///
-/// - Both forms sort as the keys do: ranges and their order stand on it.
-/// - No key's [`write_first`](OrderedKey::write_first) begins with another's: or the second part of a pair would
-///   be mistaken for more of the first.
+/// - Both forms sort as the keys do. Ranges and their order depend on it.
+/// - No key's [`write_first`](OrderedKey::write_first) begins with another's. Otherwise the second part of a pair
+///   could be mistaken for more of the first.
 ///
 /// Every pair is compared: a few hundred keys are enough.
 ///
@@ -46,7 +46,7 @@ pub fn check_ordered_keys<K: OrderedKey + Ord + Debug>(
     first(&last, keys).map_err(|violation| Form::First.says(violation))
 }
 
-/// As the first part of a pair.
+/// The form as the first part of a pair.
 fn first<K: OrderedKey + Ord + Debug>(
     last: &Probe<'_, Last<K>>,
     keys: Vec<K>,
@@ -66,7 +66,7 @@ fn first<K: OrderedKey + Ord + Debug>(
     Ok(())
 }
 
-/// By way of its bytes: that it comes back as it was is known by now.
+/// Copies a key through its bytes, which are known to be read back unchanged.
 fn copy<K: OrderedKey + Debug>(last: &Probe<'_, Last<K>>, key: &K) -> Result<K, Violation> {
     let bytes = last.written(key)?;
     last.decode(&bytes)?.map_err(|error| Violation::Unreadable {
@@ -76,7 +76,7 @@ fn copy<K: OrderedKey + Debug>(last: &Probe<'_, Last<K>>, key: &K) -> Result<K, 
     })
 }
 
-/// The bytes sort as the keys do.
+/// Checks that the bytes sort as the keys do.
 fn sorted<K, C>(probe: &Probe<'_, C>, keys: &[K]) -> Result<(), Violation>
 where
     K: Ord + Debug,
@@ -97,7 +97,7 @@ where
     })
 }
 
-/// No key's bytes begin with another's.
+/// Checks that no key's bytes begin with another's.
 fn no_end<K, C>(probe: &Probe<'_, C>, keys: &[K]) -> Result<(), Violation>
 where
     K: Ord + Debug,
@@ -123,7 +123,7 @@ where
     })
 }
 
-/// A key that nothing comes after, as the store writes it.
+/// A key at the end, as the store writes it.
 pub(super) struct Last<K>(PhantomData<fn() -> K>);
 
 impl<K> Last<K> {
@@ -145,7 +145,7 @@ impl<K: OrderedKey> Encode<K> for Last<K> {
     }
 }
 
-/// A key with whatever comes after it.
+/// A key in front of other bytes.
 struct First<K>(PhantomData<fn() -> K>);
 
 impl<K> First<K> {

@@ -9,10 +9,10 @@ use super::deciding_bytes::of_key;
 use super::probe::Probe;
 use super::violation::{Violation, shown};
 
-/// Checks the codec of keys of which only a part decides the partition: all that
-/// [`check_keys`](super::check_keys) does, and that
-/// the bytes that decide ([`deciding_bytes`](eos_core::codec::Encode::deciding_bytes)) are those of the part. Keys with the same
-/// part have the same ones, and so are in one partition, and keys with another part have others.
+/// Checks the codec of keys of which only a part decides the partition. Includes all checks of
+/// [`check_keys`](super::check_keys). It also checks that the deciding bytes
+/// ([`deciding_bytes`](eos_core::codec::Encode::deciding_bytes)) are those of the part. Keys with the same part have
+/// the same deciding bytes, and so are in one partition. Keys with another part have others.
 ///
 /// ```
 /// # use std::time::Duration;

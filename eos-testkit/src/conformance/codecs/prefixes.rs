@@ -1,4 +1,4 @@
-//! What the keys of an ordered store begin with.
+//! Prefixes of an ordered store's keys.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -9,8 +9,8 @@ use super::ordered::Last;
 use super::probe::{Probe, appended};
 use super::violation::{Violation, Written, shown};
 
-/// Checks what an ordered store can be asked to begin with: a scan by a prefix finds exactly the keys that begin
-/// with it, as `begins` tells. Take prefixes of the sample's keys, of none, and some that nearly are one.
+/// Checks the prefixes of an ordered store: a scan by a prefix finds exactly the keys that begin with it, as defined
+/// by `begins`. Pass prefixes of the sample's keys, of no key, and some that are nearly one.
 ///
 /// ```
 /// # use eos_testkit::conformance::codecs::{Violation, check_prefixes};

@@ -1,4 +1,4 @@
-//! A codec, called with care.
+//! Guarded calls of a codec.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -9,14 +9,14 @@ use eos_core::codec::{Codec, CodecError, Encoded, Field, Part};
 
 use super::violation::{Violation, Written, shown};
 
-/// What is in the buffer already: outputs of the same record, or a window's start in front of a key.
+/// The initial content of the buffer: outputs of the same record, or a window's start in front of a key.
 const BEFORE: &[u8] = b"\x00what was there before\xff";
 
-/// The place that a codec sees.
+/// The field that a codec gets.
 static NO_HEADERS: Headers = Headers::new();
 const FIELD: Field<'static> = Field::new("conformance", Part::Value, &NO_HEADERS);
 
-/// Calls a codec, and finds out whether a call did what no call may do.
+/// Calls a codec, and reports forbidden effects of a call.
 pub(super) struct Probe<'c, C: ?Sized>(pub(super) &'c C);
 
 impl<C: ?Sized> Probe<'_, C> {
@@ -34,7 +34,7 @@ impl<C: ?Sized> Probe<'_, C> {
         })
     }
 
-    /// The bytes of a value that has to have some.
+    /// The bytes of a value that must not be null.
     pub(super) fn written<T: Debug>(&self, value: &T) -> Result<Written, Violation>
     where
         C: Codec<T>,
@@ -45,7 +45,7 @@ impl<C: ?Sized> Probe<'_, C> {
         })
     }
 
-    /// As [`written`](Self::written), with nothing in the buffer.
+    /// As [`written`](Self::written), with an empty buffer.
     pub(super) fn written_alone<T: Debug>(&self, value: &T) -> Result<Written, Violation>
     where
         C: Codec<T>,
@@ -76,7 +76,7 @@ impl<C: ?Sized> Probe<'_, C> {
     }
 }
 
-/// What this appends to a buffer that has something in it already.
+/// The bytes that this call appends to a buffer with content.
 pub(super) fn appended<E>(
     before: &[u8],
     value: &(impl Debug + ?Sized),
@@ -105,12 +105,12 @@ pub(super) fn appended<E>(
     })
 }
 
-/// Runs it; a panic is a violation.
+/// Runs a call; a panic is a violation.
 pub(super) fn guarded<R>(
     doing: impl Fn() -> String,
     run: impl FnOnce() -> R,
 ) -> Result<R, Violation> {
-    // A codec that panicked is not used any further.
+    // A codec that panicked is not used again.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| Violation::Panicked {
         doing: doing(),
         message: message(&*panic),

@@ -1,15 +1,15 @@
-//! What a codec did wrong.
+//! The violations of a codec.
 
 use std::fmt::{self, Debug};
 
-/// The first thing that a codec did wrong: with which value, in which bytes, and what to do about it.
+/// The first violation of a codec, with the value, the bytes and the fix.
 ///
-/// Values are shown as [`Debug`] has them, the long ones shortened. Its own `Debug` is the same text as its
-/// `Display`: it is what a test that fails shows.
+/// Values have the format of [`Debug`], and long ones are shortened. Its own `Debug` equals its `Display`, because a
+/// failed test shows `Debug`.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// There was nothing to check.
+    /// The sample was empty.
     #[error("the sample is empty, so nothing was checked: give some values")]
     NoSample,
 
@@ -21,11 +21,11 @@ pub enum Violation {
     Unwritable {
         /// The value.
         value: String,
-        /// What the codec said.
+        /// The codec's error.
         error: String,
     },
 
-    /// A value that can't be written was.
+    /// A value was written that the codec should refuse.
     #[error("{value} is written as {bytes}, where an error was expected")]
     NotRefused {
         /// The value.
@@ -34,7 +34,7 @@ pub enum Violation {
         bytes: Written,
     },
 
-    /// The buffer has lost what was in it.
+    /// The buffer has lost its content.
     #[error(
         "writing {value} changed what was in the buffer: {before} before, {after} after. Other outputs of the \
          same record are in there. Append: `into.extend_from_slice(..)`, and no `clear`; `truncate` to the length \
@@ -43,13 +43,13 @@ pub enum Violation {
     NotAppended {
         /// The value.
         value: String,
-        /// What was in the buffer.
+        /// The content before.
         before: Written,
-        /// What was in it after.
+        /// The content after.
         after: Written,
     },
 
-    /// It was null, and bytes at once.
+    /// The codec returned null, but appended bytes.
     #[error(
         "{value} is written as {bytes}, and `Encoded::Null`: the bytes are lost. Append nothing to null, or return \
          `Encoded::Bytes`"
@@ -57,11 +57,11 @@ pub enum Violation {
     BytesBesideNull {
         /// The value.
         value: String,
-        /// What was appended.
+        /// The appended bytes.
         bytes: Written,
     },
 
-    /// What was written can't be read.
+    /// Written bytes can't be read.
     #[error(
         "{value} is written as {bytes}, which can't be read: {error}. `decode` must accept all output of `encode`"
     )]
@@ -70,11 +70,11 @@ pub enum Violation {
         value: String,
         /// Its bytes.
         bytes: Written,
-        /// What the codec said.
+        /// The codec's error.
         error: String,
     },
 
-    /// What was written is read as something else.
+    /// Written bytes are read as another value.
     #[error(
         "{value} is written as {bytes}, and read back as {read}. Write every part of a value, and read every part"
     )]
@@ -87,7 +87,7 @@ pub enum Violation {
         read: String,
     },
 
-    /// A key has not the same bytes each time.
+    /// A key has different bytes each time.
     #[error(
         "the key {value} is written as {first}, and as {then} when it is {when}: it would be in another \
          partition, and not be found in its store. A key's bytes may come from the key alone: no counters, no \
@@ -96,11 +96,11 @@ pub enum Violation {
     OtherBytes {
         /// The key.
         value: String,
-        /// Its bytes at first.
+        /// Its first bytes.
         first: Written,
-        /// What was done with it meanwhile.
+        /// The step in between.
         when: &'static str,
-        /// Its bytes then.
+        /// Its later bytes.
         then: Written,
     },
 
@@ -114,9 +114,9 @@ pub enum Violation {
         key: String,
         /// Its bytes.
         bytes: Written,
-        /// One that equals it.
+        /// An equal key.
         other: String,
-        /// Its bytes.
+        /// The bytes of the equal key.
         other_bytes: Written,
     },
 
@@ -134,7 +134,7 @@ pub enum Violation {
         bytes: Written,
     },
 
-    /// More bytes decide the partition than there are.
+    /// More bytes decide the partition than the key has.
     #[error(
         "the key {key} has the bytes {bytes}, and `deciding_bytes` returns {count} for them: the result must not \
          exceed the length of its argument"
@@ -144,11 +144,11 @@ pub enum Violation {
         key: String,
         /// Its bytes.
         bytes: Written,
-        /// What `deciding_bytes` answered.
+        /// The result of `deciding_bytes`.
         count: usize,
     },
 
-    /// Other bytes decide the partition each time.
+    /// The deciding bytes differ each time.
     #[error(
         "the partition of the key {key} is decided by {first}, and then by {then}: `deciding_bytes` has to be the \
          same for the same bytes"
@@ -156,13 +156,13 @@ pub enum Violation {
     DecidesOtherwise {
         /// The key.
         key: String,
-        /// The bytes that decided at first.
+        /// The first deciding bytes.
         first: Written,
-        /// The bytes that decided then.
+        /// The later deciding bytes.
         then: Written,
     },
 
-    /// Keys that belong together are not together.
+    /// Keys with the same part are in different partitions.
     #[error(
         "the keys {key} and {other} have the same part {part}, but their partitions are decided by {decides} and \
          {other_decides}. Write the part first, and let `deciding_bytes` return its length"
@@ -172,15 +172,15 @@ pub enum Violation {
         key: String,
         /// The bytes that decide its partition.
         decides: Written,
-        /// One with the same part.
+        /// Another key with the same part.
         other: String,
-        /// The bytes that decide its partition.
+        /// The bytes that decide the other key's partition.
         other_decides: Written,
         /// The part.
         part: Box<str>,
     },
 
-    /// Less than the part decides.
+    /// Keys with different parts have the same deciding bytes.
     #[error(
         "the partitions of the keys {key} (of {part}) and {other} (of {other_part}) are both decided by {decides}: \
          what should share them among the partitions does not. Let `deciding_bytes` return the length of the whole \
@@ -191,9 +191,9 @@ pub enum Violation {
         key: String,
         /// Its part.
         part: Box<str>,
-        /// One with another part.
+        /// A key with another part.
         other: String,
-        /// Its part.
+        /// The other part.
         other_part: Box<str>,
         /// The bytes that decide both partitions.
         decides: Written,
@@ -205,13 +205,13 @@ pub enum Violation {
          `CodecError`, and the error policy decides"
     )]
     Panicked {
-        /// What it was at.
+        /// The call that panicked.
         doing: String,
-        /// What it said.
+        /// The panic message.
         message: String,
     },
 
-    /// The same bytes are not read the same each time.
+    /// The same bytes are read differently each time.
     #[error(
         "{bytes} is read as {first}, and after {after} as: {then}. `decode` must keep nothing between calls except \
          empty memory"
@@ -219,15 +219,15 @@ pub enum Violation {
     Remembers {
         /// The bytes.
         bytes: Written,
-        /// What they are.
+        /// The first value, as a text.
         first: String,
-        /// What was done in between.
+        /// The step in between.
         after: String,
-        /// What they were read as then, or the error.
+        /// The later value, or the error.
         then: String,
     },
 
-    /// What was read from foreign bytes can't be written and read again.
+    /// A value read from foreign bytes can't be written and read again.
     #[error(
         "{bytes} is read as {value}, which {} {then}: such a record can be read but not written. Refuse such \
          bytes with a `CodecError`, or write the value that was read",
@@ -237,13 +237,13 @@ pub enum Violation {
         }
     )]
     Drifts {
-        /// The bytes that were never written.
+        /// The foreign bytes.
         bytes: Written,
-        /// What they were read as.
+        /// The value read from them.
         value: String,
-        /// What that was written as, if it was.
+        /// The bytes of that value, if it was written.
         written: Option<Written>,
-        /// What that was read as, or the error.
+        /// The value read from those bytes, or the error.
         then: String,
     },
 
@@ -254,17 +254,17 @@ pub enum Violation {
          lower than all that may be in them"
     )]
     Misordered {
-        /// The lower key, or one of two that are equal.
+        /// The lower key, or one of two equal keys.
         lower: String,
         /// Its bytes.
         lower_bytes: Written,
-        /// The higher key, or the other one.
+        /// The higher key, or the other equal key.
         higher: String,
         /// Its bytes.
         higher_bytes: Written,
     },
 
-    /// A key that something comes after does not say where it ends.
+    /// The end of a key in front of other bytes can't be found.
     #[error(
         "the bytes {other_bytes} of the key {other} begin with all of {key}, {bytes}: what comes after the one may be \
          mistaken for the other. Give `write_first` a fixed length, or an end that can't be within"
@@ -316,9 +316,9 @@ pub enum Violation {
     /// One of the two forms of a key of an ordered store is wrong.
     #[error("{form}: {violation}")]
     Ordered {
-        /// Which one.
+        /// The form.
         form: Form,
-        /// What is wrong with it.
+        /// The violation.
         violation: Box<Violation>,
     },
 }
@@ -329,13 +329,12 @@ impl Debug for Violation {
     }
 }
 
-/// One of the two forms that a key of an ordered store has.
+/// One of the two forms of a key in an ordered store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// In front of other bytes: `write_first` and `read_first`. Its violations show the key and the bytes after
-    /// it.
+    /// In front of other bytes: `write_first` and `read_first`. Its violations show the key and the bytes after it.
     First,
-    /// With nothing after it: `write_last` and `read_last`.
+    /// At the end: `write_last` and `read_last`.
     Last,
 }
 
@@ -360,11 +359,11 @@ impl fmt::Display for Form {
     }
 }
 
-/// What a value was written as: bytes, or null. Null sorts first.
+/// The encoding of a value: bytes, or null. Null sorts first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Written(pub Option<Vec<u8>>);
 
-/// As many are shown.
+/// The maximum number of shown bytes.
 const BYTES: usize = 64;
 const CHARS: usize = 200;
 
