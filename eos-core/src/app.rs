@@ -181,13 +181,13 @@ impl App {
     }
 
     /// Reads the environment variables that begin with this prefix and `_`, instead of those that begin with `EOS_`:
-    /// for several apps in one process. `EOS_BILLING` makes `EOS_BILLING_STATE_DIR` the variable of `state.dir`. The
-    /// variables that begin with `EOS_` then have no effect on this app.
+    /// for several apps in one process. `BILLING` makes `BILLING_STATE_DIR` the variable of `state.dir`. The variables that
+    /// begin with `EOS_` then have no effect on this app. A prefix that begins with `EOS_` is an error when the app starts.
     ///
     /// ```
     /// # use eos_core::App;
     /// # let mut app = App::new("a");
-    /// app.environment_prefix("EOS_BILLING");
+    /// app.environment_prefix("BILLING");
     /// ```
     pub fn environment_prefix(&mut self, prefix: &str) -> &mut Self {
         self.settings.set_environment_prefix(prefix);

@@ -121,7 +121,7 @@ pub enum StartError {
     #[error(
         "task {task}: {partition} was committed by layout {found}, but this program has layout \
          {expected}: its sources changed. Stop every instance of the old program, then start this \
-         one once with EOS_ACCEPT_LAYOUT={found} in its environment; or give the app another name to start afresh"
+         one once with accept.layout = {found} (EOS_ACCEPT_LAYOUT={found} in its environment); or give the app another name to start afresh"
     )]
     LayoutChanged {
         /// The task.

@@ -118,7 +118,8 @@ impl<T: PlainType> PlainType for Option<T> {
     }
 }
 
-/// Gives tuple structs of one field the [`PlainType`](crate::codec::PlainType) encoding of that field.
+/// Gives tuple structs of one field the [`PlainType`](crate::codec::PlainType) encoding of that field. The structs have
+/// no generic parameters and no `Drop`, and the macro is called in their module.
 ///
 /// A key type of your own then has the same bytes as the type inside it, and so the same partition. With
 /// [`Json`](crate::codec::Json), the text `c1` would be the bytes `"c1"`, with quotes, and belong to another partition than the

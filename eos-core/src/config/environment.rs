@@ -171,12 +171,12 @@ mod tests {
     #[test]
     fn an_app_may_have_a_prefix_of_its_own() {
         let variables = [
-            ("EOS_BILLING_STATE_DIR", "/var/lib/billing"),
-            ("EOS_BILLING_CONFIG_FILE", "/etc/billing.properties"),
+            ("BILLING_STATE_DIR", "/var/lib/billing"),
+            ("BILLING_CONFIG_FILE", "/etc/billing.properties"),
             ("EOS_STATE_DIR", "/var/lib/eos"),
         ];
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
-        let environment = Environment::read("EOS_BILLING_", variables.clone()).unwrap();
+        let environment = Environment::read("BILLING_", variables.clone()).unwrap();
         let given = environment.given.iter();
         let given: Vec<_> = given.map(|g| (g.key.as_str(), g.value.as_str())).collect();
         assert_eq!(given, [("state.dir", "/var/lib/billing")]);
@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(file.to_str(), Some("/etc/billing.properties"));
         let other = Environment::read(PREFIX, variables).unwrap();
         assert_eq!(other.given[0].value, "/var/lib/eos");
-        let ignored = ["EOS_BILLING_CONFIG_FILE", "EOS_BILLING_STATE_DIR"];
-        assert_eq!(other.ignored, ignored, "they are of the other app");
+        assert_eq!(other.given.len(), 1);
+        assert!(other.ignored.is_empty(), "{:?}", other.ignored);
     }
 
     #[test]

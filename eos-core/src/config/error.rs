@@ -34,7 +34,8 @@ pub enum SettingsError {
     /// The prefix of the environment variables is not valid.
     #[error(
         "environment_prefix({prefix:?}) is not a valid prefix of environment variables. Use capital letters, digits \
-         and underscores, with a letter first, such as \"EOS_BILLING\""
+         and underscores, with a letter first, such as \"BILLING\". `EOS_` is the prefix of apps without their own, so \
+         no other prefix may begin with it"
     )]
     EnvironmentPrefix {
         /// The prefix.

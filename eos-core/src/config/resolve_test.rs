@@ -74,7 +74,16 @@ fn a_prefix_of_environment_variables_is_checked() {
     let own = [pair("linger.ms", "3")];
     assert_eq!(prefix("BILLING").unwrap(), own);
     assert_eq!(prefix("BILLING_").unwrap(), own);
-    for bad in ["", "_", "billing", "1EOS", "EOS-BILLING"] {
+    for bad in [
+        "",
+        "_",
+        "billing",
+        "1A",
+        "A-B",
+        "EOS",
+        "EOS_",
+        "EOS_BILLING",
+    ] {
         let error = prefix(bad).unwrap_err();
         let start = format!("environment_prefix({bad:?}) is not a valid prefix");
         assert!(error.starts_with(&start), "{error}");

@@ -157,7 +157,10 @@ impl Settings {
         };
         let name = prefix.strip_suffix('_').unwrap_or(prefix);
         let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-        if !name.starts_with(|c: char| c.is_ascii_uppercase()) || !name.chars().all(allowed) {
+        let is_name =
+            name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(allowed);
+        // The variables would be mistakes in the properties of every app without a prefix of its own.
+        if !is_name || name == "EOS" || name.starts_with(environment::PREFIX) {
             let prefix = prefix.clone();
             return Err(SettingsError::EnvironmentPrefix { prefix });
         }

@@ -217,20 +217,18 @@ fn instance(path: &Path) -> Result<InstanceId, SlotError> {
     }
 }
 
-/// Returns the default state directory: `EOS_STATE_DIR`, else the user's state directory (`XDG_STATE_HOME`,
-/// `~/.local/state`), else the system's temporary directory.
+/// Returns the default of `state.dir`: `eos` in the user's state directory (`XDG_STATE_HOME`, `~/.local/state`), or in the
+/// system's temporary directory if there is none.
 pub(crate) fn default_state_dir() -> PathBuf {
     let from = |name: &str| {
         std::env::var_os(name)
             .filter(|v| !v.is_empty())
             .map(PathBuf::from)
     };
-    from("EOS_STATE_DIR").unwrap_or_else(|| {
-        from("XDG_STATE_HOME")
-            .or_else(|| from("HOME").map(|home| home.join(".local/state")))
-            .unwrap_or_else(std::env::temp_dir)
-            .join("eos")
-    })
+    from("XDG_STATE_HOME")
+        .or_else(|| from("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("eos")
 }
 
 #[cfg(test)]

@@ -8,42 +8,40 @@ use eos_protocol::{StageId, TaskId, Timestamp};
 /// a repartition topic is read in the order of its writes, and windows close by the youngest record. Short turns
 /// cost a tenth of the CPU time of an app that does little else, so other apps have no such limit.
 const TURN: usize = 32;
-/// The turn of a task that is behind the others of its stage. The lead that a task gains while the others wait for a
+/// The turn of a task that is behind most others of its stage. The lead that a task gains while the others wait for a
 /// fetch shrinks, and yet no task waits for another.
 const CATCH_UP: usize = 4 * TURN;
 
 /// The length of each task's turn in one step.
 #[derive(Debug, Default)]
 pub(super) struct TurnLengths {
-    /// Per stage, the middle between the least and the greatest stream time of its tasks.
-    middles: Option<BTreeMap<StageId, i64>>,
+    /// Per stage, the median of the stream times of its tasks: one task far ahead or far behind does not move it.
+    medians: Option<BTreeMap<StageId, Timestamp>>,
 }
 
 impl TurnLengths {
     /// Short turns, for tasks with these stream times.
     pub(super) fn short(tasks: impl Iterator<Item = (TaskId, Option<Timestamp>)>) -> Self {
-        let mut spans = BTreeMap::<StageId, (i64, i64)>::new();
+        let mut times = BTreeMap::<StageId, Vec<Timestamp>>::new();
         for (id, time) in tasks {
-            if let Some(Timestamp(time)) = time {
-                let (least, greatest) = spans.entry(id.stage).or_insert((time, time));
-                *least = time.min(*least);
-                *greatest = time.max(*greatest);
-            }
+            times.entry(id.stage).or_default().extend(time);
         }
-        let middle = |(least, greatest)| i64::midpoint(least, greatest);
-        let middles = spans.into_iter().map(|(id, span)| (id, middle(span)));
+        let medians = times.into_iter().filter_map(|(stage, mut times)| {
+            let half = times.len() / 2;
+            (!times.is_empty()).then(|| (stage, *times.select_nth_unstable(half).1))
+        });
         Self {
-            middles: Some(middles.collect()),
+            medians: Some(medians.collect()),
         }
     }
 
     /// The records that a task may take in a row.
     pub(super) fn of(&self, id: TaskId, time: Option<Timestamp>) -> usize {
-        let Some(middles) = &self.middles else {
+        let Some(medians) = &self.medians else {
             return usize::MAX;
         };
-        match middles.get(&id.stage) {
-            Some(middle) if time.is_none_or(|time| time.0 < *middle) => CATCH_UP,
+        match medians.get(&id.stage) {
+            Some(median) if time.is_none_or(|time| time < *median) => CATCH_UP,
             _ => TURN,
         }
     }
@@ -61,24 +59,27 @@ mod tests {
     }
 
     #[test]
-    fn a_task_behind_the_middle_of_its_stage_has_long_turns() {
+    fn a_task_behind_the_median_of_its_stage_has_long_turns() {
         let at = |time| Some(Timestamp(time));
         let of_other_stage = (id(1, 0), at(9_000));
         let tasks = [(id(0, 0), at(100)), (id(0, 1), at(200)), (id(0, 2), None)];
         let lengths = TurnLengths::short(tasks.into_iter().chain([of_other_stage]));
         assert_eq!(lengths.of(id(0, 0), at(100)), CATCH_UP);
-        assert_eq!(lengths.of(id(0, 0), at(150)), TURN, "it has caught up");
+        assert_eq!(lengths.of(id(0, 0), at(200)), TURN, "it has caught up");
         assert_eq!(lengths.of(id(0, 1), at(200)), TURN);
         assert_eq!(lengths.of(id(0, 2), None), CATCH_UP, "it has taken none");
         assert_eq!(lengths.of(id(1, 0), at(9_000)), TURN, "it is alone");
     }
 
     #[test]
-    fn times_at_the_ends_of_their_range_give_no_overflow() {
-        let tasks = [(id(0, 0), i64::MIN), (id(0, 1), i64::MAX)];
-        let lengths = TurnLengths::short(tasks.map(|(id, t)| (id, Some(Timestamp(t)))).into_iter());
-        assert_eq!(lengths.of(id(0, 0), Some(Timestamp(i64::MIN))), CATCH_UP);
-        assert_eq!(lengths.of(id(0, 1), Some(Timestamp(i64::MAX))), TURN);
+    fn an_idle_task_and_one_from_the_far_future_do_not_end_catching_up() {
+        let times = [100, 200, 210, 220, i64::MIN, i64::MAX];
+        let tasks = (0..).zip(times);
+        let tasks = tasks.map(|(at, time)| (id(0, at), Some(Timestamp(time))));
+        let lengths = TurnLengths::short(tasks);
+        let of = |time| lengths.of(id(0, 0), Some(Timestamp(time)));
+        assert_eq!((of(100), of(200)), (CATCH_UP, CATCH_UP));
+        assert_eq!((of(210), of(220)), (TURN, TURN));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use eos_core::{App, Failure, Guarantee, KeyValueStore, Topic};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::Layer as _;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -85,8 +85,9 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
         _ => None,
     };
     if task.work.counts() {
+        let restores = Targets::new().with_target("eos_core::worker::restore", LevelFilter::DEBUG);
         tracing_subscriber::registry()
-            .with(Restoring::default().with_filter(LevelFilter::DEBUG))
+            .with(Restoring::default().with_filter(restores))
             .init();
     }
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -107,20 +107,25 @@ pub enum PreflightError {
     },
     /// A stage has another name than the one under which it keeps its state.
     #[error(
-        "the stage that reads {} would begin with empty state: its changelog {changelog} does not exist, but {found} \
-         does, from an earlier version of the app. To resume with that state, add `.stage({name:?})` behind a source of \
-         the stage. To begin with empty state, give the app another name",
-        list(topics)
+        "the stage that reads {} would begin with empty state: its changelog {changelog} does not exist, but {} exists, \
+         perhaps from an earlier version of the app. {}. If no app needs the state in it, delete that topic",
+        list(topics), list(found),
+        match name {
+            Some(name) => format!(
+                "To resume with that state, add `.stage({name:?})` behind a source of the stage"
+            ),
+            None => "A stage cannot take over the state of two: keep them apart, or give the app another name".into(),
+        }
     )]
     StageRenamed {
         /// The topics of the stage.
         topics: Vec<TopicName>,
         /// The missing changelog.
         changelog: TopicName,
-        /// The changelog of the earlier version.
-        found: TopicName,
-        /// The name of the stage in that version.
-        name: String,
+        /// The changelogs under other names, at least one.
+        found: Vec<TopicName>,
+        /// The name that the stage had, if there can be only one.
+        name: Option<String>,
     },
     /// The app's own topics are there, and not as they have to be.
     #[error("{}", crate::runtime::internal::told(topics, bootstrap))]

@@ -244,26 +244,30 @@ fn there(facts: &ClusterFacts, topology: &Topology, bootstrap: &str) -> Result<(
 fn under_their_names(facts: &ClusterFacts, topology: &Topology) -> Result<(), PreflightError> {
     for stage in topology.stages() {
         let changelogs = topology.changelogs(stage.id);
-        for family in Family::ALL {
-            let output = changelogs
-                .get(family)
-                .and_then(|at| topology.outputs().get(at));
-            let Some(changelog) = output.map(|output| &output.name) else {
-                continue;
-            };
-            if facts.topic(changelog).is_some() {
-                continue;
-            }
-            let mut others = topology.other_names(stage, family);
-            if let Some((name, found)) = others.find(|(_, it)| facts.others.contains(it)) {
-                return Err(PreflightError::StageRenamed {
-                    topics: stage.topics.clone(),
-                    changelog: changelog.clone(),
-                    found,
-                    name: name.to_owned(),
-                });
-            }
-        }
+        let names = Family::ALL.into_iter().filter_map(|family| {
+            let output = topology.outputs().get((*changelogs.get(family))?)?;
+            Some((family, &output.name))
+        });
+        let names: Vec<_> = names.collect();
+        let is_absent = |name: &TopicName| facts.topic(name).is_none();
+        let Some((_, absent)) = names.iter().find(|(_, name)| is_absent(name)) else {
+            continue;
+        };
+        let others = names.iter().filter(|(_, name)| is_absent(name));
+        let others = others.flat_map(|(family, _)| topology.other_names(stage, *family));
+        let others: Vec<_> = others.filter(|(_, it)| facts.others.contains(it)).collect();
+        let Some((name, _)) = others.first() else {
+            continue;
+        };
+        // Under that name, its other changelog would be absent.
+        let is_split = names.iter().any(|(_, name)| !is_absent(name))
+            || others.iter().any(|(other, _)| other != name);
+        return Err(PreflightError::StageRenamed {
+            topics: stage.topics.clone(),
+            changelog: (*absent).clone(),
+            found: others.iter().map(|(_, it)| it.clone()).collect(),
+            name: (!is_split).then(|| (*name).to_owned()),
+        });
     }
     Ok(())
 }

@@ -212,8 +212,8 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
                 .unwrap_err()
                 .replace("mobile, web", "web, mobile"),
             "the stage that reads web, mobile would begin with empty state: its changelog a-mobile-changelog does not \
-             exist, but a-web-changelog does, from an earlier version of the app. To resume with that state, add \
-             `.stage(\"web\")` behind a source of the stage. To begin with empty state, give the app another name"
+             exist, but a-web-changelog exists, perhaps from an earlier version of the app. To resume with that state, \
+             add `.stage(\"web\")` behind a source of the stage. If no app needs the state in it, delete that topic"
         );
     }
     let named: fn(&mut App) = |app| {
@@ -228,6 +228,23 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
         error.contains("its changelog a-visits-changelog does not exist"),
         "{error}"
     );
+    let both: fn(&mut App) = |app| {
+        joined(app, ["web", "mobile"]);
+        app.source(&Topic::<String, String>::plain("web"))
+            .group_by_key()
+            .windowed_by(crate::windows::Tumbling::of(Duration::from_secs(60)))
+            .count(&crate::state::WindowStore::plain("windows"))
+            .to_stream()
+            .ignore();
+    };
+    // One stage had the windows, and another one had the counts.
+    let error = check(both, &["a-web-windowed-changelog", "a-mobile-changelog"]).unwrap_err();
+    assert!(
+        error.contains("A stage cannot take over the state of two"),
+        "{error}"
+    );
+    let error = check(both, &["a-web-windowed-changelog", "a-web-changelog"]).unwrap_err();
+    assert!(error.contains("add `.stage(\"web\")`"), "{error}");
     let taken: fn(&mut App) = |app| {
         for (topic, name) in [("web", "visits"), ("mobile", "web")] {
             app.source(&Topic::<String, String>::plain(topic))

@@ -266,6 +266,8 @@ impl<C: Client> Restorer<C> {
         self.to_assign = false;
         self.restoring.retain(|one| tasks.contains(one.task));
         if self.restoring.is_empty() {
+            // The last one was forgotten.
+            self.summary.log(&shared.spec, shared.now());
             return Ok(RestoreStep::Nothing);
         }
         let begun = shared.now();

@@ -228,8 +228,8 @@ pub enum RestartError {
         "task {task}: {changelog} ends with {}, but the committed offsets name transaction {} as its \
          last one: the changelog lost data (was it deleted, purged, or cut by an unclean leader \
          election?), or it is another one (without a name of its own, a stage and its changelog are \
-         named after the first of its topics in alphabetical order: if the program added such a topic, name the stage \
-         after the old one, with `.stage(\"..\")`). Restore it, or start afresh under another app name",
+         named after the first of its topics in alphabetical order: if the program added or removed such a topic or \
+         name, name the stage after the old one, with `.stage(\"..\")`). Restore it, or start afresh under another app name",
         Transaction(*found),
         named.0
     )]
