@@ -15,33 +15,37 @@ const CATCH_UP: usize = 4 * TURN;
 /// The length of each task's turn in one step.
 #[derive(Debug, Default)]
 pub(super) struct TurnLengths {
-    /// Per stage, the median of the stream times of its tasks: one task far ahead or far behind does not move it.
-    medians: Option<BTreeMap<StageId, Timestamp>>,
+    /// Per stage, the time before which a task is behind: the middle between the least and the greatest stream time, but
+    /// not less than the median, which one idle task does not move.
+    limits: Option<BTreeMap<StageId, i64>>,
 }
 
 impl TurnLengths {
     /// Short turns, for tasks with these stream times.
     pub(super) fn short(tasks: impl Iterator<Item = (TaskId, Option<Timestamp>)>) -> Self {
-        let mut times = BTreeMap::<StageId, Vec<Timestamp>>::new();
+        let mut times = BTreeMap::<StageId, Vec<i64>>::new();
         for (id, time) in tasks {
-            times.entry(id.stage).or_default().extend(time);
+            let times = times.entry(id.stage).or_default();
+            times.extend(time.map(|Timestamp(time)| time));
         }
-        let medians = times.into_iter().filter_map(|(stage, mut times)| {
+        let limits = times.into_iter().filter_map(|(stage, mut times)| {
+            let (least, greatest) = (*times.iter().min()?, *times.iter().max()?);
             let half = times.len() / 2;
-            (!times.is_empty()).then(|| (stage, *times.select_nth_unstable(half).1))
+            let median = *times.select_nth_unstable(half).1;
+            Some((stage, median.max(i64::midpoint(least, greatest))))
         });
         Self {
-            medians: Some(medians.collect()),
+            limits: Some(limits.collect()),
         }
     }
 
     /// The records that a task may take in a row.
     pub(super) fn of(&self, id: TaskId, time: Option<Timestamp>) -> usize {
-        let Some(medians) = &self.medians else {
+        let Some(limits) = &self.limits else {
             return usize::MAX;
         };
-        match medians.get(&id.stage) {
-            Some(median) if time.is_none_or(|time| time < *median) => CATCH_UP,
+        match limits.get(&id.stage) {
+            Some(limit) if time.is_none_or(|time| time.0 < *limit) => CATCH_UP,
             _ => TURN,
         }
     }

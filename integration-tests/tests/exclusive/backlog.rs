@@ -17,9 +17,9 @@ use integration_tests::wait::wait_until;
 
 const PARTITIONS: i32 = 6;
 const RECORDS: i64 = 400_000;
-/// From one record to the next. One fetch of one partition, about 1,200 records, is half a minute of event time, so
+/// From one record to the next. One fetch of one partition, about 1,200 records, is 20 seconds of event time, so
 /// a partition whose fetch comes first brings no window of the others to an end.
-const STEP_MS: i64 = 5;
+const STEP_MS: i64 = 3;
 const MINUTE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(5);
 
