@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_behind_the_median_of_its_stage_has_long_turns() {
+    fn a_task_behind_its_stage_has_long_turns() {
         let at = |time| Some(Timestamp(time));
         let of_other_stage = (id(1, 0), at(9_000));
         let tasks = [(id(0, 0), at(100)), (id(0, 1), at(200)), (id(0, 2), None)];
@@ -73,6 +73,15 @@ mod tests {
         assert_eq!(lengths.of(id(0, 1), at(200)), TURN);
         assert_eq!(lengths.of(id(0, 2), None), CATCH_UP, "it has taken none");
         assert_eq!(lengths.of(id(1, 0), at(9_000)), TURN, "it is alone");
+    }
+
+    #[test]
+    fn all_tasks_catch_up_with_one_that_leads() {
+        let tasks = (0..).zip([0, 10, 20, 30, 40, 1_000]);
+        let tasks = tasks.map(|(at, time)| (id(0, at), Some(Timestamp(time))));
+        let lengths = TurnLengths::short(tasks);
+        let of = |time| lengths.of(id(0, 0), Some(Timestamp(time)));
+        assert_eq!((of(40), of(499), of(1_000)), (CATCH_UP, CATCH_UP, TURN));
     }
 
     #[test]
