@@ -266,8 +266,10 @@ impl<C: Client> Restorer<C> {
         self.to_assign = false;
         self.restoring.retain(|one| tasks.contains(one.task));
         if self.restoring.is_empty() {
-            // The last one was forgotten.
-            self.summary.log(&shared.spec, shared.now());
+            // A revocation took the last one. An idle worker reads no clock here.
+            if self.summary.has_begun() {
+                self.summary.log(&shared.spec, shared.now());
+            }
             return Ok(RestoreStep::Nothing);
         }
         let begun = shared.now();

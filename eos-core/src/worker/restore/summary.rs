@@ -5,7 +5,7 @@ use eos_protocol::state::RestoreKind;
 
 use crate::worker::WorkerSpec;
 
-/// The restores since the worker had none: one line for all tasks of a start.
+/// The restores since the worker last had none. They give one line for all tasks of a start.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     began: Option<Now>,
@@ -17,6 +17,11 @@ impl Summary {
     /// Restores are under way.
     pub(super) fn begin(&mut self, now: Now) {
         self.began.get_or_insert(now);
+    }
+
+    /// Whether restores began since the last line.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.began.is_some()
     }
 
     /// Adds records that were read from changelogs.
@@ -47,5 +52,27 @@ impl Summary {
             records, took_ms = began.map_or(0, |began| now.since(began).as_millis()),
             "state restored"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::tests::spec;
+    use eos_protocol::Guarantee;
+
+    /// A revocation may take the last restore, and the next one may come hours later.
+    #[test]
+    fn the_next_start_counts_from_nothing() {
+        let mut summary = Summary::default();
+        assert!(!summary.has_begun());
+        summary.begin(Now::default());
+        summary.add_records(7);
+        summary.add_task(RestoreKind::Rebuilt);
+        assert!(summary.has_begun());
+        summary.log(&spec(0, Guarantee::ExactlyOnce), Now::default());
+        assert!(!summary.has_begun());
+        assert!(summary.kinds.is_empty());
+        assert_eq!(summary.records, 0);
     }
 }

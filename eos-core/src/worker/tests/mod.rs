@@ -73,7 +73,7 @@ fn out_of_range(partition: TopicPartition, asked: i64) -> SourceEvent {
     SourceEvent::OutOfRange { partition, asked }
 }
 
-fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
+pub(in crate::worker) fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
     WorkerSpec {
         app: "app".into(),
         id: WorkerId(id),
