@@ -17,10 +17,40 @@ struct Soak {
     name: &'static str,
     what: &'static str,
     environment: &'static [(&'static str, &'static str)],
-    /// The arguments of cargo.
-    arguments: &'static str,
+    runs: Runs,
     /// The number of runs.
     times: u32,
+}
+
+/// The command of a row.
+enum Runs {
+    /// Tests of a target, from the build of `cargo xtask test`: other features would compile RocksDB again.
+    Tests {
+        target: &'static str,
+        filter: &'static str,
+    },
+    /// Other arguments of cargo.
+    Cargo(&'static str),
+}
+
+impl Runs {
+    fn arguments(&self) -> Vec<&str> {
+        match *self {
+            Self::Tests { target, filter } => {
+                let mut all = vec!["test", "--workspace", "--features", super::FEATURES];
+                all.extend(["--test", target]);
+                all.extend(Some(filter).filter(|it| !it.is_empty()));
+                all.extend(["--", "--nocapture"]);
+                all
+            }
+            Self::Cargo(arguments) => arguments.split_whitespace().collect(),
+        }
+    }
+
+    /// Whether the output counts tests.
+    fn is_test(&self) -> bool {
+        self.arguments()[0] == "test"
+    }
 }
 
 const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
@@ -59,91 +89,120 @@ const TABLE: [Soak; 13] = [
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
         environment: &[],
-        arguments: "xtask sim --seeds 100000 --coverage",
+        runs: Runs::Cargo("xtask sim --seeds 100000 --coverage"),
         times: 1,
     },
     Soak {
         name: "rocksdb",
         what: "5,000 seeds with the state in RocksDB, and every planted bug",
         environment: &[("EOS_ROCKSDB_SEEDS", "5000"), ("EOS_FULL", "1")],
-        arguments: "test -p integration-tests --features failpoints --test simulation -- --nocapture",
+        runs: Runs::Tests {
+            target: "simulation",
+            filter: "",
+        },
         times: 1,
     },
     Soak {
         name: "fuzz",
         what: "ten minutes of malformed requests to the embedded broker",
         environment: &[("EOS_FUZZ_SECONDS", "600")],
-        arguments: "test -p eos-broker --lib fuzz -- --nocapture",
+        runs: Runs::Cargo("test -p eos-broker --lib fuzz -- --nocapture"),
         times: 1,
     },
     Soak {
         name: "kill",
         what: "a million records and more than 25 SIGKILLs, on one node, on three, and embedded",
         environment: FULL,
-        arguments: "test -p integration-tests --test exclusive kill:: -- --nocapture",
+        runs: Runs::Tests {
+            target: "exclusive",
+            filter: "kill::",
+        },
         times: 1,
     },
     Soak {
         name: "brokers",
         what: "brokers of each role killed, frozen and restarted, then too few replicas, five times",
         environment: FULL,
-        arguments: "test -p integration-tests --test exclusive brokers:: -- --nocapture",
+        runs: Runs::Tests {
+            target: "exclusive",
+            filter: "brokers::",
+        },
         times: 1,
     },
     Soak {
         name: "wire",
         what: "the wire producer while followers are frozen",
         environment: &[],
-        arguments: "test -p integration-tests --test exclusive wire_producer_delivers_once:: -- --nocapture",
+        runs: Runs::Tests {
+            target: "exclusive",
+            filter: "wire_producer_delivers_once::",
+        },
         times: 1,
     },
     Soak {
         name: "churn",
         what: "five minutes of members that join and leave, for each group protocol",
         environment: FULL,
-        arguments: "test -p integration-tests --test exclusive churn:: -- --nocapture",
+        runs: Runs::Tests {
+            target: "exclusive",
+            filter: "churn::",
+        },
         times: 1,
     },
     Soak {
         name: "windows",
         what: "a million views in windows, 25 kills",
         environment: FULL,
-        arguments: "test -p integration-tests --test exclusive windowed_counts:: -- --nocapture",
+        runs: Runs::Tests {
+            target: "exclusive",
+            filter: "windowed_counts::",
+        },
         times: 1,
     },
     Soak {
         name: "faults",
         what: "every fault-injection test at full size",
         environment: &[],
-        arguments: "xtask faults --full",
+        runs: Runs::Cargo("xtask faults --full"),
         times: 1,
     },
     Soak {
         name: "readme",
         what: "every command of the README, including its crate of your own",
         environment: FULL,
-        arguments: "test -p integration-tests --test exclusive readme:: -- --nocapture",
+        runs: Runs::Tests {
+            target: "exclusive",
+            filter: "readme::",
+        },
         times: 1,
     },
     Soak {
         name: "shipped",
         what: "the tests of the libraries with the features that users compile, without failpoints",
         environment: &[],
-        arguments: "test -p eos-core -p eos-kafka -p eos-state -p eos-examples -p conformance",
+        runs: Runs::Cargo(
+            "test -p eos-core -p eos-kafka -p eos-state -p eos-examples -p conformance",
+        ),
         times: 1,
     },
     Soak {
         name: "unarmed",
         what: "a program built without failpoints contains none",
         environment: &[],
-        arguments: "test -p integration-tests --test soak",
+        runs: Runs::Tests {
+            target: "soak",
+            filter: "",
+        },
         times: 1,
     },
     Soak {
         name: "repeat",
         what: "the tests on a real Kafka, five times each",
         environment: &[],
-        arguments: "test -p integration-tests --features failpoints,stored --test kafka -- --nocapture",
+        runs: Runs::Tests {
+            target: "kafka",
+            filter: "",
+        },
         times: 5,
     },
 ];
@@ -203,9 +262,9 @@ fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let mut command = cargo();
     command
-        .args(soak.arguments.split_whitespace())
+        .args(soak.runs.arguments())
         .envs(soak.environment.iter().copied());
-    if !soak.arguments.starts_with("test ") {
+    if !soak.runs.is_test() {
         let status = command.status().context("start cargo")?;
         report.step(soak.name, status.success(), begun.elapsed());
         return Ok(());
@@ -245,7 +304,8 @@ fn line(soak: &Soak) -> String {
     let mut words: Vec<_> = variables
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    words.extend(["cargo".to_owned(), soak.arguments.to_owned()]);
+    words.push("cargo".to_owned());
+    words.extend(soak.runs.arguments().into_iter().map(str::to_owned));
     words.join(" ")
 }
 
@@ -264,18 +324,24 @@ mod tests {
     fn each_row_runs_the_tests_that_are_left_to_it() {
         for (package, target, begins, row) in LEFT {
             let row = chosen(&[row.to_owned()]).unwrap()[0];
-            let module = begins.split_once("::").unwrap().0;
-            let runs = format!("test -p {package} --test {target} {module}::");
-            assert!(row.arguments.starts_with(&runs), "{begins}");
+            let module = format!("{}::", begins.split_once("::").unwrap().0);
+            let runs = row.runs.arguments();
+            assert!(
+                runs.windows(3).any(|it| it == ["--test", target, &module]),
+                "{package} {begins}"
+            );
         }
     }
 
     #[test]
     fn a_command_can_be_pasted() {
         let churn = chosen(&["churn".to_owned()]).unwrap();
+        let features = super::super::FEATURES;
         assert_eq!(
             line(churn[0]),
-            "EOS_FULL=1 cargo test -p integration-tests --test exclusive churn:: -- --nocapture"
+            format!(
+                "EOS_FULL=1 cargo test --workspace --features {features} --test exclusive churn:: -- --nocapture"
+            )
         );
     }
 }
