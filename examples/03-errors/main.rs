@@ -7,17 +7,17 @@
 //! - `tag-orders` retries twice, in case the error was transient. Then it writes the order to `tag-orders-dlq`,
 //!   in the transaction that also commits its offset. An order is either processed or in that topic.
 //!
-//! With Kafka up:
+//! After `eos kafka up` (see README.md):
 //!
 //! ```sh
-//! cargo xtask kafka topic cities tag-orders tags tag-orders-dlq
+//! eos kafka topic cities tag-orders tags tag-orders-dlq
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic cities --records 10000
-//! cargo xtask kafka produce tag-orders < examples/03-errors/orders.txt
+//! eos kafka produce tag-orders < examples/03-errors/orders.txt
 //! cargo run -p eos-examples --bin 03-errors -- --kafka
 //! ```
 //!
 //! One of the five orders is good. The others can't be decoded, are refused, panic, and are too large for
-//! `tags`. `cargo xtask kafka read tag-orders-dlq` shows each original record, with the reason in its headers.
+//! `tags`. `eos kafka read tag-orders-dlq` shows each original record, with the reason in its headers.
 //! Without `on_error`, the first one would stop the app, and everything before it would be committed.
 
 use std::time::Duration;

@@ -4,15 +4,15 @@
 //! Reads `departures` and `arrivals`, both cities keyed by region. For each arrival, writes the distance from
 //! the last departure in that region to `trips`.
 //!
-//! In the sample data, all departures are before the first arrival. With Kafka up:
+//! In the sample data, all departures are before the first arrival. After `eos kafka up` (see README.md):
 //!
 //! ```sh
-//! cargo xtask kafka topic departures arrivals trips
+//! eos kafka topic departures arrivals trips
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic departures --records 20000
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic arrivals --records 20000 --first-seq 5000
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic departures --records 20000 --first-seq 40000
 //! cargo run -p eos-examples --bin 04-two-topics -- --kafka
-//! cargo xtask kafka read trips
+//! eos kafka read trips
 //! ```
 //!
 //! The last generator sends departures that are later than all arrivals. No trip may contain them.

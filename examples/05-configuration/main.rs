@@ -3,10 +3,10 @@
 //!
 //! Reads `cities` and writes their names to `city-names`.
 //!
-//! With Kafka up:
+//! After `eos kafka up` (see README.md):
 //!
 //! ```sh
-//! cargo xtask kafka topic cities city-names
+//! eos kafka topic cities city-names
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic cities --records 100000
 //! cargo run -p eos-examples --bin 05-configuration -- --kafka
 //! ```

@@ -11,13 +11,13 @@
 //! Both topics commit in one transaction with the offsets, the counts and the stream time. Kill this program at
 //! any moment: no closed minute opens again.
 //!
-//! With Kafka up:
+//! After `eos kafka up` (see README.md):
 //!
 //! ```sh
-//! cargo xtask kafka topic page-views page-views-per-minute late-page-views
-//! cargo xtask kafka produce --no-keys page-views < examples/07-page-views/views.txt
+//! eos kafka topic page-views page-views-per-minute late-page-views
+//! eos kafka produce --no-keys page-views < examples/07-page-views/views.txt
 //! cargo run -p eos-examples --bin 07-page-views -- --kafka
-//! cargo xtask kafka read page-views-per-minute
+//! eos kafka read page-views-per-minute
 //! ```
 //!
 //! Keys and counts are bytes in Kafka Streams' format: the page and 8 bytes of time, and 8 bytes of a number.

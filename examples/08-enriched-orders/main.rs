@@ -6,14 +6,14 @@
 //! orders ─→ by customer ─(repartition: beside the table)─→ join ─→ enriched-orders
 //! ```
 //!
-//! With Kafka up:
+//! After `eos kafka up` (see README.md):
 //!
 //! ```sh
-//! cargo xtask kafka topic customers orders enriched-orders
-//! cargo xtask kafka produce customers < examples/08-enriched-orders/customers.txt
-//! cargo xtask kafka produce orders < examples/08-enriched-orders/orders.txt
+//! eos kafka topic customers orders enriched-orders
+//! eos kafka produce customers < examples/08-enriched-orders/customers.txt
+//! eos kafka produce orders < examples/08-enriched-orders/orders.txt
 //! cargo run -p eos-examples --bin 08-enriched-orders -- --kafka
-//! cargo xtask kafka read enriched-orders
+//! eos kafka read enriched-orders
 //! ```
 //!
 //! The table holds the last value of each customer. A tombstone, such as alan's, deletes a customer. Orders have

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use eos_broker::{EmbeddedKafka, Follower, Keys};
 
-/// Where `cargo xtask kafka up` puts one.
+/// The usual address of `eos kafka up`.
 const USUAL: &str = "localhost:9092";
 const VARIABLE: &str = "KAFKA_BOOTSTRAP_SERVERS";
 
-/// As many as `cargo xtask kafka topic` makes.
+/// The default of `eos kafka topic`.
 const PARTITIONS: i32 = 6;
 
 /// How often it is looked for new results.

@@ -1,6 +1,6 @@
 //! A user who runs the commands of written instructions.
 //!
-//! With a cache, a state directory and a Kafka of their own, so that a Kafka which is already up on
+//! With a cache, a state directory, installed programs and a Kafka of their own, so that a Kafka which is already up on
 //! this machine is left alone; and with a directory beside the repository, for crates of their own.
 
 use std::cell::RefCell;
@@ -14,6 +14,7 @@ use kafka_launcher::os::Signal;
 use kafka_wire::{Client, Isolation};
 use tempfile::TempDir;
 
+use crate::faults::is_full;
 use crate::process::{ChildGuard, Program, build, build_manifest};
 use crate::wait::wait_until;
 
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where instructions say that Kafka is.
 const USUAL: &str = "localhost:9092";
+
+/// The command that installs `eos`.
+pub const INSTALL: &str = "cargo install --locked --debug --path eos-cli";
 
 /// A program that runs until Ctrl-C, and what it reads: once that is committed, it has done its work.
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +135,7 @@ impl<'a> User<'a> {
     fn try_line(&self, line: &str, environment: &[(&str, &str)]) -> Result<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
+            _ if line == INSTALL => self.install(),
             // It is what runs this test; one of its tests stands for all.
             ["cargo", "xtask", "test"] => self.shell("cargo xtask test -p eos-protocol rule_"),
             ["cargo", "run", "-p", package, "--bin", bin, ref rest @ ..] => {
@@ -163,7 +168,7 @@ impl<'a> User<'a> {
                 let program = build_manifest(&manifest, &bin)?;
                 self.program(&program, &bin, &[], environment)
             }
-            _ if line.contains("cargo xtask ") => self.shell(line),
+            _ if line.contains("cargo xtask ") || line.contains("eos kafka ") => self.shell(line),
             _ => bail!("this test does not know how to run it: teach it"),
         }
     }
@@ -182,10 +187,37 @@ impl<'a> User<'a> {
         Ok(printed)
     }
 
+    /// Puts `eos` on the PATH of this user: the program that cargo installs in a full run, otherwise the tested one.
+    fn install(&self) -> Result<String> {
+        let eos = self.programs().join("eos");
+        if is_full() {
+            let printed = self.shell(INSTALL)?;
+            ensure!(eos.is_file(), "cargo installed no {}", eos.display());
+            return Ok(printed);
+        }
+        // Cargo would compile the dependencies again, because the tests select other features.
+        let tested = build("eos-cli", Program::Bin("eos"), &[])?;
+        fs::create_dir_all(self.programs())?;
+        std::os::unix::fs::symlink(tested, eos)?;
+        Ok(String::new())
+    }
+
+    /// The directory in which cargo installs programs for this user.
+    fn programs(&self) -> PathBuf {
+        self.beside("bin")
+    }
+
     fn shell(&self, line: &str) -> Result<String> {
         let line = line.replace("cargo xtask", "\"$XTASK\"");
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::iter::once(self.programs()).chain(std::env::split_paths(&others));
         let mut sh = Command::new("sh");
-        sh.args(["-c", &line]).env("XTASK", &self.xtask);
+        sh.args(["-c", &line])
+            .env("XTASK", &self.xtask)
+            .env("PATH", std::env::join_paths(path)?)
+            .env("CARGO_INSTALL_ROOT", self.home.path())
+            // Cargo sets it for tests. In a shell, `eos` finds the clone by the current directory.
+            .env_remove("CARGO_MANIFEST_DIR");
         self.be(&mut sh);
         output(&mut sh)
     }
@@ -276,7 +308,7 @@ impl<'a> User<'a> {
         if let Some(known) = &*self.bootstrap.borrow() {
             return Ok(known.clone());
         }
-        let status = self.shell("cargo xtask kafka status")?;
+        let status = self.shell("eos kafka status")?;
         let line = status
             .lines()
             .find_map(|l| l.strip_prefix("KAFKA_BOOTSTRAP_SERVERS="));
@@ -297,7 +329,7 @@ impl<'a> User<'a> {
 impl Drop for User<'_> {
     fn drop(&mut self) {
         // Also where a command failed in between.
-        let _down = self.shell("cargo xtask kafka down");
+        let _down = self.shell("eos kafka down");
     }
 }
 

@@ -1,9 +1,55 @@
-//! The error of a failed start, with the broker's log.
+//! The errors of a start: missing programs, or a failed broker with its log.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
+
+use crate::java::OLDEST;
+
+/// The programs that a broker needs and this machine lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingPrograms {
+    /// No Java that is new enough. Kafka's jars are downloaded, or Maven can download them.
+    Java,
+    /// No Maven, and Kafka's jars are not downloaded.
+    Maven,
+    /// Neither of them.
+    JavaAndMaven,
+}
+
+impl MissingPrograms {
+    /// Returns the missing programs, or `None` if a broker can start.
+    pub(crate) fn of(java: bool, jars: bool) -> Option<MissingPrograms> {
+        match (java, jars) {
+            (true, true) => None,
+            (false, true) => Some(MissingPrograms::Java),
+            (true, false) => Some(MissingPrograms::Maven),
+            (false, false) => Some(MissingPrograms::JavaAndMaven),
+        }
+    }
+}
+
+impl fmt::Display for MissingPrograms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let java = format!("no Java {OLDEST} or newer (in JAVA_HOME or PATH)");
+        let maven = "no Maven (in PATH), which downloads Kafka's jars";
+        let (missing, by_hand) = match self {
+            MissingPrograms::Java => (java, "install a JDK, or set JAVA_HOME"),
+            MissingPrograms::Maven => (maven.to_owned(), "install Maven"),
+            MissingPrograms::JavaAndMaven => {
+                (format!("{java}, and {maven}"), "install a JDK and Maven")
+            }
+        };
+        write!(
+            f,
+            "{missing}. In a clone of eos, run `cargo xtask setup`. Elsewhere, {by_hand}"
+        )
+    }
+}
+
+impl std::error::Error for MissingPrograms {}
 
 /// The number of lines of a broker's log in an error.
 pub(crate) const TAIL_LINES: usize = 30;
@@ -90,6 +136,22 @@ mod tests {
             status: ExitStatus::from_raw(256),
             log: "/x/broker.log".into(),
             tail: tail.into(),
+        }
+    }
+
+    #[test]
+    fn missing_programs_are_named_together_with_the_command_that_installs_them() {
+        assert_eq!(MissingPrograms::of(true, true), None);
+        for (java, jars, parts) in [
+            (false, true, ["no Java 17 or newer", "install a JDK, or"]),
+            (true, false, ["no Maven", "install Maven"]),
+            (false, false, ["no Java 17 or newer", "and no Maven"]),
+        ] {
+            let text = MissingPrograms::of(java, jars).unwrap().to_string();
+            let parts = parts.into_iter().chain(["run `cargo xtask setup`"]);
+            for part in parts {
+                assert!(text.contains(part), "{part:?} is not in: {text}");
+            }
         }
     }
 

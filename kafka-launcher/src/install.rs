@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::java::{Java, OLDEST};
+use crate::error::MissingPrograms;
+use crate::java::Java;
 use crate::{VERSION, archive, format};
 use crate::{paths, run};
 
@@ -66,17 +67,10 @@ pub fn java_program(source: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Returns the missing dependency for a broker, with the fix.
-pub(crate) fn missing() -> Option<String> {
-    if Java::find().is_none() {
-        return Some(format!(
-            "no Java {OLDEST} or newer (in JAVA_HOME or PATH): install a JDK, or set JAVA_HOME"
-        ));
-    }
-    if run::find("mvn").is_none() && !is_downloaded() {
-        return Some("no Maven to download Kafka's jars (not in PATH): install Maven".into());
-    }
-    None
+/// Returns the programs that a broker needs and this machine lacks.
+pub(crate) fn missing() -> Option<MissingPrograms> {
+    let jars = is_downloaded() || run::find("mvn").is_some();
+    MissingPrograms::of(Java::find().is_some(), jars)
 }
 
 /// Returns whether the jars are downloaded.
@@ -95,7 +89,7 @@ pub fn download() -> Result<()> {
 /// Downloads missing files, in one process at a time, and returns the installation.
 pub(crate) fn prepare() -> Result<Installation> {
     if let Some(missing) = missing() {
-        bail!(missing);
+        return Err(missing.into());
     }
     let java = Java::find().context("a Java runtime")?;
     let dir = home()?;

@@ -50,7 +50,7 @@ mod yaml;
 
 pub use cluster::Cluster;
 pub use detached::Detached;
-pub use error::StartError;
+pub use error::{MissingPrograms, StartError};
 pub use install::{download, is_downloaded, java_program};
 pub use java::{Compiler, OLDEST as OLDEST_JAVA, is_installed as is_java_installed};
 pub use layout::NodeLayout;

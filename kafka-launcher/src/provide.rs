@@ -71,7 +71,7 @@ pub fn missing() -> Option<String> {
     if is_skipped() {
         return Some(format!("{SKIP_VAR}=1 disables real brokers: unset it"));
     }
-    install::missing()
+    install::missing().map(|missing| missing.to_string())
 }
 
 /// Returns the user's cluster if one is named, or else a new one with 1 or 3 nodes.

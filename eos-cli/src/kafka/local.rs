@@ -2,12 +2,13 @@
 //!
 //! No command here touches a broker of another checkout, or replaces one of another kind.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use kafka_launcher::{
-    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Cluster, ClusterOptions, Detached, VERSION, docker, external,
-    kill_orphans, paths, ports, ready,
+    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Cluster, ClusterOptions, Detached, MissingPrograms, VERSION,
+    docker, external, kill_orphans, paths, ports, ready,
 };
 use kafka_wire::Client;
 
@@ -113,11 +114,35 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
             if let Some(port) = port {
                 options = options.port(port);
             }
-            Cluster::start(&options)?.detach()
+            let cluster = Cluster::start(&options).map_err(name_embedded)?;
+            cluster.detach()
         })?)
     };
     place.save(&state)?;
     Ok(state)
+}
+
+/// A real Kafka cannot start. The embedded broker needs none of the missing programs.
+#[derive(Debug)]
+struct NoRealKafka(MissingPrograms);
+
+impl fmt::Display for NoRealKafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (missing, program) = (self.0, program());
+        write!(
+            f,
+            "cannot start a real Kafka: {missing}. Or start a broker without Java: `{program} kafka up --embedded`"
+        )
+    }
+}
+
+impl std::error::Error for NoRealKafka {}
+
+fn name_embedded(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast() {
+        Ok(missing) => NoRealKafka(missing).into(),
+        Err(other) => other,
+    }
 }
 
 fn start_embedded(port: Option<u16>, place: &Place) -> Result<Embedded> {

@@ -16,13 +16,15 @@ impl Eos<'_> {
         command
             .args(arguments.split(' '))
             .env("XDG_CACHE_HOME", self.cache)
+            .env_remove("EOS_CACHE_DIR")
             .env_remove("KAFKA_BOOTSTRAP_SERVERS")
             // Without Java and Docker.
             .env("PATH", "")
             .env_remove("JAVA_HOME");
         if let Some(checkout) = self.checkout {
+            // Cargo sets it for tests. An installed program finds the checkout by the current directory.
             command
-                .env("CARGO_MANIFEST_DIR", checkout)
+                .env_remove("CARGO_MANIFEST_DIR")
                 .current_dir(checkout);
         }
         command
@@ -75,7 +77,9 @@ fn is_up(address: &str) -> bool {
 
 /// A directory with the files that identify a checkout.
 fn checkout() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
+    // Without symbolic links, as the current directory of a program is.
+    let parent = std::env::temp_dir().canonicalize().expect("a directory");
+    let dir = tempfile::tempdir_in(parent).expect("a directory");
     for package in ["eos-core", "eos-protocol"] {
         std::fs::create_dir(dir.path().join(package)).expect("created");
         std::fs::write(dir.path().join(package).join("Cargo.toml"), "").expect("written");
@@ -154,6 +158,73 @@ fn neither_another_checkouts_broker_nor_one_of_another_kind_is_replaced_or_stopp
     assert!(ours.says("kafka down").contains("1 node(s) stopped"));
     assert!(!is_up(&our_address) && is_up(&their_address));
     assert!(theirs.says("kafka down").contains("1 node(s) stopped"));
+}
+
+#[test]
+fn the_installed_program_uses_the_kafka_that_cargo_xtask_started_in_the_clone() {
+    let (cache, clone, outside) = (
+        tempfile::tempdir().expect("a directory"),
+        checkout(),
+        tempfile::tempdir().expect("a directory"),
+    );
+    let of = |directory| Eos {
+        cache: cache.path(),
+        checkout: Some(directory),
+    };
+    let installed = of(clone.path());
+    // Cargo names a package of the clone, and `cargo xtask` names itself.
+    let mut xtask = of(outside.path()).command("kafka up --embedded");
+    xtask.env("CARGO_MANIFEST_DIR", clone.path().join("eos-core"));
+    xtask.env("CLI_PROGRAM_NAME", "cargo xtask");
+    let up = xtask.output().expect("it runs");
+    let error = String::from_utf8_lossy(&up.stderr).into_owned();
+    assert!(error.contains("`cargo xtask kafka down`"), "{error}");
+    let address = address(&text(up));
+
+    let mut below = installed.command("kafka status");
+    below.current_dir(clone.path().join("eos-protocol"));
+    let status = text(below.output().expect("it runs"));
+    assert!(status.contains(&address), "{status}");
+    let elsewhere = of(outside.path()).says("kafka status");
+    let none = "outside of a checkout. `eos kafka up` starts one.\nElsewhere: ";
+    assert!(elsewhere.contains(none), "{elsewhere}");
+    assert!(installed.says("kafka down").contains("1 node(s) stopped"));
+    assert!(!is_up(&address));
+}
+
+#[test]
+fn a_real_kafka_without_java_or_maven_names_the_command_that_installs_them() {
+    let cache = tempfile::tempdir().expect("a directory");
+    let eos = Eos {
+        cache: cache.path(),
+        checkout: None,
+    };
+    // Without a PATH there is no Maven. A usual directory of this machine may contain Java.
+    let parts = [
+        "no Maven",
+        "run `cargo xtask setup`",
+        "`eos kafka up --embedded`",
+    ];
+    eos.refuses("kafka up", &parts);
+    assert!(is_up(&address(&eos.says("kafka up --embedded"))));
+}
+
+#[test]
+fn the_help_names_the_program_as_the_user_types_it() {
+    let cache = tempfile::tempdir().expect("a directory");
+    let eos = Eos {
+        cache: cache.path(),
+        checkout: None,
+    };
+    for (name, usage) in [
+        (None, "Usage: eos kafka topic "),
+        (Some("cargo xtask"), "Usage: cargo xtask kafka topic "),
+    ] {
+        let mut help = eos.command("kafka topic --help");
+        help.envs(name.map(|name| ("CLI_PROGRAM_NAME", name)));
+        let help = text(help.output().expect("it runs"));
+        assert!(help.contains(usage), "{help}");
+    }
 }
 
 fn text(output: Output) -> String {

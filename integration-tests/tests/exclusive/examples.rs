@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::data::{self, City};
-use integration_tests::user::{Pipeline, User, blocks};
+use integration_tests::user::{INSTALL, Pipeline, User, blocks};
 use kafka_launcher::skipped;
 use kafka_wire::{Client, Isolation, Producer, Record};
 use serde::Deserialize;
@@ -53,7 +53,8 @@ fn examples_do_what_their_headers_say() -> Result<()> {
         return Ok(());
     }
     let user = User::new(&PIPELINES)?;
-    user.run("cargo xtask kafka up")?;
+    user.run(INSTALL)?;
+    user.run("eos kafka up")?;
     let mut client = Client::connect(&user.bootstrap()?, PATIENCE)?;
     errors(&user, &mut client).context("03-errors")?;
     two_topics(&user, &mut client).context("04-two-topics")?;
@@ -393,8 +394,8 @@ fn enriched_orders(user: &User<'_>, client: &mut Client) -> Result<()> {
     ensure!(seen == expected, "{seen:?}");
 
     // One moves, one leaves, the others are as they were before the restart.
-    user.run("printf 'ada:{\"name\":\"Ada\",\"city\":\"Ockham\"}\\ngrace:\\n' | cargo xtask kafka produce customers")?;
-    user.run("cargo xtask kafka produce orders < examples/08-enriched-orders/orders.txt")?;
+    user.run("printf 'ada:{\"name\":\"Ada\",\"city\":\"Ockham\"}\\ngrace:\\n' | eos kafka produce customers")?;
+    user.run("eos kafka produce orders < examples/08-enriched-orders/orders.txt")?;
     user.run("cargo run -p eos-examples --bin 08-enriched-orders -- --kafka")?;
     let moved = || Some("Ada, Ockham".to_owned());
     let second = [

@@ -1,6 +1,7 @@
 //! Runs every command of the README, in order.
 //!
-//! The commands that create a crate run only with `EOS_FULL=1` (`cargo xtask soak readme`).
+//! The commands that create a crate run only with `EOS_FULL=1` (`cargo xtask soak readme`). Without it, the tested `eos`
+//! replaces the installed one.
 //!
 //! (Its Rust code is a documentation test of `eos-core`.)
 
@@ -8,7 +9,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use integration_tests::user::{Pipeline, User, blocks};
+use integration_tests::user::{INSTALL, Pipeline, User, blocks};
 use kafka_launcher::skipped;
 use kafka_wire::{Client, Isolation};
 
@@ -43,6 +44,10 @@ fn every_command_does_what_it_says() -> Result<()> {
     );
     let rust = concat!("Rust ", env!("CARGO_PKG_RUST_VERSION"), " or newer");
     ensure!(readme.contains(rust), "the README does not ask for {rust}");
+    ensure!(
+        commands.lines().any(|it| it == INSTALL),
+        "the README lacks {INSTALL}"
+    );
     if skipped()? {
         return Ok(());
     }
@@ -104,11 +109,11 @@ fn check(user: &User<'_>, readme: &str, command: &str, said: &str) -> Result<()>
             client.read_all("greetings", Isolation::ReadCommitted, |_, _| greeted += 1)?;
             ensure!(greeted == CITIES, "{greeted} greetings for {CITIES} cities");
         }
-        "cargo xtask kafka read greetings | head -3" => {
+        "eos kafka read greetings | head -3" => {
             ensure!(said.matches(":Hello, ").count() == 3);
         }
         // What it prints stands below it.
-        "cargo xtask kafka read orders-priced" => {
+        "eos kafka read orders-priced" => {
             let shown = readme.split(command).nth(1).context("it is there")?;
             let shown = blocks(shown, "text").into_iter().next();
             ensure!(shown.as_deref() == Some(said), "the README shows {shown:?}");

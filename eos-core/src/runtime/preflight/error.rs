@@ -19,7 +19,7 @@ pub enum PreflightError {
     /// No broker answered.
     #[error(
         "no Kafka broker answered: {}. Tried {bootstrap} ({origin}) for {waited_s} s. Is it running, \
-         and are host and port right? In a clone of eos `cargo xtask kafka up` starts one and says where",
+         and are host and port right? `eos kafka up` starts one and prints its address",
         source.text
     )]
     Unreachable {
