@@ -6,6 +6,7 @@
 use eos_core::{PlainTopic, Topic};
 use eos_testkit::TestDriver;
 
+mod inventory;
 mod payments;
 
 /// The values of all dead letters in this topic that were not read yet.
