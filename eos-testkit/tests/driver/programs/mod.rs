@@ -8,6 +8,7 @@ use eos_testkit::TestDriver;
 
 mod inventory;
 mod payments;
+mod registry;
 
 /// The values of all dead letters in this topic that were not read yet.
 fn dead_letters(driver: &mut TestDriver, topic: &str) -> Vec<Vec<u8>> {
