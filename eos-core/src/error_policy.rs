@@ -70,7 +70,8 @@ impl ErrorPolicy {
     /// another policy.
     ///
     /// The task of the record waits meanwhile, and other tasks continue. Bytes that can't be decoded and
-    /// [permanent failures](crate::Failure::permanent) are not retried.
+    /// [permanent failures](crate::Failure::permanent) are not retried. All other failures are, also an output that
+    /// can't be encoded.
     pub fn retry(times: u32, backoff: Backoff) -> Retry {
         Retry {
             times: Some(times),
@@ -79,7 +80,8 @@ impl ErrorPolicy {
     }
 
     /// Like [`retry`](Self::retry), until the record succeeds. Bytes that can't be decoded and
-    /// [permanent failures](crate::Failure::permanent) get the policy set by [`Retry::then`].
+    /// [permanent failures](crate::Failure::permanent) get the policy set by [`Retry::then`]. All other failures are
+    /// retried without end, also an output that can't be encoded.
     pub fn retry_forever(backoff: Backoff) -> Retry {
         Retry {
             times: None,

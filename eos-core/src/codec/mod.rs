@@ -21,8 +21,8 @@ pub use time_windowed::TimeWindowed;
 /// Reads values of one type from bytes.
 ///
 /// The codecs of input topics implement `Decode`; see [`App::source`](crate::App::source). Decoding runs on the worker's
-/// thread and may block it. A codec that waits for a remote schema returns [`CodecError::unavailable`], and the record
-/// is retried.
+/// thread and may block it. A codec that waits for a remote schema returns [`CodecError::unavailable`]. The record is
+/// then retried if the error policy of its source has a retry.
 ///
 /// ```
 /// use eos_core::codec::{CodecError, Decode, Field};
@@ -243,7 +243,8 @@ impl CodecError {
     }
 
     /// Creates the error of a codec that lacks a resource, e.g. when a schema registry does not respond. The record is
-    /// retried.
+    /// retried if the error policy of its source has a retry, such as
+    /// [`retry_forever`](crate::ErrorPolicy::retry_forever). Other policies treat it as undecodable.
     pub fn unavailable(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Unavailable {
             source: source.into(),

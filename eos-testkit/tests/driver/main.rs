@@ -15,6 +15,7 @@ mod misuses;
 mod operators;
 mod outages;
 mod policies;
+mod programs;
 mod state;
 mod topics;
 mod windows;

@@ -24,7 +24,7 @@
 //!
 //! impl Decode<Cents> for Digits {
 //!     fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<Cents, CodecError> {
-//!         let bytes = bytes.ok_or(CodecError::Null { expected: "digits" })?;
+//!         let bytes = bytes.ok_or(CodecError::null("digits"))?;
 //!         let text = str::from_utf8(bytes).map_err(|e| CodecError::invalid("digits", e))?;
 //!         let cents = text.parse().map_err(|e| CodecError::invalid("digits", e))?;
 //!         Ok(Cents(cents))
