@@ -141,12 +141,12 @@ fn an_error_says_where() {
     let file = "# ours\nlinger.ms = 5 s\n";
     assert_eq!(
         resolved(&[], Some(file), &[]).unwrap_err(),
-        "linger.ms = \"5 s\" (/eos.properties:2): it takes a number from 0 to 900000"
+        "linger.ms = \"5 s\" (/eos.properties:2) is invalid: expected a number from 0 to 900000"
     );
     assert_eq!(
         resolved(&[], None, &[("EOS_NUM_STREAM_THREADS", "0")]).unwrap_err(),
-        "num.stream.threads = \"0\" (environment variable EOS_NUM_STREAM_THREADS): it takes a whole \
-         number from 1 to 256"
+        "num.stream.threads = \"0\" (environment variable EOS_NUM_STREAM_THREADS) is invalid: \
+         expected a whole number from 1 to 256"
     );
     assert_eq!(
         error(&[("comit.interval.ms", "5")]),

@@ -116,7 +116,7 @@ fn answer(mut stream: TcpStream, read: &impl Fn() -> String) -> io::Result<()> {
         (Some("GET"), Some(_)) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
         _ => (
             "400 Bad Request",
-            "GET /metrics is all there is\n".to_owned(),
+            "only GET /metrics is supported\n".to_owned(),
         ),
     };
     let head = format!(

@@ -111,7 +111,7 @@ impl Thread {
         match started {
             Ok(handle) => Some(Self { ask, handle }),
             Err(error) => {
-                tracing::warn!(%error, "no thread to flush databases with");
+                tracing::warn!(%error, "starting the thread that flushes databases failed");
                 None
             }
         }
@@ -133,9 +133,9 @@ impl<F: Flushes> Shared<F> {
             };
             match database.begin() {
                 Ok(()) => {
-                    tracing::debug!(%task, "its database flushes: together they are too large");
+                    tracing::debug!(%task, "flushing a database: unflushed data exceeds the limit");
                 }
-                Err(error) => tracing::warn!(%task, %error, "its database does not flush"),
+                Err(error) => tracing::warn!(%task, %error, "flushing a database failed"),
             }
             // Released before the waiting thread continues.
             drop(database);

@@ -72,7 +72,7 @@ pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
     let names = names.join(" ");
     if let [topic] = topics {
         return format!(
-            "{} is missing. Create it: {}; or with the program of eos: eos kafka topic {names}",
+            "{} is missing. Create it: {}; or with the eos command line: eos kafka topic {names}",
             described(topic),
             command(topic)
         );
@@ -81,7 +81,8 @@ pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
         .iter()
         .map(|topic| format!("\n- {}: {}", described(topic), command(topic)));
     format!(
-        "{} topics are missing:{}\nCreate them with these commands, or with the program of eos: eos kafka topic {names}",
+        "{} topics are missing:{}\nCreate them with these commands, or with the eos command line: \
+         eos kafka topic {names}",
         topics.len(),
         lines.collect::<String>()
     )
@@ -129,8 +130,8 @@ mod tests {
                 &["copies", "orders", "prices"]
             ),
             "the dead letter topic orders-dlq is missing. Create it: kafka-topics.sh --create \
-             --bootstrap-server h:1 --topic orders-dlq --partitions 6; or with the program \
-             of eos: eos kafka topic orders-dlq"
+             --bootstrap-server h:1 --topic orders-dlq --partitions 6; or with the eos command \
+             line: eos kafka topic orders-dlq"
         );
     }
 
@@ -141,10 +142,11 @@ mod tests {
                 &["copies", "orders-dlq"],
                 &["copies", "oders", "orders-dlq"]
             ),
-            "2 topics are missing:\n- the input topic orders (did you mean oders?): kafka-topics.sh --create \
-             --bootstrap-server h:1 --topic orders --partitions 6\n- the input and output topic prices: \
-             kafka-topics.sh --create --bootstrap-server h:1 --topic prices --partitions 6\nCreate them with these \
-             commands, or with the program of eos: eos kafka topic orders prices"
+            "2 topics are missing:\n- the input topic orders (did you mean oders?): \
+             kafka-topics.sh --create --bootstrap-server h:1 --topic orders --partitions 6\n- the \
+             input and output topic prices: kafka-topics.sh --create --bootstrap-server h:1 \
+             --topic prices --partitions 6\nCreate them with these commands, or with the eos \
+             command line: eos kafka topic orders prices"
         );
     }
 }

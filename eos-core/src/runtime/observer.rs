@@ -84,7 +84,7 @@ impl Outage {
         match self.line(silence) {
             Some(Line::Silent(silence)) => tracing::warn!(
                 %app, silent_s = silence.as_secs(),
-                "no broker responds; the app goes on when one does"
+                "no broker responds; the app continues when one does"
             ),
             Some(Line::Over) => tracing::info!(%app, "a broker responds again"),
             None => {}

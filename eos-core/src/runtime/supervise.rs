@@ -178,7 +178,7 @@ impl<C: Crew> Supervisor<C> {
         tracing::error!(
             worker,
             waited_s,
-            "a call of the Kafka client hangs: its thread is abandoned, another one takes its place"
+            "a call of the Kafka client hangs; abandoning its thread and starting another one"
         );
         self.crew.abandoned(worker);
         if self.crew.is_stopping() {

@@ -95,7 +95,7 @@ pub(crate) const GROUPS: &[(&str, &[Property])] = &[
     ("Producers", producer::ROWS),
     ("Connections", network::ROWS),
     ("Security", security::ROWS),
-    ("Refused: the guarantee rests on them", refused::OWNED),
+    ("Refused: required by the guarantee", refused::OWNED),
     ("Refused: without effect", refused::IDLE),
     ("Refused: Java's clients only", refused::JAVA),
     ("Refused: Kafka Streams only", refused::STREAMS),

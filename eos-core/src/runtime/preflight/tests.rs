@@ -32,12 +32,12 @@ fn why_the_cluster_could_not_be_asked_is_told_apart() {
         (
             CallSite::Create,
             code::LOCAL_INVALID_ARG,
-            "the Kafka client refuses its configuration",
+            "the Kafka client rejects its configuration",
         ),
         (
             CallSite::Facts,
             code::TOPIC_AUTHORIZATION_FAILED,
-            "the brokers at h:1 refuse to answer",
+            "the brokers at h:1 refuse to describe the topics",
         ),
         (
             CallSite::Facts,
@@ -169,9 +169,9 @@ fn replicas_that_keep_nothing_safe_are_told() {
     assert_eq!(told(3, Some("2")), "");
     assert_eq!(told(3, None), "", "unknown");
     assert!(told(3, Some("1")).contains("set min.insync.replicas=2"));
-    assert!(told(1, Some("1")).contains("no second replica"));
-    assert!(told(1, None).contains("no second replica"));
-    assert!(told(2, Some("3")).contains("nothing can be written"));
+    assert!(told(1, Some("1")).contains("only one replica"));
+    assert!(told(1, None).contains("only one replica"));
+    assert!(told(2, Some("3")).contains("no record can be written"));
 }
 
 /// A join of two topics, declared in this order.
@@ -211,9 +211,10 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
             check(declare, &["a-web-changelog", "b-web-changelog"])
                 .unwrap_err()
                 .replace("mobile, web", "web, mobile"),
-            "the stage that reads web, mobile would begin with empty state: its changelog a-mobile-changelog does not \
-             exist, but a-web-changelog exists, perhaps from an earlier version of the app. To resume with that state, \
-             add `.stage(\"web\")` behind a source of the stage. If no app needs the state in it, delete that topic"
+            "the stage that reads web, mobile would begin with empty state: its changelog \
+             a-mobile-changelog does not exist, but a-web-changelog exists, perhaps from an \
+             earlier version of the app. To resume with that state, add `.stage(\"web\")` after a \
+             source of the stage. If no app needs the state in it, delete that topic"
         );
     }
     let named: fn(&mut App) = |app| {

@@ -617,7 +617,7 @@ fn a_changelog_of_plain_stores_whose_front_goes_while_it_is_read_stops_the_task(
     bench.changelog_is_out_of_range();
     let error = bench.end().unwrap_err().to_string();
     assert!(
-        error.contains("what was deleted below would be missing"),
+        error.contains("the records deleted before that offset would be missing"),
         "{error}"
     );
 }

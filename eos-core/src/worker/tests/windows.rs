@@ -225,7 +225,10 @@ fn a_changelog_that_is_gone_wherever_it_is_read_stops_the_task() {
     windows.take(&["a@0", "b@500", "c@510", "d@520", "e@530", "f@540"]);
     let (end, reads) = windows.restart_while_trimmed(i64::MAX);
     let error = end.unwrap_err().to_string();
-    assert!(error.contains("its front was deleted meanwhile"), "{error}");
+    assert!(
+        error.contains("its first records were deleted meanwhile"),
+        "{error}"
+    );
     assert_eq!(reads, 4);
 }
 

@@ -543,7 +543,7 @@ fn row_a_recreated_input_stops_if_the_offsets_are_of_the_old_one() {
     case.identity.topics[0].id = TopicUuid(99);
     let (error, text) = stops(case.decide());
     assert!(matches!(error, RestartError::InputRecreated { .. }));
-    assert_contains(&text, "topic in was deleted and made again");
+    assert_contains(&text, "topic in was deleted and created again");
     // A later owner may have known the new topic.
     case.name = name(6, 60, Some(5));
     assert!(matches!(case.rebuilds(), Why::Identity(_)));
