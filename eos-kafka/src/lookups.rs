@@ -110,7 +110,7 @@ impl Lookup {
             Err(RecvTimeoutError::Timeout) => Poll::Pending,
             Err(RecvTimeoutError::Disconnected) => Poll::Ready(Err(Failure::new(
                 code::LOCAL_STATE,
-                "the thread that asks for offsets has ended",
+                "the thread that queries offsets has ended",
             ))),
         }
     }

@@ -47,7 +47,7 @@ fn without_a_broker_the_error_says_why_and_no_more() {
         let error = client_of(&address).facts(&[], within).unwrap_err();
         let took = start.elapsed();
         assert!(took < within + PATIENCE / 2, "{took:?}");
-        if !error.text.contains("no usable answer") || within > PATIENCE / 4 {
+        if !error.text.contains("no usable response") || within > PATIENCE / 4 {
             break error;
         }
         within *= 4;

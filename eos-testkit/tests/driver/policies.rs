@@ -196,7 +196,7 @@ fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
     }));
     let panic = piped.unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
-    assert!(text.contains("Is a record tried again for ever"), "{text}");
+    assert!(text.contains("Is a record retried forever"), "{text}");
     assert!(
         text.contains("numbers-0: 1 records to read from offset 0 on"),
         "{text}"
