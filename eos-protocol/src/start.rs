@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stateless_task_goes_on_where_another_program_stopped() {
+    fn a_stateless_task_continues_where_another_program_stopped() {
         let start = plan_start(&situation(), &[committed("a", 7, "")]);
         assert!(
             matches!(start, Ok(Start::Resume { name: None, .. })),

@@ -179,7 +179,7 @@ mod tests {
 
     /// Logs show the text alone, so it must hold every detail.
     #[test]
-    fn an_error_says_what_its_source_said() {
+    fn an_error_contains_the_text_of_its_source() {
         let path = || PathBuf::from("/state/db");
         let source = || EngineFault::new("what the engine said");
         let all = [

@@ -289,7 +289,7 @@ Exactly once. 3 times a process died";
     }
 
     #[test]
-    fn where_nobody_had_to_be_killed_the_counts_say_it_all() {
+    fn without_kills_the_report_has_only_counts() {
         let told = Told {
             fewest_kills: 0,
             ..told(0, 0)

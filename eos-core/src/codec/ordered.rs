@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_says_so() {
+    fn bytes_that_are_not_a_key_are_an_error() {
         let error = |bytes: &[u8]| {
             let read: Result<(Vec<u8>, i32), _> = OrderedKey::read_last(bytes);
             read.unwrap_err().to_string()

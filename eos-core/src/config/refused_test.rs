@@ -154,7 +154,7 @@ fn what_does_not_fit_together_is_told_with_both_values() {
 
 #[cfg(not(feature = "ssl"))]
 #[test]
-fn what_the_program_was_built_without_is_told_before_anybody_connects() {
+fn a_missing_feature_is_reported_before_any_client_connects() {
     let file = "# ours\nsecurity.protocol = SASL_SSL\n";
     assert_eq!(
         resolved(&[], Some(file), &[]).unwrap_err(),

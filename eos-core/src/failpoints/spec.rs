@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_the_fix() {
+    fn unreadable_parts_are_named_with_the_fix() {
         for (text, says) in [
             ("pre_commit", "point=action"),
             ("precommit=crash", "pre_commit"),

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_told_us_is_unknown_and_not_zero() {
+    fn unreported_values_are_unknown_and_not_zero() {
         let lag = |next, end: Option<i64>| {
             let partition = TopicPartition::new("in", eos_protocol::Partition::ZERO);
             let ends = Ends {

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_flush_of_another_tasks_database() {
+    fn no_task_waits_for_the_flush_of_another_database() {
         let ((begins, begun), (catch_up, catches_up)) = (channel(), channel());
         let catches_up = Arc::new(Mutex::new(catches_up));
         let slow = |bytes| Slow {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_flushes_below_the_limit() {
+    fn no_database_is_flushed_below_the_limit() {
         let (begins, begun) = channel();
         let (_catch_up, catches_up) = channel();
         let flushing = Flushing::new(200);

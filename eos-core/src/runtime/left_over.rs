@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_meanwhile_begins_anew() {
+    fn state_that_was_used_meanwhile_starts_a_new_delay() {
         let mut unused = unused();
         assert_eq!(unused.over(vec![left(0, 5000)], true, at(0)), []);
         // Locked at this search: the directory was in use.

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn several_have_a_command_each_and_a_slip_is_told() {
+    fn several_topics_have_a_command_each_and_a_typo_has_a_suggestion() {
         assert_eq!(
             told(
                 &["copies", "orders-dlq"],

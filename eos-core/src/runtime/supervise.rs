@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_abandoned_thread_says_later_counts_no_more() {
+    fn reports_of_an_abandoned_thread_are_ignored() {
         thread_local! {
             /// Dropped at the end of its thread. The supervisor has received the thread's report by then.
             static TO_THE_END: Cell<Option<Sender<()>>> = const { Cell::new(None) };

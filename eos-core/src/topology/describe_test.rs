@@ -53,7 +53,7 @@ fn a_chain_looks_as_in_kafka_streams() {
 }
 
 #[test]
-fn branches_merges_and_stages_are_told_apart() {
+fn branches_merges_and_stages_are_distinguished() {
     let mut app = App::new("a");
     let out = app.output(&text("log"));
     let (long, short) = app.source(&text("in")).branch(|v| v.len() > 3);

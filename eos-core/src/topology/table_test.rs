@@ -67,7 +67,7 @@ fn a_result_is_joined_behind_the_topic_that_it_is_made_of() {
 }
 
 #[test]
-fn a_table_needs_no_end_and_a_result_that_nobody_asks_for_does() {
+fn a_table_needs_no_end_and_an_unused_result_does() {
     let joined = stages(|app| drop(customers(app)));
     assert_eq!(joined, [["customers"]]);
     let count = |app: &mut App| {

@@ -80,7 +80,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
 
     #[test]
-    fn what_is_far_ahead_is_told_once_and_again_when_it_comes_back() {
+    fn a_future_timestamp_is_logged_once_and_again_when_it_returns() {
         let mut ahead = FutureTimestamps::default();
         let mut look = |time: Option<i64>, window: Option<u64>| -> Vec<Far> {
             let times = (time.map(Timestamp), Timestamp(10 * HOUR));

@@ -187,7 +187,7 @@ fn the_bytes_of_terms_are_pinned() {
 }
 
 #[test]
-fn bytes_that_are_no_terms_are_told() {
+fn bytes_that_are_not_terms_are_reported() {
     let bytes = Expiry::new(millis(20), millis(10)).terms().encode();
     for len in 0..bytes.len() {
         let damaged = Err(TermsError::Damaged { len });

@@ -101,7 +101,7 @@ fn records_of_any_time_are_taken() {
 }
 
 #[test]
-fn an_error_is_answered_and_a_restart_comes_to_its_record_again() {
+fn an_error_is_returned_and_a_restart_processes_its_record_again() {
     let numbers = Topic::<String, u64>::json("numbers");
     let copies = Topic::<String, u64>::json("copies");
     let mut app = App::new("copy");

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_refused_says_what_to_do() {
+    fn every_refusal_names_a_fix() {
         for property in all() {
             if let Status::Refused { reason, .. } = property.status {
                 let fixes = ["delete it", "use ", "librdkafka calls"];

@@ -116,7 +116,7 @@ fn found(partitions: u32, settings: &[(&str, &str)]) -> TopicFacts {
 }
 
 #[test]
-fn a_topic_that_is_as_it_has_to_be_fits_and_what_we_may_not_ask_does_too() {
+fn a_correct_topic_fits_and_so_do_unreadable_settings() {
     let fits = [
         ("cleanup.policy", "delete, compact"),
         ("retention.ms", "-1"),
@@ -132,7 +132,7 @@ fn a_topic_that_is_as_it_has_to_be_fits_and_what_we_may_not_ask_does_too() {
 }
 
 #[test]
-fn one_that_is_not_is_told_with_what_it_has_what_it_must_have_and_the_commands() {
+fn a_wrong_topic_is_reported_with_both_values_and_the_commands() {
     let wrong = [
         ("cleanup.policy", "compact"),
         ("retention.ms", "604800000"),
@@ -167,7 +167,7 @@ fn one_that_is_not_is_told_with_what_it_has_what_it_must_have_and_the_commands()
 }
 
 #[test]
-fn one_that_can_not_be_made_is_told_with_the_right_that_is_missing_and_the_command() {
+fn a_topic_that_can_not_be_created_is_reported_with_the_missing_right_and_the_command() {
     let uncreated = |code| {
         let source = ClientError::new(CallSite::CreateTopics, code, "because");
         told_uncreated(&[UncreatedTopic::new(&windowed(), source)], "h:1")

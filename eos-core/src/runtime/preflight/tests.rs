@@ -109,7 +109,7 @@ fn check(facts: &ClusterFacts, guarantee: Guarantee) -> Result<Partitions, Strin
 }
 
 #[test]
-fn a_missing_topic_is_told_before_anything_else_is_looked_at() {
+fn a_missing_topic_is_reported_before_other_checks() {
     let f = facts(&[("in", Some(6)), ("out", None)], Verification::Off);
     let error = check(&f, Guarantee::ExactlyOnce).unwrap_err();
     assert!(
@@ -156,7 +156,7 @@ fn stores_are_kept_in_transactions_or_not_at_all() {
 }
 
 #[test]
-fn replicas_that_keep_nothing_safe_are_told() {
+fn unsafe_replication_is_reported() {
     let told = |replication, least: Option<&str>| {
         let settings = least.map(|n| [("min.insync.replicas".to_owned(), n.to_owned())].into());
         risk(&TopicFacts {

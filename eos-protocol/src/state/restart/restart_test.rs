@@ -492,7 +492,7 @@ fn row_windows_that_are_over_are_too_old_like_any_others() {
 
 /// Expired windows prove nothing about keys without windows.
 #[test]
-fn row_plain_stores_need_their_changelog_whatever_the_windows_are() {
+fn row_plain_stores_need_their_changelog_regardless_of_the_windows() {
     let local = at(3, 7, Some(2), 40);
     let mut case = Case::with(Some(local));
     case.changelog.delete_retention = Duration::from_secs(3600);
