@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_fails_in_the_end_unless_told_otherwise() {
+    fn a_retry_ends_in_fail_by_default() {
         let policy = ErrorPolicy::from(ErrorPolicy::retry(2, Backoff::fixed(SECOND)));
         assert_eq!(policy.dead_letter_topic(), None);
         assert_eq!(

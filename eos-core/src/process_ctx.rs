@@ -181,7 +181,9 @@ fn forward<K: 'static, V: 'static>(
     record.timestamp = record.timestamp.or(ctx.timestamp());
     // Nothing behind the step has this context, so it is never borrowed twice.
     let Ok(mut next) = next.try_borrow_mut() else {
-        return Err(Failure::from("a step forwards while it forwards"));
+        return Err(Failure::from(
+            "`forward` was called while the same step was forwarding a record",
+        ));
     };
     let forwarded = next.forward(ctx, &mut Some(record));
     drop(next);

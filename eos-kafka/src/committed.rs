@@ -68,7 +68,7 @@ impl CommittedQuery {
             Err(RecvTimeoutError::Disconnected) => Poll::Ready(Err(ClientError::new(
                 CallSite::Committed,
                 code::LOCAL_STATE,
-                "the asking thread ended without an answer",
+                "the query thread ended without a result",
             ))),
         }
     }

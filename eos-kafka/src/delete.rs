@@ -29,7 +29,7 @@ pub(super) fn delete_records(
     let outcome = |partition: &TopicPartition| {
         let entry = entries.iter().find(|entry| entry.partition == *partition);
         let Some(entry) = entry else {
-            let text = format!("{partition}: no broker answered for it");
+            let text = format!("{partition}: no broker responded");
             return Err(ClientError::new(call, code::LOCAL_TIMED_OUT, text));
         };
         match Offset::new(entry.offset) {

@@ -44,7 +44,7 @@ impl GroupQuery {
             Err(TryRecvError::Empty) => return Poll::Pending,
             Err(TryRecvError::Disconnected) => Err(Failure::new(
                 code::LOCAL_STATE,
-                "the thread that asks for the group has ended",
+                "the thread that queries the group has ended",
             )),
         };
         let all = answer.and_then(|members| match members {

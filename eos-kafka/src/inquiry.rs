@@ -114,7 +114,7 @@ impl Inquiry {
             let last = self.client.last_complaint();
             error.text = last.as_deref().map(cause).unwrap_or_else(|| {
                 let (bootstrap, waited) = (&self.bootstrap, self.start.elapsed().as_secs_f64());
-                format!("{bootstrap} gave no usable answer within {waited:.1} s")
+                format!("{bootstrap} returned no usable response within {waited:.1} s")
             });
         }
         error
@@ -132,8 +132,8 @@ fn cause(line: &str) -> String {
     };
     if let Some((broker, _guess)) = line.split_once(HUNG_UP) {
         return format!(
-            "{broker} took the connection and hung up; check that `security.protocol` is the \
-             listener's, and that the brokers take more connections (max.connections, \
+            "{broker} accepted the connection and closed it; check that `security.protocol` \
+             matches the listener, and that the brokers accept more connections (max.connections, \
              max.connections.per.ip)"
         );
     }
@@ -180,7 +180,7 @@ mod tests {
              APIVERSION_QUERY)",
         );
         assert!(
-            told.starts_with("localhost:1/bootstrap took the connection and hung up; check")
+            told.starts_with("localhost:1/bootstrap accepted the connection and closed it; check")
                 && told.ends_with("(max.connections, max.connections.per.ip)"),
             "{told}"
         );

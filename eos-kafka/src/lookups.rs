@@ -110,7 +110,7 @@ impl Lookup {
             Err(RecvTimeoutError::Timeout) => Poll::Pending,
             Err(RecvTimeoutError::Disconnected) => Poll::Ready(Err(Failure::new(
                 code::LOCAL_STATE,
-                "the thread that asks for offsets has ended",
+                "the thread that queries offsets has ended",
             ))),
         }
     }
@@ -260,7 +260,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
-    fn both_ends_of_several_partitions_are_told_to_whoever_asked() {
+    fn both_ends_of_several_partitions_are_returned_to_each_query() {
         let lookups = Lookups::asking(frozen, |_| (), || ()).unwrap();
         let first = lookups.ask(&[tp("a"), tp("b")], OffsetSpec::First, LONG);
         let end = lookups.ask(&[tp("b")], OffsetSpec::End, LONG);

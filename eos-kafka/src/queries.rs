@@ -121,7 +121,7 @@ fn offset_of(entries: &[Entry], partition: &TopicPartition) -> Result<Offset> {
     let entry = entries.iter().find(|e| e.partition == *partition);
     let offset = entry.and_then(|e| Offset::new(e.offset).ok());
     offset.ok_or_else(|| {
-        let text = format!("no answer for {partition}");
+        let text = format!("no response for {partition}");
         ClientError::new(CallSite::Bounds, code::LOCAL_UNKNOWN_PARTITION, text)
     })
 }

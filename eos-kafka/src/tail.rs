@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_anything_was_heard() {
+    fn nothing_is_known_before_the_first_response() {
         let tail = Tail::at(5, known(NEVER, NEVER));
         assert_eq!(tail.end(known(NEVER, NEVER), false), End::Unknown);
         assert_eq!(tail.end(known(9, NEVER), false), End::Unclear(9));
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(
             tail.held_back(known(9, 1), false),
             Some(4),
-            "as of the answer"
+            "as of the response"
         );
         assert_eq!(tail.held_back(known(9, 1), true), None, "reading goes on");
         assert_eq!(tail.held_back(known(9, 2), false), None, "it went on");

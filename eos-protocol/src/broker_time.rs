@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stands_still_while_they_are_away_and_goes_on_from_there() {
+    fn it_stands_still_while_they_are_away_and_resumes_there() {
         let mut time = BrokerTime::new(s(0));
         for now in (0..=100).step_by(20) {
             time.answered(s(now));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_pace_stays_whatever_it_costs() {
+    fn a_fixed_pace_ignores_the_cost() {
         let fixed = CommitPolicy {
             pace: Pace::Fixed,
             ..adaptive()

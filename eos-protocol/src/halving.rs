@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_9_one_abort_is_no_suspicion_two_from_the_same_record_are() {
+    fn rule_9_one_abort_raises_no_suspicion_and_two_from_the_same_record_do() {
         assert_eq!(after(&[8]).limit(), None);
         assert_eq!(after(&[8, 8]).limit(), Some(4));
         assert_eq!(after(&[8, 8, 4]).limit(), Some(2));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_9_once_the_culprit_is_found_nobody_else_is_held_up() {
+    fn rule_9_once_the_culprit_is_found_no_other_record_is_delayed() {
         let mut isolation = after(&[4, 4, 2, 1, 1]);
         assert_eq!(isolation.limit(), Some(1));
         // The record's task may be parked now, while others commit.

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn one_input_waits_for_nobody() {
+    fn a_single_input_never_waits() {
         let mut merge = Merge::new(millis(1000), 1);
         assert_eq!(merge.pick(at(0), [head(7)]), Pick::Take(0));
         for empty in [UNKNOWN, DRY, BEHIND] {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn minus_one_takes_whatever_is_at_hand() {
+    fn minus_one_takes_available_records() {
         let mut merge = Merge::new(millis(-1), 3);
         assert_eq!(merge.pick(at(0), [BEHIND, head(7), UNKNOWN]), Pick::Take(1));
     }
@@ -382,7 +382,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_waits_when_the_broker_has_nothing_and_no_wait_is_asked_for(
+        fn no_task_waits_when_the_broker_has_nothing_and_the_wait_is_zero(
             supplies in prop::collection::vec(
                 prop_oneof![(0i64..5).prop_map(head), Just(DRY)], 0..5,
             ),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
+    fn a_newer_format_is_distinguished_from_damage() {
         assert_eq!(
             TransactionName::parse("eos3;x"),
             Err(NameError::Newer { version: 3 })

@@ -29,7 +29,7 @@ fn rule_2_a_touched_task_commits_all_its_inputs_under_one_name() {
     let mut task = two_inputs();
     assert!(
         task.seal(Nonce(1), NOTHING).is_empty(),
-        "an untouched task is no part of the transaction"
+        "an untouched task is not in the transaction"
     );
 
     task.advance(0, offset(10), Some(Timestamp(5)));

@@ -116,12 +116,12 @@ mod tests {
         assert_eq!(
             plan(0).failed(now, &tp("a"), offset(7), None),
             None,
-            "no retries are no retries"
+            "zero retries are invalid"
         );
     }
 
     #[test]
-    fn a_retry_without_end_goes_on_and_jitter_keeps_half_of_each_wait() {
+    fn an_endless_retry_continues_and_jitter_keeps_half_of_each_wait() {
         let now = Now::default();
         let mut attempt = Attempt {
             partition: tp("a"),
@@ -136,7 +136,7 @@ mod tests {
                 ..plan(0)
             };
             let next = endless.failed(now, &tp("a"), offset(7), Some(&attempt));
-            attempt = next.expect("there is no end");
+            attempt = next.expect("an endless retry");
             let wait = attempt.wait(now);
             assert!(wait >= ms(150) && wait <= ms(300), "{wait:?}");
         }

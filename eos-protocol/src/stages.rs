@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_is_told_by_its_driving_topics_alone() {
+    fn a_subscription_is_identified_by_its_driving_topics_alone() {
         let of =
             |names: &[&str], links: &[(usize, usize)]| subscription(&stages(&topics(names), links));
         assert_eq!(of(&["a", "b"], &[]), of(&["b", "a"], &[]));

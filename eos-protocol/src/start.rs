@@ -196,11 +196,12 @@ pub enum StartError {
     },
     /// A repartition topic has records that this group did not write.
     #[error(
-        "task {task}: the repartition topic of {partition} has records, but group {group} has no committed \
-         offset of the tasks that write it or read it. Look at the group's offsets \
-         (kafka-consumer-groups.sh --describe). If another app has the same topic (its name joins the names \
-         of the app and of the repartition with hyphens), give this app or its repartition another name. If \
-         you deleted the group's offsets on purpose, delete the topic, too, to start afresh"
+        "task {task}: the repartition topic of {partition} has records, but group {group} has no \
+         committed offset of the tasks that write it or read it. Check the group's offsets \
+         (kafka-consumer-groups.sh --describe). If another app has the same topic (its name joins \
+         the names of the app and of the repartition with hyphens), give this app or its \
+         repartition another name. If you deleted the group's offsets on purpose, delete the \
+         topic, too, to start afresh"
     )]
     ForeignRecords {
         /// The task.
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stateless_task_goes_on_where_another_program_stopped() {
+    fn a_stateless_task_continues_where_another_program_stopped() {
         let start = plan_start(&situation(), &[committed("a", 7, "")]);
         assert!(
             matches!(start, Ok(Start::Resume { name: None, .. })),

@@ -9,11 +9,11 @@ use crate::stages::Stage;
 /// The topics of a stage have different partition counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "stage {stage} reads topics that don't have equally many partitions: {counts}. A task takes \
-     the same partition number of each, so records of one key would not meet. Give every one of \
-     them {most} partitions: an empty topic with kafka-topics.sh --alter --topic <topic> \
-     --partitions {most}; one that holds records by copying it into a new topic, since its keys \
-     move to other partitions"
+    "stage {stage} reads topics with different partition counts: {counts}. A task takes the same \
+     partition number of each, so records of one key would not meet. Give every one of them {most} \
+     partitions: an empty topic with kafka-topics.sh --alter --topic <topic> --partitions {most}; \
+     one that holds records by copying it into a new topic, since its keys move to other \
+     partitions"
 )]
 pub struct UnequalWidths {
     /// The stage.
@@ -84,11 +84,11 @@ mod tests {
         let error = check(&[("orders", 6), ("customers", 12), ("refunds", 6)]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "stage 0 reads topics that don't have equally many partitions: orders has 6, \
-             customers has 12, refunds has 6. A task takes the same partition number of each, so \
-             records of one key would not meet. Give every one of them 12 partitions: an empty \
-             topic with kafka-topics.sh --alter --topic <topic> --partitions 12; one that holds \
-             records by copying it into a new topic, since its keys move to other partitions"
+            "stage 0 reads topics with different partition counts: orders has 6, customers has 12, \
+             refunds has 6. A task takes the same partition number of each, so records of one key \
+             would not meet. Give every one of them 12 partitions: an empty topic with \
+             kafka-topics.sh --alter --topic <topic> --partitions 12; one that holds records by \
+             copying it into a new topic, since its keys move to other partitions"
         );
     }
 }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_filled_alone_goes_when_others_come_whoever_is_asked() {
+    fn memory_of_a_lone_cache_is_freed_when_others_appear_on_any_access() {
         let (memory, hasher) = (CacheMemory::new(64 * 1024), KeyHasher::random());
         let filled = || {
             let mut cache = CommittedCache::new(&memory);

@@ -52,7 +52,7 @@ fn a_null_value_deletes_and_an_empty_one_does_not() {
 }
 
 #[test]
-fn what_somebody_else_wrote_is_refused_with_its_place() {
+fn foreign_records_are_refused_with_their_place() {
     assert!(says(None, Some(b"v")).contains("another program wrote"));
     assert!(says(Some(b"abc"), Some(b"v")).contains("has 3 bytes"));
     assert!(says(Some(b"hello"), Some(b"v")).contains("store 68656c6c"));

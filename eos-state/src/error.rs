@@ -14,8 +14,8 @@ use eos_protocol::state::{PositionError, StoreId};
 pub enum StoreError {
     /// The disk has no room left.
     #[error(
-        "the disk is full under the state in {path} ({source}): nothing was committed on top. Free some \
-         space and start again; missing state is restored from the changelog"
+        "the disk is full under the state in {path} ({source}): no later transaction was \
+         committed. Free some space and restart; missing state is restored from the changelog"
     )]
     DiskFull {
         /// The database.
@@ -25,8 +25,8 @@ pub enum StoreError {
     },
     /// The disk or the file system refused an operation.
     #[error(
-        "the state in {path} can't be read or written ({source}): nothing was committed on top; repair the \
-         disk or the permissions and start again"
+        "the state in {path} can't be read or written ({source}): no later transaction was \
+         committed. Repair the disk or the permissions, and restart"
     )]
     Io {
         /// The database.
@@ -36,8 +36,8 @@ pub enum StoreError {
     },
     /// Another process, or another task of this one, has the database open.
     #[error(
-        "the state in {path} is open elsewhere ({source}): stop the other process, or give this one another \
-         state.dir"
+        "the state in {path} is open in another process ({source}). Stop that process, or give \
+         this one another state.dir"
     )]
     InUse {
         /// The database.
@@ -47,8 +47,8 @@ pub enum StoreError {
     },
     /// Bytes on the disk differ from the written bytes.
     #[error(
-        "the state in {path} is damaged ({source}): move the directory away and start again, it is rebuilt \
-         from the changelog; then check the disk"
+        "the state in {path} is damaged ({source}). Move the directory away and restart: the state \
+         is rebuilt from the changelog. Then check the disk"
     )]
     Damaged {
         /// The database.
@@ -82,7 +82,8 @@ pub enum StoreError {
     },
     /// Another failure of the engine.
     #[error(
-        "the engine of the state in {path} failed ({source}): start again; report it if it comes back"
+        "the engine of the state in {path} failed ({source}). Restart, and report the error if it \
+         happens again"
     )]
     Engine {
         /// The database.
@@ -178,7 +179,7 @@ mod tests {
 
     /// Logs show the text alone, so it must hold every detail.
     #[test]
-    fn an_error_says_what_its_source_said() {
+    fn an_error_contains_the_text_of_its_source() {
         let path = || PathBuf::from("/state/db");
         let source = || EngineFault::new("what the engine said");
         let all = [

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_counts_once_whatever_dies() {
+    fn a_word_counts_once_despite_crashes() {
         let mut driver = TestDriver::of(app);
         driver.pipe(&lines(), None, "Curiouser and curiouser!");
         assert_eq!(driver.read_map(&word_counts())["curiouser"], 2);

@@ -84,7 +84,7 @@ fn train(installation: &Installation) -> Result<()> {
     let mut child = spawner.spawn(dumping(installation, &layout, only, &dumped)?)?;
     let trained = exercise(only, &mut child);
     let ended = node::stop(&mut child, TRAINING_LIMIT);
-    trained.with_context(|| format!("the broker said:\n{}", node::log_tail(&only.log(), 10)))?;
+    trained.with_context(|| format!("the broker's log:\n{}", node::log_tail(&only.log(), 10)))?;
     ended?;
     std::fs::rename(&dumped, path(installation)).context("the JVM wrote no archive")
 }

@@ -123,7 +123,7 @@ impl Service {
             };
             ensure!(
                 leads,
-                "service `{}`: {advertised:?} leads nowhere",
+                "service `{}`: {advertised:?} is not reachable",
                 self.name
             );
         }

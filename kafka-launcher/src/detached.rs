@@ -80,7 +80,7 @@ impl Detached {
                 None => Ok(()),
             }
         });
-        outcome.with_context(|| format!("the log says:\n{}", logs(&self.layout, TAIL_LINES)))
+        outcome.with_context(|| format!("the log:\n{}", logs(&self.layout, TAIL_LINES)))
     }
 
     /// Kills the nodes and removes their data. Affects no other processes.

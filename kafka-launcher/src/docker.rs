@@ -88,6 +88,7 @@ fn compose() -> Result<Command> {
         }
     }
     bail!(
-        "Docker Compose is not there: install Docker with its compose plug-in, or leave out --docker (that needs no Docker)"
+        "Docker Compose is missing: install Docker with its compose plug-in, or omit --docker \
+         (Kafka then runs without Docker)"
     );
 }

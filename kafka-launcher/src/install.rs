@@ -151,7 +151,7 @@ fn fetch_jars(dir: &Path) -> Result<()> {
     )?;
     let server = libs.join(format!("kafka_2.13-{VERSION}.jar"));
     if !server.is_file() {
-        bail!("Maven ended well but {} is not there", server.display());
+        bail!("Maven succeeded, but {} is missing", server.display());
     }
     Ok(())
 }

@@ -75,12 +75,12 @@ impl Layout {
             let fixed = options.port.map(|first| first.checked_add(offset));
             let port = match fixed {
                 Some(port) => port.context("the last node's port would be above 65535")?,
-                None => free.next().context("as many ports as were asked for")?,
+                None => free.next().context("as many ports as requested")?,
             };
             let detour = match advertised.get(usize::from(offset)) {
                 Some(&advertised) => Some(Detour {
                     advertised,
-                    between_brokers: free.next().context("as many ports as were asked for")?,
+                    between_brokers: free.next().context("as many ports as requested")?,
                 }),
                 None => None,
             };

@@ -48,7 +48,7 @@ pub fn prove_compose(nodes: u8) -> Result<()> {
     }
     running.wait_ready()?;
     smoke(&running.addresses().join(","), i16::from(nodes))
-        .with_context(|| format!("the brokers said:\n{}", running.tails()))
+        .with_context(|| format!("the brokers' log:\n{}", running.tails()))
 }
 
 /// Runs the image's setup program: settings from the environment, then a formatted directory.
@@ -167,7 +167,7 @@ impl Running {
             }
             Ok(())
         });
-        outcome.with_context(|| format!("the brokers said:\n{}", self.tails()))
+        outcome.with_context(|| format!("the brokers' log:\n{}", self.tails()))
     }
 }
 

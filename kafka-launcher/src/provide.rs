@@ -129,7 +129,7 @@ pub fn skipped() -> Result<bool> {
         return Ok(false);
     };
     if !is_skipped() {
-        bail!("this test needs a real Kafka: {why}\n({SKIP_VAR}=1 leaves such tests out)");
+        bail!("this test needs a real Kafka: {why}\n({SKIP_VAR}=1 skips such tests)");
     }
     if is_ci() {
         bail!("CI must not skip tests on a real Kafka: unset {SKIP_VAR}");

@@ -44,10 +44,10 @@ pub fn ask(address: &str, nodes: usize) -> Result<()> {
     let metadata = Client::connect(address, QUESTION_LIMIT)?.metadata(Some(&[]))?;
     let known = metadata.brokers.len();
     if known < nodes {
-        bail!("it knows {known} of {nodes} brokers");
+        bail!("it reports {known} of {nodes} brokers");
     }
     if metadata.controller.is_none() {
-        bail!("it knows no controller");
+        bail!("it reports no controller");
     }
     Ok(())
 }

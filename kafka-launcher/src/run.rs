@@ -39,7 +39,7 @@ pub fn answer(command: &mut Command, limit: Duration) -> Result<Answer> {
         let _ = child.wait();
         let text = read_back(&mut said)?;
         bail!(
-            "`{}` did not end within {} s. It said:\n{text}",
+            "`{}` did not end within {} s. Its output:\n{text}",
             name.display(),
             limit.as_secs()
         );

@@ -99,7 +99,7 @@ impl Reader {
             let item = line
                 .text
                 .strip_prefix("- ")
-                .with_context(|| at(line, "a list goes on with `- `"))?;
+                .with_context(|| at(line, "a list continues with `- `"))?;
             items.push(scalar(item.trim()).with_context(|| at(line, "not a plain list item"))?);
             self.at += 1;
         }

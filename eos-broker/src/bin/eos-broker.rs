@@ -15,12 +15,12 @@ const USAGE: &str = "\
 eos-broker: a Kafka broker in memory, for development and tests. It is not Apache Kafka.
 
 usage: eos-broker [options]
-  --port <port>                     where to listen on 127.0.0.1; a free port without it
+  --port <port>                     port to listen on, at 127.0.0.1 [a free port]
   --topic <name>[:<n>]              a topic with n partitions (1 without a number); may be repeated
-  --auto-create-topics              create topics when clients ask for them
+  --auto-create-topics              create topics that clients request
   --help                            this text
 
-limits (what is above them is refused):
+limits (requests above them are refused):
   --log-memory-max-bytes <n>        bytes of records in all [2 GiB]
   --partition-memory-max-bytes <n>  bytes of records in one partition [1 GiB]
   --partitions-max <n>              partitions in all [10,000]
@@ -50,7 +50,7 @@ fn parse(mut said: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let mut arguments = Arguments::default();
     while let Some(name) = said.next() {
         let mut value = || said.next().ok_or(format!("{name} needs a value"));
-        let wrong = |value: &str| format!("{name} {value}: not a number that fits");
+        let wrong = |value: &str| format!("{name} {value}: not a valid number");
         match name.as_str() {
             "--help" | "-h" => arguments.help = true,
             "--auto-create-topics" => arguments.auto_create_topics = true,
@@ -71,7 +71,7 @@ fn parse(mut said: impl Iterator<Item = String>) -> Result<Arguments, String> {
             }
             other => {
                 let limit = LIMITS.into_iter().find(|limit| *limit == other);
-                let unknown = || format!("unknown option {other}; --help lists what there is");
+                let unknown = || format!("unknown option {other}; see --help");
                 let limit = limit.ok_or_else(unknown)?;
                 let value = value()?;
                 let most = value.parse().map_err(|_| wrong(&value))?;
@@ -113,7 +113,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
     )
     .and_then(|()| writeln!(out, "bootstrap.servers={}", kafka.bootstrap()))
     .and_then(|()| out.flush());
-    told.map_err(|error| format!("cannot write where it listens: {error}"))?;
+    told.map_err(|error| format!("cannot print the address: {error}"))?;
     drop(out);
     // A signal ends the program. It has nothing to save.
     loop {

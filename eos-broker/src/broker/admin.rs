@@ -180,7 +180,7 @@ impl Broker {
         if self.partition_count() + more > limit {
             return Err((
                 Error::PolicyViolation,
-                format!("the embedded broker takes no more than partitions.max={limit}: raise it"),
+                format!("the embedded broker has at most partitions.max={limit}: raise the limit"),
             ));
         }
         Ok(more)

@@ -154,8 +154,8 @@ impl Broker {
                 return Err(Refusal {
                     error: Error::PolicyViolation,
                     why: Some(format!(
-                        "the embedded broker holds {held} bytes, {more} more are above {name}={limit}: \
-                         raise it, or delete records"
+                        "the embedded broker holds {held} bytes, {more} more would exceed \
+                         {name}={limit}: raise the limit, or delete records"
                     )),
                 });
             }

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_served_request_names_is_found() {
+    fn all_names_in_a_served_request_are_found() {
         let mut missed = Vec::new();
         for api in SERVED {
             for (request, place, names) in examples(api.key) {
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_all_topics_asks_for_each() {
+    fn a_request_for_all_topics_is_a_request_for_each() {
         let group = OffsetFetchRequestGroup::default()
             .with_group_id(g())
             .with_topics(None);

@@ -130,7 +130,7 @@ fn two_members_join_and_are_assigned() {
 }
 
 #[test]
-fn everybody_who_waits_is_told_of_a_rebalance() {
+fn every_waiting_member_learns_of_a_rebalance() {
     let mut play = Play::two();
     play.join(6, join("a", None, &["range"]), "");
     play.join(7, join("b", None, &["range"]), "");
@@ -145,7 +145,7 @@ fn everybody_who_waits_is_told_of_a_rebalance() {
 
 /// A client that lost its connection repeats the request on another one. The first request does not wait forever.
 #[test]
-fn who_asks_again_while_it_waits_is_answered_on_both() {
+fn a_member_that_joins_twice_gets_a_response_on_both_connections() {
     let mut play = Play::two();
     play.join(6, join("a", None, &["range"]), "");
     play.join(7, join("a", None, &["range"]), "");
@@ -160,7 +160,7 @@ fn who_asks_again_while_it_waits_is_answered_on_both() {
 }
 
 #[test]
-fn who_does_not_join_again_is_put_out_at_the_rebalance_timeout() {
+fn a_member_that_does_not_rejoin_is_removed_at_the_rebalance_timeout() {
     let mut play = Play::two();
     play.join(6, join("b", None, &["other", "range"]), "");
     // The leader sends heartbeats, but does not join.

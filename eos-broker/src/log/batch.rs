@@ -206,7 +206,7 @@ mod tests {
         batch.place(41, TimestampType::LogAppend, 99);
         let times: Vec<_> = batch
             .records()
-            .map(|it| it.expect("whole").timestamp)
+            .map(|it| it.expect("a whole record").timestamp)
             .collect();
         assert_eq!((batch.max_timestamp, times), (99, vec![99, 99]));
         assert!(batch.is_intact());

@@ -56,7 +56,7 @@ pub(crate) enum AppendError {
     Batch(#[from] BatchError),
     #[error("the record batch has {bytes} bytes, above the topic's max.message.bytes={limit}")]
     TooLarge { bytes: usize, limit: usize },
-    #[error("a compacted topic takes no record without a key")]
+    #[error("a compacted topic requires records with keys")]
     NoKey,
     #[error("a record's timestamp is further ahead than message.timestamp.after.max.ms={limit}")]
     Timestamp { limit: i64 },

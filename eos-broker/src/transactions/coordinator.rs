@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn its_owner_bumps_its_own_epoch_and_may_ask_twice() {
+    fn an_owner_bumps_its_own_epoch_and_may_repeat_the_request() {
         let mut all = begun();
         let epoch = |decided: Decided<Initialized>| decided.0.map(|it| it.epoch);
         assert_eq!(epoch(all.init("x", 1, Some((0, 0)))), Ok(1));
@@ -467,7 +467,7 @@ mod tests {
 
     /// The largest epoch is for fencing only. A client with this epoch could not be fenced.
     #[test]
-    fn nobody_is_given_the_epoch_that_is_left_for_fencing() {
+    fn no_producer_gets_the_epoch_reserved_for_fencing() {
         let mut all = begun();
         let id = |decided: Decided<Initialized>| decided.0.map(|it| (it.producer_id, it.epoch));
         all.by_id.get_mut("x").expect("known").epoch = LAST_EPOCH - 1;

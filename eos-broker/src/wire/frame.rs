@@ -35,11 +35,11 @@ pub(super) enum Frame {
 /// The reason why a connection is closed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadFrame {
-    #[error("a frame of {0} bytes has no room for a request's header")]
+    #[error("a frame of {0} bytes is too short for a request header")]
     TooShort(usize),
-    #[error("api key {0} is not served")]
+    #[error("api key {0} is not supported")]
     UnknownApi(i16),
-    #[error("{key:?} is not served in version {version}")]
+    #[error("{key:?} is not supported in version {version}")]
     UnknownVersion { key: ApiKey, version: i16 },
     #[error(transparent)]
     Misshapen(#[from] Misshapen),

@@ -249,7 +249,7 @@ fn life(seed: u64, frames: u32, seen: &mut HashMap<(ApiKey, bool), u64>, appende
             Ok(Frame::TooNew { .. }) | Err(_) => broker.advance(now),
         };
         for output in outputs {
-            let (key, version) = asked.remove(&output.ticket()).expect("answered once");
+            let (key, version) = asked.remove(&output.ticket()).expect("one response");
             if let Output::Answer(_, body) = output {
                 if let ResponseKind::Produce(answer) = &body {
                     let of_topics = answer.responses.iter();

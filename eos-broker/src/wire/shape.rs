@@ -81,7 +81,7 @@ pub(super) struct Shape {
 
 /// The error of bytes that are not a request of that kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a length in the request does not fit what is left of it")]
+#[error("a length in the request exceeds the rest of the request")]
 pub(super) struct Misshapen;
 
 impl Shape {

@@ -256,7 +256,7 @@ mod tests {
     use crate::broker::BrokerOptions;
 
     #[test]
-    fn time_goes_on_while_the_machine_sleeps_and_never_back() {
+    fn time_advances_while_the_machine_sleeps_and_never_goes_back() {
         const HOUR: i64 = 3_600_000;
         let shared = Shared::new(Broker::new(BrokerOptions::default()), Limits::default());
         let before = shared.now();

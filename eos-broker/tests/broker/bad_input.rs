@@ -52,7 +52,7 @@ fn a_client_that_goes_in_the_middle_of_a_request_is_forgotten() {
 }
 
 #[test]
-fn a_thousand_idle_connections_disturb_nobody() {
+fn a_thousand_idle_connections_disturb_no_client() {
     let kafka = EmbeddedKafka::start().expect("started");
     let idle: Vec<TcpStream> = (0..1_000).map(|_| connect(&kafka)).collect();
     until("they are open", || kafka.traffic().open == 1_000);
@@ -101,9 +101,9 @@ fn produce(mut socket: &TcpStream, bytes: usize) -> (i16, String) {
     let request = requests::produce("t", 0, records, None, -1);
     let request = frame::encode_request(&request, 9, 7, "test").expect("a request");
     socket.write_all(&request).expect("sent");
-    let answer = frame::read(&mut socket, frame::LARGEST).expect("answered");
+    let answer = frame::read(&mut socket, frame::LARGEST).expect("a response");
     let answer = frame::decode_answer::<ProduceRequest>(&mut answer.expect("open"), 9);
-    let (_, answer) = answer.expect("an answer");
+    let (_, answer) = answer.expect("a response");
     let answer = &answer.responses[0].partition_responses[0];
     let text = answer.error_message.as_deref().unwrap_or_default();
     (answer.error_code, text.to_owned())

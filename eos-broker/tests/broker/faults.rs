@@ -50,12 +50,12 @@ fn a_connection_is_closed_instead_of_an_answer() {
 }
 
 #[test]
-fn an_error_is_answered_instead() {
+fn an_error_is_returned_instead() {
     let (kafka, fired) = hurt(Act::Refuse(ResponseError::UnsupportedVersion));
     let mut socket = connect(&kafka);
     socket.write_all(&HELLO).expect("sent");
     let mut start = [0; 10];
-    socket.read_exact(&mut start).expect("answered");
+    socket.read_exact(&mut start).expect("a response");
     let (correlation, code) = (&start[4..8], &start[8..]);
     assert_eq!((correlation, code), (&[0, 0, 0, 7][..], &[0, 35][..]));
     assert_eq!(fired(&kafka), 1);
@@ -72,7 +72,7 @@ fn a_duplicated_request_is_answered_once() {
 
 /// TCP loses no part of a stream. A client without a response to one request has no responses to later requests.
 #[test]
-fn behind_a_lost_request_or_answer_nothing_is_heard() {
+fn a_connection_is_silent_after_a_lost_request_or_response() {
     let lost = [Act::DropRequest, Act::DropAnswer];
     for act in lost {
         let kafka = EmbeddedKafka::start().expect("started");
@@ -95,7 +95,7 @@ fn behind_a_lost_request_or_answer_nothing_is_heard() {
 }
 
 #[test]
-fn a_client_that_is_gone_is_not_waited_for() {
+fn the_broker_does_not_wait_for_a_disconnected_client() {
     let kafka = EmbeddedKafka::start().expect("started");
     let rule = Rule::on(ApiKey::ApiVersions, Act::DelayAnswer(3_600_000)).times(1);
     let rule = kafka.with(|broker, _| broker.add_fault(rule));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_count_is_found() {
+    fn an_output_that_is_not_a_count_is_found() {
         let mut count = Count::default();
         count.update(None, Some(b"12345678"), "x");
         count.update(Some(b"a"), Some(b"1"), "x");

@@ -73,7 +73,7 @@ impl Fleet {
     pub(crate) fn check(&mut self) -> Result<()> {
         for process in &mut self.running {
             if let Some(status) = process.ended()? {
-                bail!(process.obituary(&format!("gave up ({status})")));
+                bail!(process.obituary(&format!("ended unexpectedly ({status})")));
             }
         }
         Ok(())

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kill_is_told_in_one_line() {
+    fn a_kill_is_one_line() {
         let mut kill = Kill {
             at: Instant::now(),
             process: 2,

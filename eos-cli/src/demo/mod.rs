@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let outcome = perform(options, &stop);
     // Also other errors then come from the signal: cargo, for one, hears it as well.
     if outcome.is_err() && stop.is_asked() {
-        println!("Stopped. Nothing that the demo started is left.");
+        println!("Stopped. All processes of the demo have ended.");
         return Ok(ExitCode::from(INTERRUPTED));
     }
     outcome

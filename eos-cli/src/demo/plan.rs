@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_to_be_killed() {
+    fn a_plan_may_kill_no_process() {
         let calm = Plan {
             calm: true,
             ..plan(400_000)

@@ -19,7 +19,7 @@ impl Rebalances {
         for line in log.lines().filter(|line| !line.contains("partitions=[]")) {
             self.assigned += u64::from(line.contains("partitions assigned"));
             self.revoked += u64::from(line.contains("partitions revoked"));
-            let whole = line.contains("state is whole");
+            let whole = line.contains("task restored");
             self.whole += u64::from(whole);
             self.exact += u64::from(whole && line.contains("exact=true"));
         }
@@ -37,8 +37,8 @@ mod tests {
             "INFO eos_core: partitions assigned app=a worker=0 partitions=[cities-0, cities-1]\n\
              INFO eos_core: partitions revoked app=a worker=0 partitions=[cities-1] lost=false\n\
              INFO eos_core: partitions assigned app=a worker=0 partitions=[]\n\
-             INFO eos_core: state is whole app=a worker=0 task=1_0 exact=false\n\
-             INFO eos_core: state is whole app=a worker=0 task=1_1 exact=true\n\
+             INFO eos_core: task restored app=a worker=0 task=1_0 exact=false\n\
+             INFO eos_core: task restored app=a worker=0 task=1_1 exact=true\n\
              INFO eos_core: task starts\n",
         );
         seen.add_log("INFO eos_core: partitions assigned app=a worker=1 partitions=[cities-2]\n");

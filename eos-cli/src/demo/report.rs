@@ -66,7 +66,7 @@ pub(crate) fn render(told: &Told, took: Duration, paint: Paint) -> String {
     }
     text.push('\n');
     text += &meaning(told, paint);
-    text += &format!("\nAll of this took {}.", seconds(took));
+    text += &format!("\nTotal time: {}.", seconds(took));
     if told.proves_it() {
         text += " Next, run a pipeline yourself: `cargo run -p eos-examples --bin 01-hello`.\n\
                  README.md says how to feed it, what exactly is guaranteed, and when.";
@@ -131,7 +131,7 @@ fn rows(told: &Told, paint: Paint) -> Vec<(String, String, String)> {
     );
     rows.push(row("rebalance events", assigned + revoked, moved));
     let found = format!(
-        "times by a task: {} had all of it at hand, {} read the changelog",
+        "times by a task: {} had it locally, {} read the changelog",
         grouped(*exact),
         grouped(whole - exact)
     );
@@ -264,7 +264,7 @@ mod tests {
   processes killed              3  by SIGKILL, with 6 transactions open; 6 processes were started in all
   back after               0.60 s  median from SIGKILL to new output everywhere; longest 0.70 s
   rebalance events             15  partitions given to a worker 12 times, taken from one 3 times
-  state taken over             15  times by a task: 14 had all of it at hand, 1 read the changelog
+  state taken over             15  times by a task: 14 had it locally, 1 read the changelog
   transactions aborted          0  0 abort markers in the log; 0 records that no reader sees
   lost                          0
   doubled                       0
@@ -289,7 +289,7 @@ Exactly once. 3 times a process died";
     }
 
     #[test]
-    fn where_nobody_had_to_be_killed_the_counts_say_it_all() {
+    fn without_kills_the_report_has_only_counts() {
         let told = Told {
             fewest_kills: 0,
             ..told(0, 0)
@@ -297,7 +297,7 @@ Exactly once. 3 times a process died";
         let text = render(&told, Duration::from_millis(1_900), Paint::Plain);
         let expected = "Every word is counted once. No process was killed";
         assert!(text.contains(expected), "{text}");
-        assert!(text.contains("All of this took 1.90 s."), "{text}");
+        assert!(text.contains("Total time: 1.90 s."), "{text}");
         assert_eq!(told.exit_code(), ExitCode::SUCCESS);
     }
 

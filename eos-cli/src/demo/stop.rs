@@ -63,7 +63,10 @@ impl Stop {
                 return Ok(answer);
             }
             if Instant::now() >= deadline {
-                bail!("waited {} s in vain until {what}", limit.as_secs());
+                bail!(
+                    "timed out after {} s, waiting until {what}",
+                    limit.as_secs()
+                );
             }
             thread::sleep(TICK);
         }

@@ -37,7 +37,7 @@ impl std::str::FromStr for NewTopic {
             Some((name, count)) => (
                 name,
                 count.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
-                    format!("{count:?} is no number of partitions: write name:{PARTITIONS}")
+                    format!("{count:?} is not a number of partitions: write name:{PARTITIONS}")
                 })?,
             ),
         };
@@ -116,7 +116,7 @@ fn must_exist(client: &mut Client, topic: &str) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "there is no topic {topic:?}: create it with `{} kafka topic {topic}`",
+        "topic {topic:?} does not exist: create it with `{} kafka topic {topic}`",
         program()
     )
 }

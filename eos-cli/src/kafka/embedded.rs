@@ -41,7 +41,7 @@ impl Embedded {
         let port = match port {
             // Another Kafka would answer in its place.
             Some(port) if !ports::is_free(port) => {
-                bail!("port {port} is taken: choose another with --port, or leave --port out")
+                bail!("port {port} is taken: choose another with --port, or omit --port")
             }
             Some(port) => port,
             None => *ports::free(1)?.first().context("a free port")?,

@@ -43,7 +43,7 @@ pub(crate) struct Up {
 pub(crate) fn up(wanted: &Up) -> Result<String> {
     if let Some(theirs) = external() {
         eprintln!(
-            "{} is set: using that cluster, nothing is started.",
+            "{} is set: using that cluster, starting nothing.",
             BOOTSTRAP_VAR
         );
         return Ok(theirs);
@@ -81,7 +81,7 @@ pub(crate) fn up(wanted: &Up) -> Result<String> {
 fn first(wanted: &Up, place: &Place) -> Result<State> {
     let nodes = wanted.nodes.unwrap_or(1);
     if wanted.embedded && nodes != 1 {
-        bail!("the embedded broker is one node: leave --nodes {nodes} or --embedded out");
+        bail!("the embedded broker is one node: omit --nodes {nodes} or --embedded");
     }
     let state = if wanted.embedded {
         // An interrupted `up` may have left brokers and data without a state.
@@ -167,7 +167,7 @@ fn on_a_port<T>(
     let started = start(port);
     match (&started, port) {
         (Err(error), Some(port)) if wanted.port.is_none() && !ports::is_free(port) => {
-            eprintln!("Port {port} was taken meanwhile ({error:#}): this one uses free ports.");
+            eprintln!("Port {port} was taken meanwhile ({error:#}). Using free ports.");
             paths::remove_dir(&place.data)?;
             start(None)
         }
@@ -187,11 +187,11 @@ fn choose_port(wanted: Option<u16>, nodes: u8, place: &Place) -> Result<Option<u
         .find(|other| listens(other, taken));
     let by = owner.map_or_else(String::new, |other| format!(" by {other}"));
     if wanted.is_some() {
-        bail!("port {taken} is taken{by}: choose another with --port, or leave --port out");
+        bail!("port {taken} is taken{by}: choose another with --port, or omit --port");
     }
     // Another Kafka may listen there, and clients would not notice.
     eprintln!(
-        "Port {taken} is taken{by}: this one uses free ports. A program that assumes \
+        "Port {taken} is taken{by}. Using free ports. A program that assumes \
          localhost:{USUAL_PORT} needs the following lines in its environment."
     );
     Ok(None)
@@ -238,7 +238,7 @@ fn tell_what_is_there(bootstrap: &str, revived: bool) -> Result<()> {
     let names = topics.into_keys().filter(|name| !name.starts_with("__"));
     let names: Vec<_> = names.collect();
     let how = if revived {
-        "Kafka had ended and was started again"
+        "Kafka had ended and was restarted"
     } else {
         "Kafka was up already"
     };

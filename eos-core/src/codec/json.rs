@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_says_where() {
+    fn an_error_names_the_place_of_invalid_json() {
         let decode = decode::<Vec<u32>>;
         assert_eq!(decode(Some(b"[1,2]")).unwrap(), [1, 2]);
         let error = decode(Some(b"[1,")).unwrap_err().to_string();

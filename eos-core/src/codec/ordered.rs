@@ -127,7 +127,12 @@ fn read_ended(bytes: &mut &[u8]) -> Result<Vec<u8>, CodecError> {
                 _ => return Err(CodecError::invalid("a part of a key", "a lone zero byte")),
             },
             Some(&byte) => read.push(byte),
-            None => return Err(CodecError::invalid("a part of a key", "it has no end")),
+            None => {
+                return Err(CodecError::invalid(
+                    "a part of a key",
+                    "it has no terminator",
+                ));
+            }
         }
     }
 }
@@ -282,12 +287,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_says_so() {
+    fn bytes_that_are_not_a_key_are_an_error() {
         let error = |bytes: &[u8]| {
             let read: Result<(Vec<u8>, i32), _> = OrderedKey::read_last(bytes);
             read.unwrap_err().to_string()
         };
-        assert_eq!(error(b"abc"), "not a part of a key: it has no end");
+        assert_eq!(error(b"abc"), "not a part of a key: it has no terminator");
         assert_eq!(error(b"a\0\x02"), "not a part of a key: a lone zero byte");
         assert_eq!(error(b"a\0\0\x01\x02\x03"), "not a 4-byte integer: 3 bytes");
     }

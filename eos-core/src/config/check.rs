@@ -55,18 +55,18 @@ fn group(settings: &Settings) -> Result<(), SettingsError> {
     less(
         ("commit.interval.ms", settings.policy.interval),
         ("max.poll.interval.ms", settings.max_poll_interval),
-        "a worker commits more often than it may be away",
+        "a worker that commits less often would be removed from the group",
     )?;
     // Not more than half of it: what the worker did before counts, too. (How long committed offsets
     // take to become stable does not: assignments are answered before.)
     at_most(
         (
-            "twice the deadline of a rebalance (a commit and an abort, made of \
+            "twice the deadline of a rebalance (a commit and an abort, derived from \
              transaction.timeout.ms)",
             settings.revoke_deadline() * 2,
         ),
         ("max.poll.interval.ms", settings.max_poll_interval),
-        "a worker that commits before it gives partitions away would be thrown out meanwhile",
+        "the group would remove a worker that still commits before it returns its partitions",
     )?;
     let set_remote = settings
         .properties
@@ -76,19 +76,20 @@ fn group(settings: &Settings) -> Result<(), SettingsError> {
             return Err(SettingsError::Together {
                 one: "group.remote.assignor",
                 other: "group.protocol = classic",
-                reason: "only under KIP-848 do the brokers assign; set group.protocol = consumer",
+                reason: "brokers assign partitions only under KIP-848; set group.protocol = \
+                         consumer",
             });
         }
         let (heartbeat, session) = (settings.heartbeat(), settings.session_timeout());
         at_most(
             ("three times heartbeat.interval.ms", heartbeat * 3),
             ("session.timeout.ms", session),
-            "two heartbeats may get lost before a worker is taken for dead",
+            "two lost heartbeats must not remove a worker from the group",
         )?;
         return at_most(
             ("session.timeout.ms", session),
             ("max.poll.interval.ms", settings.max_poll_interval),
-            "librdkafka asks for it",
+            "librdkafka requires it",
         );
     }
     let told = [
@@ -99,7 +100,7 @@ fn group(settings: &Settings) -> Result<(), SettingsError> {
         return Err(SettingsError::Together {
             one,
             other: "group.protocol = consumer",
-            reason: "under KIP-848 the brokers say it (group.consumer.session.timeout.ms, \
+            reason: "under KIP-848 the brokers set it (group.consumer.session.timeout.ms, \
                      group.consumer.heartbeat.interval.ms); delete it here",
         });
     }
@@ -124,7 +125,7 @@ fn transactions(settings: &Settings) -> Result<(), SettingsError> {
             settings.policy.interval + settings.limits().commit,
         ),
         timeout,
-        "the coordinator would abort transactions that are still in time",
+        "the coordinator would abort transactions before their commit deadline",
     )?;
     let properties = &settings.properties;
     at_most(
@@ -137,7 +138,7 @@ fn transactions(settings: &Settings) -> Result<(), SettingsError> {
             ),
         ),
         timeout,
-        "records would wait until their transaction is over",
+        "records would wait in their batch until the transaction timed out",
     )?;
     at_most(
         (
@@ -145,7 +146,7 @@ fn transactions(settings: &Settings) -> Result<(), SettingsError> {
             properties.time(Client::Producer, &["request.timeout.ms"], 0),
         ),
         timeout,
-        "a record would still wait for replicas when its transaction is over",
+        "a record could wait for replicas beyond the timeout of its transaction",
     )
 }
 
@@ -165,7 +166,7 @@ fn sizes(properties: &Properties) -> Result<(), SettingsError> {
                 "retry.backoff.max.ms",
                 properties.time(client, &["retry.backoff.max.ms"], most),
             ),
-            "the first wait is the shortest",
+            "the first wait can't exceed the longest one",
         )?;
         at_most(
             (
@@ -176,7 +177,7 @@ fn sizes(properties: &Properties) -> Result<(), SettingsError> {
                 "reconnect.backoff.max.ms",
                 properties.time(client, &["reconnect.backoff.max.ms"], 1000),
             ),
-            "the first wait is the shortest",
+            "the first wait can't exceed the longest one",
         )?;
     }
     let number = |client, key, default| (key, properties.number(client, &[key], default));
@@ -203,7 +204,7 @@ fn sizes(properties: &Properties) -> Result<(), SettingsError> {
             ("fetch.max.bytes with 512 bytes of framing", fetch + 512),
             number(Client::Consumer, "receive.message.max.bytes", 0),
             true,
-            "an answer that is not read ends the connection",
+            "a larger response closes the connection",
         )?;
     }
     ordered(
@@ -213,7 +214,7 @@ fn sizes(properties: &Properties) -> Result<(), SettingsError> {
             properties.number(Client::Consumer, &["fetch.max.bytes"], 52_428_800),
         ),
         true,
-        "brokers would wait for more than they may answer",
+        "brokers would wait for more bytes than a response can hold",
     )?;
     let queue = properties.number(Client::Producer, &["queue.buffering.max.kbytes"], 262_144);
     ordered(

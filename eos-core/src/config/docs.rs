@@ -15,9 +15,9 @@ fn page() -> String {
             .iter()
             .all(|p| matches!(p.status, Status::Refused { .. }));
         page.push_str(if refused {
-            "| property | why not, and what instead |\n|---|---|\n"
+            "| property | reason, and alternative |\n|---|---|\n"
         } else {
-            "| property | of | values | default | |\n|---|---|---|---|---|\n"
+            "| property | applies to | values | default | meaning |\n|---|---|---|---|---|\n"
         });
         for property in *rows {
             row(&mut page, property);
@@ -32,7 +32,10 @@ fn row(page: &mut String, property: &Property) {
         let holds: Vec<_> = holds.iter().map(|value| format!("`{value}`")).collect();
         let holds = match &holds[..] {
             [] => String::new(),
-            values => format!(" ({} is accepted: it holds anyway)", values.join(" or ")),
+            values => format!(
+                "({} is accepted, because it is the fixed value)",
+                values.join(" or ")
+            ),
         };
         writeln!(page, "| `{name}` | {}{holds} |", cell(reason)).unwrap();
         return;

@@ -100,7 +100,7 @@ pub enum SettingsError {
         reason: &'static str,
     },
     /// The value of a property is not valid.
-    #[error("{key} = {shown} ({origin}): it takes {expected}")]
+    #[error("{key} = {shown} ({origin}) is invalid: expected {expected}")]
     Value {
         /// The property.
         key: String,

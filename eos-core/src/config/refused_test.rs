@@ -8,14 +8,15 @@ use super::*;
 #[test]
 fn brokers_need_a_port() {
     let error = error(&[("bootstrap.servers", "localhost")]);
-    let expected = "bootstrap.servers = \"localhost\" (in the program): it takes host:port, ";
+    let expected = "bootstrap.servers = \"localhost\" (in the program) is invalid: expected \
+                    host:port, ";
     assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
 fn what_the_guarantee_rests_on_is_refused_with_the_reason() {
     for (key, part) in [
-        ("isolation.level", "may never have happened"),
+        ("isolation.level", "may still be aborted"),
         ("consumer.enable.auto.commit", "nothing else may"),
         ("producer.transactional.id", "App::new"),
         ("key.serializer", "`Topic`"),
@@ -23,8 +24,8 @@ fn what_the_guarantee_rests_on_is_refused_with_the_reason() {
         ("sasl.jaas.config", "sasl.username"),
         ("num.standby.replicas", "no standby copies"),
         ("admin.retries", "only `consumer.` and `producer.`"),
-        ("producer.fetch.min.bytes", "a property of consumers"),
-        ("consumer.commit.interval.ms", "the whole app's"),
+        ("producer.fetch.min.bytes", "applies to consumers only"),
+        ("consumer.commit.interval.ms", "the whole app"),
     ] {
         let error = error(&[(key, "hunter2")]);
         let start = format!("{key} (in the program) can't be set: ");
@@ -85,7 +86,7 @@ fn what_does_not_fit_together_is_told_with_both_values() {
         ),
         (
             "max.poll.interval.ms=20000 session.timeout.ms=10000",
-            "twice the deadline of a rebalance (a commit and an abort, made of \
+            "twice the deadline of a rebalance (a commit and an abort, derived from \
              transaction.timeout.ms) = 40000 must not be more than max.poll.interval.ms = 20000: ",
         ),
         (
@@ -153,7 +154,7 @@ fn what_does_not_fit_together_is_told_with_both_values() {
 
 #[cfg(not(feature = "ssl"))]
 #[test]
-fn what_the_program_was_built_without_is_told_before_anybody_connects() {
+fn a_missing_feature_is_reported_before_any_client_connects() {
     let file = "# ours\nsecurity.protocol = SASL_SSL\n";
     assert_eq!(
         resolved(&[], Some(file), &[]).unwrap_err(),

@@ -146,8 +146,7 @@ fn unknown(given: Given) -> SettingsError {
     let (key, origin) = (given.key, given.origin);
     let foreign = ["restore.consumer.", "global.consumer.", "admin.", "topic."];
     if foreign.iter().any(|prefix| key.starts_with(prefix)) {
-        let reason = "there is no such client or topic here; only `consumer.` and `producer.` can \
-                      stand before a property";
+        let reason = "unknown prefix; only `consumer.` and `producer.` can precede a property";
         return SettingsError::Refused {
             key,
             origin,
@@ -177,13 +176,13 @@ fn refused(property: &Property, only: Option<Clients>) -> Option<&'static str> {
     match (property.status, only, property.clients) {
         (Status::Refused { reason, .. }, _, _) => Some(reason),
         (_, Some(Clients::Producer), Clients::Consumer) => {
-            Some("it is a property of consumers; set it without `producer.`")
+            Some("it applies to consumers only; set it without `producer.`")
         }
         (_, Some(Clients::Consumer), Clients::Producer) => {
-            Some("it is a property of producers; set it without `consumer.`")
+            Some("it applies to producers only; set it without `consumer.`")
         }
         (Status::Ours(_), Some(_), Clients::All | Clients::Runtime) => {
-            Some("it is the whole app's; set it without a client before it")
+            Some("it applies to the whole app; set it without a prefix")
         }
         _ => None,
     }

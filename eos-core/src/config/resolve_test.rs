@@ -114,7 +114,7 @@ fn a_deployment_overrides_the_program() {
 }
 
 #[test]
-fn what_is_said_of_one_client_goes_before_what_is_said_of_all() {
+fn a_property_of_one_client_overrides_that_of_all() {
     let code = [
         ("consumer.retry.backoff.ms", "30"),
         ("retry.backoff.ms", "50"),
@@ -141,12 +141,12 @@ fn an_error_says_where() {
     let file = "# ours\nlinger.ms = 5 s\n";
     assert_eq!(
         resolved(&[], Some(file), &[]).unwrap_err(),
-        "linger.ms = \"5 s\" (/eos.properties:2): it takes a number from 0 to 900000"
+        "linger.ms = \"5 s\" (/eos.properties:2) is invalid: expected a number from 0 to 900000"
     );
     assert_eq!(
         resolved(&[], None, &[("EOS_NUM_STREAM_THREADS", "0")]).unwrap_err(),
-        "num.stream.threads = \"0\" (environment variable EOS_NUM_STREAM_THREADS): it takes a whole \
-         number from 1 to 256"
+        "num.stream.threads = \"0\" (environment variable EOS_NUM_STREAM_THREADS) is invalid: \
+         expected a whole number from 1 to 256"
     );
     assert_eq!(
         error(&[("comit.interval.ms", "5")]),
@@ -179,7 +179,7 @@ fn a_relative_file_is_named_by_the_path_that_was_tried() {
 
 /// Files that other clients read, too, say such things.
 #[test]
-fn what_holds_anyway_is_accepted_and_changes_nothing() {
+fn a_fixed_value_is_accepted_and_changes_nothing() {
     for (key, value) in [
         ("isolation.level", "read_committed"),
         ("consumer.isolation.level", " READ_COMMITTED"),
@@ -206,7 +206,7 @@ fn what_holds_anyway_is_accepted_and_changes_nothing() {
 }
 
 #[test]
-fn what_was_set_is_told_with_its_place_and_without_secrets() {
+fn set_properties_are_listed_with_their_origin_and_without_secrets() {
     let code = [
         ("bootstrap.servers", "a:1"),
         ("linger.ms", "1"),
@@ -302,7 +302,7 @@ fn the_state_directory_is_the_same_wherever_the_program_is_started() {
 }
 
 #[test]
-fn under_the_new_protocol_nobody_is_a_static_member() {
+fn under_the_new_protocol_no_worker_is_a_static_member() {
     let settings = resolved_code(&[("group.protocol", "consumer")]);
     assert!(!settings.static_member());
     assert!(resolved_code(&[]).static_member());
@@ -361,7 +361,7 @@ fn every_property_that_is_ours_does_something() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_one_per_line() {
+fn all_mistakes_are_reported_at_once_one_per_line() {
     let error = resolved(
         &[("linger.ms", "soon")],
         Some("num.stream.threads = many"),

@@ -92,7 +92,7 @@ impl Failpoints {
 
     /// From here on they count for this thread and the apps that it starts, instead of those of
     /// the environment, until the answer is dropped.
-    #[must_use = "they count until this is dropped"]
+    #[must_use = "the failpoints are active until this guard is dropped"]
     pub fn enter(&self) -> Entered {
         let before = HERE.with_borrow_mut(|here| here.replace(self.clone()));
         Entered {

@@ -66,7 +66,7 @@ pub(super) fn defences(text: &str) -> Result<Vec<Defence>, Unreadable> {
         let found = Defence::ALL.into_iter().find(|d| d.name() == name);
         found.ok_or_else(|| {
             let names = Defence::ALL.map(Defence::name).join(", ");
-            bad(name, format!("no defence; there are {names}"))
+            bad(name, format!("unknown defence; the defences are {names}"))
         })
     });
     all.collect()
@@ -79,16 +79,19 @@ fn parts(text: &str, between: char) -> impl Iterator<Item = &str> {
 }
 
 fn armed(part: &str) -> Result<Armed, Unreadable> {
-    let (name, rest) = part
-        .split_once('=')
-        .ok_or_else(|| bad(part, "it takes point=action, as in pre_commit=crash@hit:3"))?;
+    let (name, rest) = part.split_once('=').ok_or_else(|| {
+        bad(
+            part,
+            "expected point=action, such as pre_commit=crash@hit:3",
+        )
+    })?;
     let (act, when) = rest.split_once('@').unwrap_or((rest, "hit:1"));
     let point = Point::ALL.into_iter().find(|p| p.name() == name);
     let point = point.ok_or_else(|| {
         let names = Point::ALL.map(Point::name).join(", ");
         bad(
             part,
-            format!("no point is called {name:?}; there are {names}"),
+            format!("unknown point {name:?}; the points are {names}"),
         )
     })?;
     let act = match act {
@@ -105,7 +108,13 @@ fn armed(part: &str) -> Result<Armed, Unreadable> {
         Some(("record", n)) => number(n).map(When::Record),
         _ => None,
     };
-    let when = when.ok_or_else(|| bad(part, "it is due at hit:n or record:n, n from 1 on"))?;
+    let when = when.ok_or_else(|| {
+        bad(
+            part,
+            "the trigger is hit:n or record:n, with n of at least \
+                                             1",
+        )
+    })?;
     Ok(Armed { point, act, when })
 }
 
@@ -149,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_the_fix() {
+    fn unreadable_parts_are_named_with_the_fix() {
         for (text, says) in [
             ("pre_commit", "point=action"),
             ("precommit=crash", "pre_commit"),
             ("poll=explode", ACTIONS),
-            ("poll=crash@hit:0", "from 1 on"),
+            ("poll=crash@hit:0", "at least 1"),
             ("poll=crash@record", "record:n"),
         ] {
             let error = points(text).err().unwrap().to_string();

@@ -116,7 +116,7 @@ fn answer(mut stream: TcpStream, read: &impl Fn() -> String) -> io::Result<()> {
         (Some("GET"), Some(_)) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
         _ => (
             "400 Bad Request",
-            "GET /metrics is all there is\n".to_owned(),
+            "only GET /metrics is supported\n".to_owned(),
         ),
     };
     let head = format!(
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_where_the_metrics_are() {
+    fn other_requests_get_the_path_of_the_metrics() {
         let serving = serving("secret");
         for (request, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_or_too_much_does_not_keep_the_others_waiting_for_ever() {
+    fn a_silent_or_oversized_request_does_not_block_others() {
         let serving = serving("text");
         let silent = TcpStream::connect(serving.address).unwrap();
         let mut talker = TcpStream::connect(serving.address).unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_are_told_without_guessing_beyond_them() {
+    fn the_extremes_are_reported_without_extrapolation() {
         assert_eq!(of([]).quantile(0.5), None);
         assert_eq!(of([ms(12_345)]).quantile(1.0), Some(ms(12_345)));
         assert!(of([ms(4); 100]).quantile(0.99).unwrap() <= ms(4));

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_has_ended_owns_nothing_and_keeps_its_counts() {
+    fn an_ended_worker_owns_nothing_and_keeps_its_counts() {
         let meter = WorkerMeter::new(WorkerId(3));
         meter.count(Count::Aborts, 2);
         meter.moved(State::Open, Now::default());

@@ -91,7 +91,7 @@ pub struct Totals {
     /// Those among them with a request that was never answered: it may still arrive, and meets a newer
     /// epoch then instead of the next transaction.
     pub quarantines: u64,
-    /// Assignments and revocations answered.
+    /// Assignments and revocations handled.
     pub rebalances: u64,
     /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
     /// leaks until the process ends.
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_told_us_is_unknown_and_not_zero() {
+    fn unreported_values_are_unknown_and_not_zero() {
         let lag = |next, end: Option<i64>| {
             let partition = TopicPartition::new("in", eos_protocol::Partition::ZERO);
             let ends = Ends {

@@ -48,7 +48,7 @@ const COUNTERS: [Counter; 13] = [
     ),
     (
         "eos_aborts_total",
-        "Transactions given up and done again.",
+        "Transactions aborted and repeated.",
         |t| t.aborts,
     ),
     (
@@ -58,27 +58,27 @@ const COUNTERS: [Counter; 13] = [
     ),
     (
         "eos_producer_quarantines_total",
-        "Producers replaced that had a request which was never answered.",
+        "Producers replaced while a request of theirs had no response.",
         |t| t.quarantines,
     ),
     (
         "eos_rebalances_total",
-        "Assignments and revocations answered.",
+        "Assignments and revocations handled.",
         |t| t.rebalances,
     ),
     (
         "eos_abandoned_threads_total",
-        "Threads left to themselves, because a client call did not come back.",
+        "Threads abandoned because a client call did not return.",
         |t| t.abandoned,
     ),
     (
         "eos_restored_records_total",
-        "Records of changelogs that were read to make state whole.",
+        "Changelog records read to restore state.",
         |t| t.restored_records,
     ),
     (
         "eos_restored_bytes_total",
-        "Bytes of changelogs that were read to make state whole, keys and values.",
+        "Changelog bytes read to restore state, keys and values.",
         |t| t.restored_bytes,
     ),
 ];
@@ -178,7 +178,7 @@ impl<'a> Text<'a> {
         self.family(
             "eos_commit_seconds",
             "histogram",
-            "Time from the end of intake until a commit was through.",
+            "Time from the end of intake to the end of the commit.",
         );
         for worker in workers {
             let whole = &worker.totals.commit_times.whole;
@@ -197,19 +197,19 @@ impl<'a> Text<'a> {
 
     fn restores(&mut self, workers: &[WorkerMetrics]) {
         let name = "eos_restores_total";
-        self.family(name, "counter", "Tasks whose state was made whole.");
+        self.family(name, "counter", "Tasks whose state was restored.");
         for worker in workers {
             for (kind, n) in worker.totals.restores.iter() {
                 self.sample(name, worker, &[("kind", kind.name())], n);
             }
         }
         let name = "eos_restoring_tasks";
-        self.family(name, "gauge", "Tasks whose state is not whole yet.");
+        self.family(name, "gauge", "Tasks whose state is not restored yet.");
         for worker in workers {
             self.sample(name, worker, &[], worker.restoring.len());
         }
         let name = "eos_restore_remaining_offsets";
-        let help = "Offsets of changelogs left to read for them, as far as that is known.";
+        let help = "Changelog offsets left to read for them, as far as known.";
         self.family(name, "gauge", help);
         for worker in workers {
             let left = worker.restoring.iter().filter_map(|task| task.remaining);
@@ -278,8 +278,8 @@ impl<'a> Text<'a> {
             }
         }
         let name = "eos_windows_ahead_seconds";
-        let help =
-            "How far the latest window of a task's stores starts ahead of that; left out if none.";
+        let help = "How far the latest window of a task's stores starts ahead of stream time; absent if \
+             none does.";
         self.family(name, "gauge", help);
         for worker in workers {
             for task in &worker.tasks {

@@ -86,7 +86,7 @@ fn labels(text: &str) -> (Labels, &str) {
                 (_, '\\') => match chars.next().unwrap().1 {
                     'n' => plain.push('\n'),
                     c @ ('\\' | '"') => plain.push(c),
-                    c => panic!("\\{c} is no escape"),
+                    c => panic!("\\{c} is not an escape"),
                 },
                 (_, c) => plain.push(c),
             }
@@ -176,7 +176,7 @@ fn a_scraper_reads_every_number_under_its_labels() {
 }
 
 #[test]
-fn restores_are_counted_by_kind_and_what_is_left_of_them_is_told() {
+fn restores_are_counted_by_kind_with_their_remaining_offsets() {
     let scraped = Scraped::of(&metrics().to_prometheus());
     let busy = ("worker", "1");
     let value = |name, labels: &[(&str, &str)]| scraped.value(name, labels);
@@ -195,7 +195,7 @@ fn restores_are_counted_by_kind_and_what_is_left_of_them_is_told() {
 }
 
 #[test]
-fn the_times_of_tasks_are_told_in_seconds() {
+fn the_times_of_tasks_are_in_seconds() {
     let scraped = Scraped::of(&metrics().to_prometheus());
     let task = [("worker", "1"), ("task", "0_0")];
     let value = |name| scraped.value(name, &task);
@@ -204,7 +204,7 @@ fn the_times_of_tasks_are_told_in_seconds() {
 }
 
 #[test]
-fn what_is_not_known_of_an_input_is_left_out() {
+fn unknown_values_of_an_input_are_absent() {
     let scraped = Scraped::of(&metrics().to_prometheus());
     let input = |name, partition| {
         let labels = [("worker", "1"), ("topic", "in"), ("partition", partition)];

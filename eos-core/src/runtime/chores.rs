@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_does_not_wait_for_ever() {
+    fn a_stop_waits_for_a_limited_time() {
         let (chores, done) = under_way(Duration::from_secs(5));
         let since = Instant::now();
         assert!(!chores.stop(Duration::from_millis(20)));

@@ -111,7 +111,7 @@ impl Thread {
         match started {
             Ok(handle) => Some(Self { ask, handle }),
             Err(error) => {
-                tracing::warn!(%error, "no thread to flush databases with");
+                tracing::warn!(%error, "starting the thread that flushes databases failed");
                 None
             }
         }
@@ -133,9 +133,9 @@ impl<F: Flushes> Shared<F> {
             };
             match database.begin() {
                 Ok(()) => {
-                    tracing::debug!(%task, "its database flushes: together they are too large");
+                    tracing::debug!(%task, "flushing a database: unflushed data exceeds the limit");
                 }
-                Err(error) => tracing::warn!(%task, %error, "its database does not flush"),
+                Err(error) => tracing::warn!(%task, %error, "flushing a database failed"),
             }
             // Released before the waiting thread continues.
             drop(database);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_flush_of_another_tasks_database() {
+    fn no_task_waits_for_the_flush_of_another_database() {
         let ((begins, begun), (catch_up, catches_up)) = (channel(), channel());
         let catches_up = Arc::new(Mutex::new(catches_up));
         let slow = |bytes| Slow {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_flushes_below_the_limit() {
+    fn no_database_is_flushed_below_the_limit() {
         let (begins, begun) = channel();
         let (_catch_up, catches_up) = channel();
         let flushing = Flushing::new(200);

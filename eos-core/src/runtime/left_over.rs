@@ -25,7 +25,7 @@ pub(super) fn chore(app: AppId, slot: PathBuf, delay: Duration, handle: Handle, 
             let found = match left_over(&slot, time_of_files()) {
                 Ok(found) => found,
                 Err(error) => {
-                    tracing::warn!(%app, %error, "can't look for unused state");
+                    tracing::warn!(%app, %error, "looking for unused state failed");
                     return;
                 }
             };
@@ -43,13 +43,14 @@ fn remove_one(app: &AppId, left: &LeftOver) {
     match remove(left) {
         Ok(true) => tracing::info!(
             %app, %task, %path, unused_s = left.age.as_secs(),
-            "removed the state of a task that is elsewhere"
+            "removed the local state of a task that another process runs"
         ),
         // Another thread removed the directory, or uses it again.
         Ok(false) | Err(DirectoryError::Locked { .. }) => {}
         Err(error) => tracing::warn!(
             %app, %task, %error,
-            "can't remove the state of a task that is elsewhere; it is tried again"
+            "removing the local state of a task that another process runs failed; trying again \
+             later"
         ),
     }
 }
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_meanwhile_begins_anew() {
+    fn state_that_was_used_meanwhile_starts_a_new_delay() {
         let mut unused = unused();
         assert_eq!(unused.over(vec![left(0, 5000)], true, at(0)), []);
         // Locked at this search: the directory was in use.

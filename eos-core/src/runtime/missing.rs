@@ -72,7 +72,7 @@ pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
     let names = names.join(" ");
     if let [topic] = topics {
         return format!(
-            "{} is missing. Create it: {}; or with the program of eos: eos kafka topic {names}",
+            "{} is missing. Create it: {}; or with the eos command line: eos kafka topic {names}",
             described(topic),
             command(topic)
         );
@@ -81,7 +81,8 @@ pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
         .iter()
         .map(|topic| format!("\n- {}: {}", described(topic), command(topic)));
     format!(
-        "{} topics are missing:{}\nCreate them with these commands, or with the program of eos: eos kafka topic {names}",
+        "{} topics are missing:{}\nCreate them with these commands, or with the eos command line: \
+         eos kafka topic {names}",
         topics.len(),
         lines.collect::<String>()
     )
@@ -129,22 +130,23 @@ mod tests {
                 &["copies", "orders", "prices"]
             ),
             "the dead letter topic orders-dlq is missing. Create it: kafka-topics.sh --create \
-             --bootstrap-server h:1 --topic orders-dlq --partitions 6; or with the program \
-             of eos: eos kafka topic orders-dlq"
+             --bootstrap-server h:1 --topic orders-dlq --partitions 6; or with the eos command \
+             line: eos kafka topic orders-dlq"
         );
     }
 
     #[test]
-    fn several_have_a_command_each_and_a_slip_is_told() {
+    fn several_topics_have_a_command_each_and_a_typo_has_a_suggestion() {
         assert_eq!(
             told(
                 &["copies", "orders-dlq"],
                 &["copies", "oders", "orders-dlq"]
             ),
-            "2 topics are missing:\n- the input topic orders (did you mean oders?): kafka-topics.sh --create \
-             --bootstrap-server h:1 --topic orders --partitions 6\n- the input and output topic prices: \
-             kafka-topics.sh --create --bootstrap-server h:1 --topic prices --partitions 6\nCreate them with these \
-             commands, or with the program of eos: eos kafka topic orders prices"
+            "2 topics are missing:\n- the input topic orders (did you mean oders?): \
+             kafka-topics.sh --create --bootstrap-server h:1 --topic orders --partitions 6\n- the \
+             input and output topic prices: kafka-topics.sh --create --bootstrap-server h:1 \
+             --topic prices --partitions 6\nCreate them with these commands, or with the eos \
+             command line: eos kafka topic orders prices"
         );
     }
 }

@@ -84,7 +84,7 @@ impl Outage {
         match self.line(silence) {
             Some(Line::Silent(silence)) => tracing::warn!(
                 %app, silent_s = silence.as_secs(),
-                "no broker responds; the app goes on when one does"
+                "no broker responds; the app continues when one does"
             ),
             Some(Line::Over) => tracing::info!(%app, "a broker responds again"),
             None => {}
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_has_what_is_new_and_is_left_out_while_nothing_flows() {
+    fn a_summary_lists_changes_and_is_omitted_while_no_record_flows() {
         let mut busy = WorkerMetrics::default();
         let input = |lag: i64| {
             let partition = TopicPartition::new("in", Partition::ZERO);

@@ -55,7 +55,7 @@ impl OnDisk {
             Ok(Opened::Foreign(foreign)) => {
                 tracing::warn!(
                     app = %self.app, task = %task.task, path = %foreign.path().display(),
-                    why = %foreign.why, "state that is not this task's is cleared away"
+                    why = %foreign.why, "deleting state that does not belong to this task"
                 );
                 foreign.clear().map(Some)
             }
@@ -90,7 +90,7 @@ impl Home for OnDisk {
             ) => {
                 tracing::warn!(
                     app = %self.app, task = %task.task, %error,
-                    "the damaged database is removed and rebuilt from the changelog"
+                    "removing the damaged database; rebuilding it from the changelog"
                 );
                 directory.clear()?;
                 open(&directory)?

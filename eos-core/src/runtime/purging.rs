@@ -49,7 +49,7 @@ fn turn(
         Err(error) => {
             tracing::warn!(
                 %app, partitions = due.len(), %error,
-                "records that are done with could not be deleted; they are tried again"
+                "deleting processed records failed; trying again later"
             );
             return;
         }
@@ -69,13 +69,13 @@ fn turn(
                 if failed == 1 {
                     tracing::warn!(
                         %app, %partition, %error,
-                        "records that are done with could not be deleted; they are tried again"
+                        "deleting processed records failed; trying again later"
                     );
                 }
             }
         }
     }
-    tracing::debug!(%app, deleted, failed, "deleted what is done with, by partitions");
+    tracing::debug!(%app, deleted, failed, "deleted processed records");
 }
 
 #[cfg(test)]

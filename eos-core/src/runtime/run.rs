@@ -66,8 +66,8 @@ where
     if settings.static_member() && before > settings.workers {
         tracing::info!(
             app = %settings.app, before, workers = settings.workers,
-            "fewer workers than before: the partitions of the others are taken over after the session \
-             time-out"
+            "fewer workers than before; the partitions of the missing ones are reassigned after \
+             the session timeout"
         );
     }
 
@@ -184,8 +184,8 @@ fn check_features(settings: &Settings, topology: &Topology) -> Result<(), Error>
         None => {
             tracing::warn!(
                 app = %settings.app,
-                "state is kept in memory and read again from its changelog at each start: the build lacks the feature \
-                 `rocksdb`"
+                "the build lacks the feature `rocksdb`: state is kept in memory, and restored from \
+                 its changelog at each start"
             );
             Ok(())
         }

@@ -15,7 +15,7 @@ impl Signals {
     /// Starts to listen, or does nothing if the system does not allow it.
     pub(crate) fn hear() -> Self {
         let system = System::hear().inspect_err(|error| {
-            tracing::warn!(%error, "signals can't be heard; stop the app through its handle");
+            tracing::warn!(%error, "signals can't be received; stop the app through its handle");
         });
         Self(system.ok())
     }

@@ -64,8 +64,8 @@ pub enum SlotError {
     },
     /// The instance file has invalid content.
     #[error(
-        "{} does not hold an instance id (16 hexadecimal digits) but {found:?}; delete it and a \
-         new one is made",
+        "{} does not hold an instance id (16 hexadecimal digits) but {found:?}. Delete the file, \
+         and the next start generates a new id",
         path.display()
     )]
     Instance {
@@ -310,7 +310,7 @@ mod tests {
         fs::create_dir_all(dir.path().join("a/0")).unwrap();
         fs::write(dir.path().join("a/0/instance"), "../../evil").unwrap();
         let error = Slot::take(dir.path(), &AppId::from("a"), None).unwrap_err();
-        assert!(error.to_string().contains("delete it"), "{error}");
+        assert!(error.to_string().contains("Delete the file"), "{error}");
     }
 
     #[cfg(unix)]

@@ -178,7 +178,7 @@ impl<C: Crew> Supervisor<C> {
         tracing::error!(
             worker,
             waited_s,
-            "a call of the Kafka client hangs: its thread is abandoned, another one takes its place"
+            "a call of the Kafka client hangs; abandoning its thread and starting another one"
         );
         self.crew.abandoned(worker);
         if self.crew.is_stopping() {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_abandoned_thread_says_later_counts_no_more() {
+    fn reports_of_an_abandoned_thread_are_ignored() {
         thread_local! {
             /// Dropped at the end of its thread. The supervisor has received the thread's report by then.
             static TO_THE_END: Cell<Option<Sender<()>>> = const { Cell::new(None) };

@@ -53,7 +53,7 @@ impl Watch {
     /// Like [`begin`](Self::begin), but fails for an abandoned thread.
     pub(super) fn enter(&self, call: CallSite) -> Result<UnderWay<'_>> {
         if self.is_abandoned() {
-            let text = "a call hung, and another thread has this worker's place";
+            let text = "a call hung, and another thread replaced this one";
             return Err(ClientError::new(call, code::LOCAL_DESTROY, text));
         }
         Ok(self.begin())

@@ -53,7 +53,7 @@ fn a_chain_looks_as_in_kafka_streams() {
 }
 
 #[test]
-fn branches_merges_and_stages_are_told_apart() {
+fn branches_merges_and_stages_are_distinguished() {
     let mut app = App::new("a");
     let out = app.output(&text("log"));
     let (long, short) = app.source(&text("in")).branch(|v| v.len() > 3);
@@ -99,11 +99,11 @@ fn the_guarantee_is_that_of_the_app_and_names_what_fails() {
     check_guarantees(
         &app,
         "Sub-topology: 0, one task for each partition of web and shop, read together in order of time
-  web --> KSTREAM-SOURCE-0000000000: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is tried again, 3 times at most, then goes to dlq
+  web --> KSTREAM-SOURCE-0000000000: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is retried 3 times at most, then goes to dlq
   KSTREAM-SOURCE-0000000000 --> KSTREAM-SINK-0000000002: at least once; in memory
   KSTREAM-SOURCE-0000000000 --> KSTREAM-DEADLETTERS-0000000000: at least once; only records that fail; in memory
   KSTREAM-DEADLETTERS-0000000000 --> dlq: at least once; a crash or a rebalance may repeat records
-  shop --> KSTREAM-SOURCE-0000000001: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is left out
+  shop --> KSTREAM-SOURCE-0000000001: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is skipped
   KSTREAM-SOURCE-0000000001 --> KSTREAM-SINK-0000000002: at least once; in memory
   KSTREAM-SINK-0000000002 --> sales: at least once; a crash or a rebalance may repeat records
 ",

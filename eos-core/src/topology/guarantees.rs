@@ -139,7 +139,7 @@ impl Described {
             let kept = kept.filter(|used| used.changelog.as_ref() == Some(changelog));
             let kept: Vec<&str> = kept.map(|used| &used.name[..]).collect();
             let how = format!(
-                "what changes in {} commits in that transaction, and is there after a restart",
+                "changes of {} commit in that transaction and survive a restart",
                 kept.join(" and ")
             );
             add(here(), End::Topic(changelog), how, false);
@@ -174,14 +174,14 @@ fn reading(guarantee: Guarantee) -> &'static str {
 fn on_error(policy: &ErrorPolicy) -> String {
     let last = match policy.last() {
         LastResort::Fail => "stops the worker".into(),
-        LastResort::Skip => "is left out".into(),
+        LastResort::Skip => "is skipped".into(),
         LastResort::DeadLetter(topic) => format!("goes to {topic}"),
     };
     match policy.tries().map(Retry::times) {
         None => last,
-        Some(Some(times)) => format!("is tried again, {times} times at most, then {last}"),
+        Some(Some(times)) => format!("is retried {times} times at most, then {last}"),
         Some(None) => {
-            format!("is tried again until it gets through; if no try can help, it {last}")
+            format!("is retried until it succeeds; if no retry can help, it {last}")
         }
     }
 }

@@ -129,7 +129,7 @@ impl Processor<String, String> for Panics {
 }
 
 #[test]
-fn a_processor_that_panics_outside_of_a_record_ends_nobody_else() {
+fn a_processor_that_panics_outside_of_a_record_ends_no_other() {
     let mut bench = Bench::new(|app| app.source(&text("t")).for_each_with(|| Panics));
     bench.check(0, "k=v", &[]);
     bench.chains.discard();

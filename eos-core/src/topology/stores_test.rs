@@ -187,7 +187,7 @@ fn windows_that_can_not_be_are_refused_by_name() {
     let store = WindowStore::<String, u64>::plain("counts");
     let text = |windows, store: &_| error(windowed(windows, store)).to_string();
     let empty = text(Tumbling::of(Duration::ZERO), &store);
-    let expected = "the windows of the store counts: windows of 0ns hold no moment";
+    let expected = "the windows of the store counts: windows of 0ns are too short";
     assert!(empty.starts_with(expected), "{empty}");
     let graceful = Tumbling::of(hour).grace(hour);
     let short = text(graceful, &store.clone().retention(hour));

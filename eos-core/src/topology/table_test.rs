@@ -67,7 +67,7 @@ fn a_result_is_joined_behind_the_topic_that_it_is_made_of() {
 }
 
 #[test]
-fn a_table_needs_no_end_and_a_result_that_nobody_asks_for_does() {
+fn a_table_needs_no_end_and_an_unused_result_does() {
     let joined = stages(|app| drop(customers(app)));
     assert_eq!(joined, [["customers"]]);
     let count = |app: &mut App| {
@@ -140,7 +140,7 @@ fn each_edge_of_a_table_and_its_join_has_its_guarantee() {
   KSTREAM-SOURCE-0000000000 --> KTABLE-SOURCE-0000000001: exactly once; in memory
   orders --> KSTREAM-SOURCE-0000000002: exactly once; the offset commits in the transaction of the outputs; a record that fails stops the worker
   KSTREAM-SOURCE-0000000002 --> KSTREAM-JOIN-0000000003: exactly once; in memory
-  KTABLE-SOURCE-0000000001 --> a-customers-changelog: exactly once; what changes in customers commits in that transaction, and is there after a restart
+  KTABLE-SOURCE-0000000001 --> a-customers-changelog: exactly once; changes of customers commit in that transaction and survive a restart
   KTABLE-SOURCE-0000000001 --> KSTREAM-JOIN-0000000003: exactly once; in memory; the row of each record's key, of the store customers
   KSTREAM-JOIN-0000000003 --> KSTREAM-SINK-0000000004: exactly once; in memory
   KSTREAM-SINK-0000000004 --> out: exactly once; for consumers with isolation.level=read_committed

@@ -276,7 +276,7 @@ fn a_policy_reaches_each_source_and_each_dead_letter_topic_is_one_output() {
 }
 
 #[test]
-fn what_emit_can_not_encode_is_told_from_an_error_of_the_closure() {
+fn an_encoding_error_of_emit_is_not_an_error_of_the_closure() {
     let numbers = Topic::<String, f64>::with("n", Plain, Unwritable);
     let mut bench = Bench::new(|app| {
         let out = app.output(&numbers);

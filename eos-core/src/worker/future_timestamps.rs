@@ -52,14 +52,16 @@ impl Far {
         match self {
             Self::StreamTime(ahead) => tracing::warn!(
                 app, %task, ahead_s = ahead.as_secs(),
-                "stream time is far ahead of this host's clock: a record had such a time, all windows before \
-                 it are closed, and what comes now is late until its time is reached. Brokers refuse such \
-                 records by message.timestamp.after.max.ms of the topic (guide: Windows)"
+                "stream time is far ahead of this host's clock: a record had such a timestamp, so \
+                 all windows before it are closed, and current records are late until the clock \
+                 reaches it. Brokers reject such records by message.timestamp.after.max.ms of the \
+                 topic (guide: Windows)"
             ),
             Self::Window(ahead) => tracing::warn!(
                 app, %task, ahead_s = ahead.as_secs(),
-                "a closure keeps a window that starts further ahead of stream time than a retention: the \
-                 changelog is not trimmed behind it until stream time is there (guide: Windows)"
+                "a closure keeps a window that starts ahead of stream time by more than a \
+                 retention: the changelog is not trimmed until stream time reaches the window \
+                 (guide: Windows)"
             ),
         }
     }
@@ -78,7 +80,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
 
     #[test]
-    fn what_is_far_ahead_is_told_once_and_again_when_it_comes_back() {
+    fn a_future_timestamp_is_logged_once_and_again_when_it_returns() {
         let mut ahead = FutureTimestamps::default();
         let mut look = |time: Option<i64>, window: Option<u64>| -> Vec<Far> {
             let times = (time.map(Timestamp), Timestamp(10 * HOUR));

@@ -128,14 +128,14 @@ fn is_closed<C: Client>(shared: &Shared<C>, source: &mut C::Source, by: Deadline
         Poll::Pending if by.passed(shared.now()) => {
             tracing::warn!(
                 app = %spec.app, worker = %spec.id,
-                "the consumer did not close in time and is abandoned"
+                "the consumer did not close in time; abandoning it"
             );
             true
         }
         Poll::Pending => false,
         Poll::Ready(closed) => {
             if let Err(error) = closed {
-                tracing::warn!(worker = %spec.id, %error, "closing the consumer");
+                tracing::warn!(worker = %spec.id, %error, "closing the consumer failed");
             }
             true
         }

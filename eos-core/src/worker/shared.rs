@@ -77,7 +77,7 @@ impl<C> Shared<C> {
     /// continues.
     pub(super) fn consumer_failed(&self, error: ClientError) -> Option<WorkerError> {
         if error.class() == ErrorClass::Retriable {
-            tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
+            tracing::debug!(worker = %self.spec.id, %error, "a call of the consumer failed; continuing");
             return None;
         }
         Some(error::from_client(self.spec.identity.as_str(), error))

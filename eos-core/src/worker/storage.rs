@@ -21,8 +21,8 @@ pub struct TaskHome {
 pub enum HomeError {
     /// Another worker of this process keeps the database open.
     #[error(
-        "its database is still open in another worker of this process after {waited_s} s: one that \
-         hangs, see the log. End the process and start it again"
+        "its database is still open in another worker of this process after {waited_s} s. That \
+         worker hangs; the log names it. Restart the process"
     )]
     InUse {
         /// The waiting time, in seconds.

@@ -67,7 +67,7 @@ impl Failure {
     pub(super) fn no_thread(error: &std::io::Error) -> Self {
         Self::new(
             codes::CRIT_SYS_RESOURCE,
-            format!("no thread to ask with: {error}"),
+            format!("starting the query thread failed: {error}"),
         )
     }
 

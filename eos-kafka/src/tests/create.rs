@@ -49,7 +49,7 @@ fn topics_are_made_as_they_should_be_and_one_that_is_there_is_left_alone() {
 }
 
 #[test]
-fn what_brokers_refuse_is_told_of_each_topic() {
+fn refusals_of_brokers_are_reported_per_topic() {
     let Some(fixture) = Fixture::new("refused") else {
         return;
     };

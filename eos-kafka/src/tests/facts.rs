@@ -47,7 +47,7 @@ fn without_a_broker_the_error_says_why_and_no_more() {
         let error = client_of(&address).facts(&[], within).unwrap_err();
         let took = start.elapsed();
         assert!(took < within + PATIENCE / 2, "{took:?}");
-        if !error.text.contains("no usable answer") || within > PATIENCE / 4 {
+        if !error.text.contains("no usable response") || within > PATIENCE / 4 {
             break error;
         }
         within *= 4;
@@ -74,7 +74,7 @@ fn a_port_on_which_something_else_listens_fails_in_time_too() {
 }
 
 #[test]
-fn what_brokers_and_topics_are_set_to_is_told() {
+fn settings_of_brokers_and_topics_are_returned() {
     let Some(mut fixture) = Fixture::new("limits") else {
         return;
     };
@@ -124,7 +124,7 @@ fn a_topic_that_is_made_again_has_another_id() {
 }
 
 #[test]
-fn credentials_that_are_not_taken_are_told_at_once_and_not_shown() {
+fn rejected_credentials_are_reported_at_once_and_not_shown() {
     let Some(fixture) = Fixture::new("credentials") else {
         return;
     };

@@ -24,7 +24,7 @@ fn static_member(
 }
 
 #[test]
-fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() {
+fn a_static_member_that_restarts_keeps_its_partitions_unnoticed() {
     let Some(mut fixture) = Fixture::new("static") else {
         return;
     };

@@ -256,7 +256,7 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
 
 /// Another owner of the partition has committed since the query was sent.
 #[test]
-fn a_revocation_forgets_what_was_asked_before_it() {
+fn a_revocation_discards_earlier_queries() {
     let Some(mut fixture) = Fixture::new("asked-before") else {
         return;
     };

@@ -96,7 +96,7 @@ impl fmt::Display for CallSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Create => "creating the client",
-            Self::Facts => "asking the cluster",
+            Self::Facts => "querying the cluster",
             Self::CreateTopics => "creating topics",
             Self::DeleteRecords => "deleting records",
             Self::Subscribe => "subscribing",

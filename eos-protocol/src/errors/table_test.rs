@@ -45,7 +45,7 @@ fn a_wrong_configuration_is_fatal() {
 }
 
 #[test]
-fn a_bumped_epoch_fences_the_producer_whatever_the_flags_say() {
+fn a_bumped_epoch_fences_the_producer_regardless_of_the_flags() {
     check(&TRANSACTION, &[-144, 47, 90], ProducerFenced);
     // TxnOffsetCommit: librdkafka calls PRODUCER_FENCED only abortable.
     let fault = Fault {
@@ -194,7 +194,7 @@ fn where_the_table_is_silent_the_flags_decide() {
 }
 
 #[test]
-fn a_commit_time_out_is_retriable_only_because_librdkafka_says_so() {
+fn a_commit_timeout_is_retriable_only_because_librdkafka_classifies_it_so() {
     let fault = Fault {
         retriable: true,
         ..Fault::plain(-185)

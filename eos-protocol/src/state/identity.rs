@@ -104,7 +104,7 @@ pub struct Identity {
 #[non_exhaustive]
 pub enum Difference {
     /// Another cluster.
-    #[error("it is of cluster {found}, this is cluster {now}")]
+    #[error("it belongs to cluster {found}, but this is cluster {now}")]
     Cluster {
         /// The state's.
         found: String,
@@ -112,7 +112,7 @@ pub enum Difference {
         now: String,
     },
     /// Another app.
-    #[error("it is of app {found}, this is app {now}")]
+    #[error("it belongs to app {found}, but this is app {now}")]
     App {
         /// The state's.
         found: AppId,
@@ -120,7 +120,7 @@ pub enum Difference {
         now: AppId,
     },
     /// Another task.
-    #[error("it is of task {found}, this is task {now}")]
+    #[error("it belongs to task {found}, but this is task {now}")]
     Task {
         /// The state's.
         found: TaskId,
@@ -129,7 +129,7 @@ pub enum Difference {
     },
     /// Another stage: neither reads the driving topic of the other. Tasks are numbered by their stages, and that
     /// stage had this number before.
-    #[error("it is of the stage that reads {found}, this one reads {now}")]
+    #[error("it belongs to the stage that reads {found}, but this one reads {now}")]
     Stage {
         /// The state's.
         found: TopicName,
@@ -137,7 +137,7 @@ pub enum Difference {
         now: TopicName,
     },
     /// A topic was deleted and created again.
-    #[error("topic {topic} had id {found}, now it has {now}: it was deleted and made again")]
+    #[error("topic {topic} had id {found}, now it has {now}: it was deleted and created again")]
     Recreated {
         /// The topic.
         topic: TopicName,
@@ -157,7 +157,7 @@ pub enum Difference {
         now: u32,
     },
     /// The stage reads or keeps other topics.
-    #[error("topic {topic} is in one of the two only")]
+    #[error("topic {topic} is in only one of the two stages")]
     Topics {
         /// The first topic that is not in both.
         topic: TopicName,
@@ -314,14 +314,14 @@ pub(crate) mod tests {
         unknown.cluster.clear();
         assert_eq!(unknown.difference(&now), None);
         assert_eq!(now.difference(&unknown), None);
-        assert!(says(&|i| i.cluster = "c0".into()).contains("cluster c0, this is cluster c1"));
-        assert!(says(&|i| i.app = "b".into()).contains("app b, this is app a"));
-        assert!(says(&|i| i.task.stage = StageId(1)).contains("task 1_3, this is task 0_3"));
+        assert!(says(&|i| i.cluster = "c0".into()).contains("cluster c0, but this is cluster c1"));
+        assert!(says(&|i| i.app = "b".into()).contains("app b, but this is app a"));
+        assert!(says(&|i| i.task.stage = StageId(1)).contains("task 1_3, but this is task 0_3"));
         assert!(says(&|i| i.topics[0].id = TopicUuid(1)).contains("topic in had id"));
         assert!(says(&|i| i.topics[1].partitions = 4).contains("had 4 partitions, now it has 6"));
-        assert!(says(&|i| drop(i.topics.pop())).contains("a-0-changelog is in one"));
+        assert!(says(&|i| drop(i.topics.pop())).contains("a-0-changelog is in only one"));
         let of_another_stage = says(&|i| i.topics[0].name = "old".into());
-        assert!(of_another_stage.contains("the stage that reads old, this one reads in"));
+        assert!(of_another_stage.contains("the stage that reads old, but this one reads in"));
         let mut driven_by_another = sample();
         driven_by_another.topics.swap(0, 1);
         assert_eq!(driven_by_another.difference(&now), None, "the layout tells");

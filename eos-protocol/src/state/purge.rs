@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_due_until_it_is_gone() {
+    fn a_requested_deletion_is_due_until_it_is_done() {
         let mut purge = Purge::default();
         purge.told(&tp(0), offset(5));
         purge.told(&tp(1), offset(0));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_asks_for_more_than_it_was_told() {
+    fn it_never_deletes_more_than_requested() {
         let mut purge = Purge::default();
         purge.told(&tp(0), offset(9));
         purge.told(&tp(0), offset(3));

@@ -35,7 +35,7 @@ fn the_last_commit_record_stays() {
     assert_eq!(
         commit(&mut trim, false, 9_000),
         Some(10),
-        "the last commit record lies between 10 and 20, whatever is over"
+        "the last commit record lies between 10 and 20 in any case"
     );
     assert_eq!(commit(&mut trim, false, 9_500), None);
     assert_eq!(
@@ -57,7 +57,7 @@ fn without_a_commit_record_of_our_own_nothing_goes() {
 }
 
 #[test]
-fn an_lso_that_is_heard_after_the_seal_waits() {
+fn an_lso_reported_after_the_seal_waits() {
     let mut trim = Trim::new(RETENTION);
     trim.sealed(true);
     trim.heard(offset(10), at(1_000));

@@ -52,7 +52,7 @@ fn the_same_topic_is_no_reason_to_stop() {
 }
 
 #[test]
-fn another_id_stops_the_app_at_once_whatever_the_topic_is() {
+fn another_id_stops_the_app_at_once_for_every_kind_of_topic() {
     for role in ROLES {
         // With fewer, equal and more partitions: only the id counts.
         for partitions in [2, 3, 4] {

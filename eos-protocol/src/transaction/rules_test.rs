@@ -296,7 +296,7 @@ fn rule_9_a_fenced_worker_comes_back_but_two_live_owners_end_with_an_error() {
 
 /// An outage stops the brokers' clock, on which the deadline of the first init runs, but not the time between fences.
 #[test]
-fn rule_9_fences_hours_apart_are_accidents_whatever_the_brokers_clock_shows() {
+fn rule_9_fences_hours_apart_are_accidents_regardless_of_the_brokers_clock() {
     let mut life = Life::in_state(State::Open);
     life.now = life.now.after(Duration::from_secs(3 * 3600));
     life.fail(CallSite::Send, ProducerFenced);

@@ -39,15 +39,15 @@ pub struct Tumbling {
 pub enum WindowError {
     /// They are shorter than a millisecond, so no moment would be in them.
     #[error(
-        "windows of {size:?} hold no moment, for times are in milliseconds: make them 1 ms long at \
-         least, with `Tumbling::of(Duration::from_millis(1))`"
+        "windows of {size:?} are too short, because times are in milliseconds. Make them 1 ms long \
+         or longer, with `Tumbling::of(Duration::from_millis(1))`"
     )]
     Empty {
         /// The configured length.
         size: Duration,
     },
     /// A duration is too long for a number of milliseconds.
-    #[error("{what} of {asked:?} is more than the {MOST_MS} ms that are possible: make it shorter")]
+    #[error("{what} of {asked:?} exceeds the maximum of {MOST_MS} ms. Make it shorter")]
     TooLong {
         /// The name of the duration.
         what: &'static str,

@@ -43,7 +43,7 @@ fn stream_time_at_end_and_grace_closes() {
 #[test]
 fn windows_that_hold_no_moment_or_have_no_end_are_refused() {
     let error = |w: Tumbling| w.check().unwrap_err().to_string();
-    assert!(error(Tumbling::of(Duration::ZERO)).starts_with("windows of 0ns hold no moment"));
+    assert!(error(Tumbling::of(Duration::ZERO)).starts_with("windows of 0ns are too short"));
     assert!(error(Tumbling::of(Duration::from_micros(999))).contains("999µs"));
     assert!(error(Tumbling::of(Duration::MAX)).starts_with("a length of"));
     let grace = Tumbling::of(millis(1)).grace(Duration::MAX);
@@ -187,7 +187,7 @@ fn the_bytes_of_terms_are_pinned() {
 }
 
 #[test]
-fn bytes_that_are_no_terms_are_told() {
+fn bytes_that_are_not_terms_are_reported() {
     let bytes = Expiry::new(millis(20), millis(10)).terms().encode();
     for len in 0..bytes.len() {
         let damaged = Err(TermsError::Damaged { len });

@@ -23,7 +23,7 @@ fn own(slot: &Path, owner: &Owner) -> TaskDirectory {
 fn foreign(slot: &Path, owner: &Owner) -> ForeignDirectory {
     match TaskDirectory::open(slot, owner).unwrap() {
         Opened::Foreign(foreign) => foreign,
-        Opened::Own(directory) => panic!("{directory:?} is no stranger's"),
+        Opened::Own(directory) => panic!("{directory:?} does not belong to another task"),
     }
 }
 
@@ -233,7 +233,7 @@ fn clearing_removes_links_and_leaves_what_they_point_to() {
 }
 
 #[test]
-fn left_overs_are_listed_with_their_age_and_removed_when_nobody_has_them() {
+fn leftovers_are_listed_with_their_age_and_removed_when_unused() {
     let slot = slot();
     let other = Owner {
         task: TaskId::default(),

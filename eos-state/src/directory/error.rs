@@ -34,7 +34,7 @@ pub enum DirectoryError {
     /// Another process or worker has it open.
     #[error(
         "{} is locked: its stores are still open, in another process or by a worker of this one \
-         that is closing. Try again once they are closed",
+         that is closing. Retry when they are closed",
         path.display()
     )]
     Locked {

@@ -214,7 +214,7 @@ fn make_locked(path: &Path) -> Result<File, DirectoryError> {
             return Ok(lock);
         }
     }
-    let source = io::Error::other("its lock file does not stay the same one");
+    let source = io::Error::other("its lock file is replaced again and again");
     Err(unusable(path)(source))
 }
 

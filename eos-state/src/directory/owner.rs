@@ -50,7 +50,7 @@ pub enum Foreign {
         now: TaskId,
     },
     /// State from another cluster.
-    #[error("it holds state from cluster {found}, this is cluster {now}")]
+    #[error("it holds state from cluster {found}, but this is cluster {now}")]
     Cluster {
         /// The other cluster.
         found: String,
@@ -58,7 +58,7 @@ pub enum Foreign {
         now: String,
     },
     /// Files without an owner file.
-    #[error("it has files, but no owner: was only a part of it copied?")]
+    #[error("it has files, but no owner file. Was only a part of it copied?")]
     NoOwner,
     /// The owner file can't be read.
     #[error("its owner file can't be read: {found:?}")]

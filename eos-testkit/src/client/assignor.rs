@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_who_claim_the_same_the_newer_generation_has_it() {
+    fn of_two_owners_of_a_partition_the_newer_generation_keeps_it() {
         let shares = assign(&[member("a", &[0], 3), member("b", &[0], 4)], |_| 2);
         assert_eq!(numbers(shares), [vec![1], vec![0]]);
         let shares = assign(&[member("a", &[0], 4), member("b", &[0], 4)], |_| 1);

@@ -135,12 +135,12 @@ pub(super) fn delete_topic(fabric: &mut Fabric, name: &str) -> Result<(), String
         .with_topics(vec![topic])
         .with_timeout_ms(1_000);
     let Some(ResponseKind::DeleteTopics(answer)) = fabric.ask(request.into()) else {
-        return Err("no answer to DeleteTopics".into());
+        return Err("no response to DeleteTopics".into());
     };
     match answer.responses.first() {
         Some(found) if found.error_code == 0 => Ok(()),
         Some(found) => Err(plain(CallSite::CreateTopics, found.error_code).text),
-        None => Err(format!("the answer does not name the topic {name}")),
+        None => Err(format!("the response does not name the topic {name}")),
     }
 }
 
@@ -169,7 +169,7 @@ pub(super) fn grow_topic(fabric: &mut Fabric, name: &str, partitions: i32) -> Re
         .with_topics(vec![topic])
         .with_timeout_ms(1_000);
     let Some(ResponseKind::CreatePartitions(answer)) = fabric.ask(request.into()) else {
-        return Err("no answer to CreatePartitions".into());
+        return Err("no response to CreatePartitions".into());
     };
     match answer.results.first() {
         Some(found) if found.error_code == 0 => Ok(()),
@@ -178,7 +178,7 @@ pub(super) fn grow_topic(fabric: &mut Fabric, name: &str, partitions: i32) -> Re
             .as_deref()
             .unwrap_or_default()
             .to_owned()),
-        None => Err(format!("the answer does not name the topic {name}")),
+        None => Err(format!("the response does not name the topic {name}")),
     }
 }
 

@@ -130,7 +130,7 @@ impl TestDriver {
 pub(super) fn panic_if_ended(went: Result<(), Ended>) {
     if let Err(error) = went {
         panic!(
-            "the app ended with an error: {error}\n(`try_pipe` answers it, if a test is about it)"
+            "the app ended with an error: {error}\n(`try_pipe` returns it, for tests of errors)"
         );
     }
 }

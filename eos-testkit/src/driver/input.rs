@@ -128,8 +128,8 @@ impl<K, V> Input<K, V> {
         let partition = partition.unwrap_or(0);
         if !(0..partitions).contains(&partition) {
             return Err(format!(
-                "partition {partition} of {name} is not there: the topic has {partitions}. Give it more by \
-                 `TestDriver::builder().partitions(\"{name}\", n)`"
+                "partition {partition} of {name} does not exist: the topic has {partitions}. Give \
+                 it more by `TestDriver::builder().partitions(\"{name}\", n)`"
             ));
         }
         Ok(Bytes {

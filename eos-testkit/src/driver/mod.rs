@@ -240,7 +240,7 @@ impl TestDriver {
         let partitions = self.cluster.partitions(topic);
         assert!(
             (0..partitions).contains(&partition),
-            "partition {partition} of {topic} is not there: the topic has {partitions}"
+            "partition {partition} of {topic} does not exist: the topic has {partitions}"
         );
         let standings = self.standings();
         let mut of = standings.iter().filter(|it| {

@@ -81,7 +81,7 @@ impl TestDriver {
         match self.take(topic, 1).pop() {
             Some(record) => record,
             None => panic!(
-                "{} has no record that is committed and was not read yet{}",
+                "{} has no committed record that is still unread{}",
                 topic.name(),
                 if self.holds {
                     ". The driver holds: call `commit()` before"
@@ -182,12 +182,14 @@ where
         (Ok(key), Ok(value)) => (key, value),
         (Err(error), _) => {
             panic!(
-                "the key of record {offset} of {name}-{partition} is no key of this topic: {error}"
+                "the key of record {offset} of {name}-{partition} is not a key of this topic: \
+                 {error}"
             )
         }
         (_, Err(error)) => {
             panic!(
-                "the value of record {offset} of {name}-{partition} is no value of this topic: {error}"
+                "the value of record {offset} of {name}-{partition} is not a value of this topic: \
+                 {error}"
             )
         }
     };

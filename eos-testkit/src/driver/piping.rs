@@ -158,7 +158,7 @@ impl TestDriver {
         };
         let wrote = self.cluster.produce(name, bytes.partition, &written);
         if let Err(code) = wrote {
-            panic!("the broker does not take the record for {name}: error {code}");
+            panic!("the broker rejects the record for {name}: error {code}");
         }
     }
 }

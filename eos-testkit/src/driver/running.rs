@@ -234,8 +234,9 @@ impl TestDriver {
 
     fn stands_still(&self) -> String {
         let mut text = format!(
-            "the app is not done after {} minutes of the broker's time. Is a record tried again for ever \
-             (`ErrorPolicy::retry`), or does a task wait for an input (`max.task.idle.ms`)?",
+            "the app is not done after {} minutes of the broker's time. Is a record retried \
+             forever (`ErrorPolicy::retry`), or does a task wait for an input \
+             (`max.task.idle.ms`)?",
             PATIENCE / 60_000
         );
         for it in self.standings() {

@@ -93,7 +93,7 @@ impl TestDriver {
                 .cluster
                 .broker(|broker| broker.add_topic(name, partitions, &[KEEPS, TAKES]));
             if let Err(why) = made {
-                panic!("the topic {name} can't be made: {why}");
+                panic!("the topic {name} can't be created: {why}");
             }
         }
     }
@@ -173,7 +173,7 @@ fn check(builder: &Builder) {
     let begin = builder.begin.0;
     assert!(
         begin >= 0,
-        "start_at({begin}): brokers take no time before 1970. Use 0 or more"
+        "start_at({begin}): brokers accept no time before 1970. Use 0 or more"
     );
     assert!(
         builder.instances > 0,
@@ -183,7 +183,7 @@ fn check(builder: &Builder) {
         let partitions = *partitions;
         assert!(
             partitions > 0,
-            "partitions({topic:?}, {partitions}): a topic has one at least. Use 1 or more"
+            "partitions({topic:?}, {partitions}): a topic has at least one. Use 1 or more"
         );
     }
 }

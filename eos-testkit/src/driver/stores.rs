@@ -122,8 +122,8 @@ fn refuse_another_kind<'a>(name: &str, databases: impl Iterator<Item = &'a Memor
                 Family::Windowed => ("in windows", "`WindowStore`"),
             };
             panic!(
-                "the app keeps {name} {how}, and this definition finds none of it. Read it with the {definition} \
-                 that the app has it by"
+                "the app keeps {name} {how}, which this definition can't read. Read it with the \
+                 {definition} that the app declares"
             );
         }
     }

@@ -51,8 +51,8 @@ impl TestDriver {
         let open = open.count() as u64;
         assert!(
             open > 0,
-            "abort(): no transaction is open, since what is piped is committed at once. Call `hold()` before, or \
-             `abort_next()` instead"
+            "abort(): no transaction is open, because piped records are committed at once. Call \
+             `hold()` before, or `abort_next()` instead"
         );
         let id = self.refuse_offsets(open);
         self.commit_open();

@@ -101,7 +101,7 @@ fn records_of_any_time_are_taken() {
 }
 
 #[test]
-fn an_error_is_answered_and_a_restart_comes_to_its_record_again() {
+fn an_error_is_returned_and_a_restart_processes_its_record_again() {
     let numbers = Topic::<String, u64>::json("numbers");
     let copies = Topic::<String, u64>::json("copies");
     let mut app = App::new("copy");
@@ -158,11 +158,11 @@ fn misuse_names_the_value_and_the_fix() {
             panic_of(|| drop(driver.store(&KeyValueStore::<String, u64>::plain("counts")))),
         ),
         (
-            "shouts has no record that is committed and was not read yet",
+            "shouts has no committed record that is still unread",
             panic_of(|| drop(driver.read_one(&shouts()))),
         ),
         (
-            "partition 1 of lines is not there: the topic has 1",
+            "partition 1 of lines does not exist: the topic has 1",
             panic_of(|| driver.pipe_input(&lines(), Input::new(None, "x").to_partition(1))),
         ),
         (
@@ -170,7 +170,7 @@ fn misuse_names_the_value_and_the_fix() {
             panic_of(|| assert_eq!(driver.stream_time("line", 0), None)),
         ),
         (
-            "partition 1 of lines is not there: the topic has 1",
+            "partition 1 of lines does not exist: the topic has 1",
             panic_of(|| assert_eq!(driver.stream_time("lines", 1), None)),
         ),
         (
@@ -200,7 +200,7 @@ fn misuse_names_the_value_and_the_fix() {
     let text = panic_of(|| drop(driver.read(&wrong)));
     assert!(
         text.starts_with(
-            "the value of record 0 of shouts-0 is no value of this topic: not an 8-byte integer"
+            "the value of record 0 of shouts-0 is not a value of this topic: not an 8-byte integer"
         ),
         "{text}"
     );

@@ -39,7 +39,7 @@ fn count_of(driver: &TestDriver, key: &str) -> Option<u64> {
 }
 
 #[test]
-fn what_is_held_is_nobodys_to_see_before_it_is_committed() {
+fn held_records_are_invisible_before_they_are_committed() {
     let mut driver = TestDriver::new(counting());
     driver.hold();
     driver.pipe(&clicks(), "a", "x");

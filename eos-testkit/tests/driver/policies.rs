@@ -149,7 +149,7 @@ impl Decode<u64> for Registry {
 
 /// The bytes do not change, so another try would fail as well.
 #[test]
-fn what_no_try_can_mend_is_not_retried() {
+fn errors_that_no_retry_can_fix_are_not_retried() {
     let policy = || {
         ErrorPolicy::retry(5, Backoff::fixed(Duration::from_secs(60)))
             .then(ErrorPolicy::dead_letter("letters"))
@@ -186,7 +186,7 @@ fn a_codec_that_is_not_available_is_retried() {
 }
 
 #[test]
-fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
+fn a_record_that_is_retried_forever_ends_the_test_with_the_cause() {
     let (mut driver, _) = failing(
         u32::MAX,
         ErrorPolicy::retry(u32::MAX, Backoff::fixed(Duration::from_secs(1))),
@@ -196,7 +196,7 @@ fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
     }));
     let panic = piped.unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
-    assert!(text.contains("Is a record tried again for ever"), "{text}");
+    assert!(text.contains("Is a record retried forever"), "{text}");
     assert!(
         text.contains("numbers-0: 1 records to read from offset 0 on"),
         "{text}"

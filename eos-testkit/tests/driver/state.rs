@@ -146,7 +146,7 @@ fn a_count_behind_a_repartition() {
 }
 
 #[test]
-fn what_goes_on_once_per_commit_is_the_same_table() {
+fn emission_per_commit_gives_the_same_table() {
     let start = || {
         let mut app = App::new("a");
         let counts = app.source(&input()).group_by_key().count(&store());

@@ -158,7 +158,7 @@ fn a_driving_topic_that_grows_gives_an_app_without_state_more_tasks() {
 }
 
 #[test]
-fn an_output_that_grows_stops_an_instance_that_would_go_on_with_the_old_count() {
+fn an_output_that_grows_stops_an_instance_that_has_the_old_count() {
     let mut driver = TestDriver::new(copying());
     driver.pipe(&orders(), "k1", "o1");
     driver.grow_topic("out", 2).unwrap_err();
@@ -172,7 +172,7 @@ fn an_output_that_grows_stops_an_instance_that_would_go_on_with_the_old_count() 
 }
 
 #[test]
-fn an_output_that_is_created_again_stops_the_app_and_a_restart_goes_on_in_the_new_one() {
+fn an_output_that_is_created_again_stops_the_app_and_a_restart_continues_in_the_new_one() {
     let mut driver = TestDriver::new(copying());
     driver.pipe(&orders(), "k1", "o1");
     driver.recreate_topic("out").unwrap_err();

@@ -81,7 +81,8 @@ fn tumbling_windows_close_by_stream_time_and_late_records_go_elsewhere() {
 
 #[test]
 #[should_panic(
-    expected = "the app keeps windows in windows, and this definition finds none of it. Read it with the `WindowStore` that"
+    expected = "the app keeps windows in windows, which this definition can't read. Read it with \
+                the `WindowStore` that"
 )]
 fn windows_are_not_read_as_what_has_none() {
     let mut driver = counting();
@@ -91,7 +92,8 @@ fn windows_are_not_read_as_what_has_none() {
 
 #[test]
 #[should_panic(
-    expected = "the app keeps store without windows, and this definition finds none of it. Read it with the `KeyValueStore` or"
+    expected = "the app keeps store without windows, which this definition can't read. Read it \
+                with the `KeyValueStore` or"
 )]
 fn what_has_no_windows_is_not_read_as_windows() {
     let mut app = App::new("a");

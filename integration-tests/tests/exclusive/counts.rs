@@ -380,7 +380,7 @@ impl Calm {
             self.all += 1;
             self.exact += usize::from(rest.starts_with("exact\""));
         }
-        let read = |line: &&str| line.contains("state is read");
+        let read = |line: &&str| line.contains("changelog read");
         let tasks = |line: &str| Some(line.split_once(" task=")?.1.split(' ').next()?.to_owned());
         let exact: Vec<String> = first
             .lines()

@@ -87,7 +87,15 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
         bail!("{error:?}");
     };
     eprintln!("after {took:.1?}: {error}");
-    says(&error, &[&bootstrap, "for 4 s", "hung up", LIMIT])?;
+    says(
+        &error,
+        &[
+            &bootstrap,
+            "for 4 s",
+            "accepted the connection and closed it",
+            LIMIT,
+        ],
+    )?;
     ensure!(took >= deadline && took < PATIENCE / 2, "{took:?}");
 
     // Within the deadline there is room again.

@@ -90,7 +90,7 @@ fn the_apps_own_topics_are_made_once_and_one_that_was_changed_is_refused() -> Re
         .configure_topic(&changelog, "cleanup.policy", "delete")?;
     let refused = case.failure_of(counting(&case, &case.input))?;
     let expected =
-        format!("the changelog {changelog} is not as it has to be: cleanup.policy is delete");
+        format!("the changelog {changelog} has the wrong settings: cleanup.policy is delete");
     says(&refused, &[&expected])
 }
 

@@ -22,7 +22,7 @@ fn exactly_once_is_refused_and_at_least_once_is_not() -> Result<()> {
         matches!(error, Error::Preflight(PreflightError::NotVerified)),
         "{error:?}"
     );
-    says(&error, &[off.0, "Switch it on"])?;
+    says(&error, &[off.0, "Enable it"])?;
 
     case.run_to(case.copy().with("processing.guarantee", "at_least_once"), 2)?;
     ensure!(case.output()? == ["1", "2"]);

@@ -46,7 +46,7 @@ const PLANTED: [(&str, u64, &[&str]); 36] = [
     (
         "abort_in_doubt",
         100,
-        &["Abort while a commit is without an answer"],
+        &["Abort while a commit has no response"],
     ),
     ("stale_records", 100, LOST),
     (

@@ -38,7 +38,7 @@ pub enum BatchError {
     Checksum,
     /// The records are compressed. The codec is the number in the attributes.
     #[error(
-        "the record batch is compressed (codec {0}), which is not read: write the topic with \
+        "the record batch is compressed (codec {0}), which is not supported: write the topic with \
          compression.type=none"
     )]
     Compressed(i16),

@@ -81,7 +81,9 @@ impl Client {
             let answer = client.exchange(Node::Leader(topic, partition), &request, deadline)?;
             check(answer.error_code, || "fetch session".to_owned())?;
             let mut partitions = answer.responses.into_iter().flat_map(|t| t.partitions);
-            let data = partitions.next().context("answer without the partition")?;
+            let data = partitions
+                .next()
+                .context("response without the partition")?;
             check(data.error_code, || format!("{topic}-{partition}"))?;
             Ok(data)
         })
@@ -148,8 +150,8 @@ impl Client {
                 (position, moved) = (next, Instant::now());
             } else if moved.elapsed() > self.timeout() {
                 bail!(
-                    "{topic}-{partition} gives nothing from offset {position} on though it should \
-                     end at {}: the log was truncated, or a transaction hangs",
+                    "{topic}-{partition} returns no records from offset {position} on, although it \
+                     should end at {}: the log was truncated, or a transaction hangs",
                     range.end
                 );
             }

@@ -142,7 +142,10 @@ impl Client {
         let what = format!("describe group {group}");
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
-            let found = answer.groups.first().context("answer without the group")?;
+            let found = answer
+                .groups
+                .first()
+                .context("response without the group")?;
             check(found.error_code, || group.to_owned())?;
             Ok(GroupState {
                 state: found.group_state.to_string(),
@@ -168,7 +171,10 @@ fn is_held(error: &anyhow::Error) -> bool {
 
 /// Returns the coordinator's offsets of the partitions of a topic.
 fn offsets(answer: &OffsetFetchResponse, topic: &str, count: i32) -> Result<Offsets, Failure> {
-    let answer = answer.groups.first().context("answer without the group")?;
+    let answer = answer
+        .groups
+        .first()
+        .context("response without the group")?;
     check(answer.error_code, || answer.group_id.to_string())?;
     let mut committed = vec![None; count as usize];
     for partition in answer.topics.iter().flat_map(|topic| &topic.partitions) {

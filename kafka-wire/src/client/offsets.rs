@@ -47,7 +47,9 @@ impl Client {
                     let leader = Node::Leader(topic, partition);
                     let answer = client.exchange(leader, &request, deadline)?;
                     let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
-                    let found = partitions.next().context("answer without the partition")?;
+                    let found = partitions
+                        .next()
+                        .context("response without the partition")?;
                     check(found.error_code, || format!("{topic}-{partition}"))?;
                     Ok(found.offset)
                 })

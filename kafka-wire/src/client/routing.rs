@@ -124,7 +124,9 @@ impl Client {
             let answer = client.exchange(Node::Any, &request, deadline)?;
             check(answer.error_code, || "DescribeQuorum".to_owned())?;
             let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
-            let found = partitions.next().context("answer without the partition")?;
+            let found = partitions
+                .next()
+                .context("response without the partition")?;
             check(found.error_code, || "__cluster_metadata".to_owned())?;
             match found.leader_id.0 {
                 leader if leader >= 0 => Ok(leader),

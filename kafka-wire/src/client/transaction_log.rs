@@ -94,7 +94,7 @@ fn partitions(value: &mut Bytes, compact: bool) -> Result<Vec<(String, i32)>> {
         let name = length(value, compact, 2)?;
         let topic = text(value, name)?;
         for _ in 0..length(value, compact, 4)? {
-            ensure!(value.remaining() >= 4, "a partition is cut off");
+            ensure!(value.remaining() >= 4, "a partition is truncated");
             all.push((topic.clone(), value.get_i32()));
         }
         if compact {
@@ -110,7 +110,7 @@ fn length(value: &mut Bytes, compact: bool, bytes: usize) -> Result<i64> {
     if compact {
         return Ok(unsigned(value)? - 1);
     }
-    ensure!(value.remaining() >= bytes, "a length is cut off");
+    ensure!(value.remaining() >= bytes, "a length is truncated");
     Ok(value.get_int(bytes))
 }
 
@@ -118,14 +118,14 @@ fn skip_tags(value: &mut Bytes) -> Result<()> {
     for _ in 0..unsigned(value)? {
         unsigned(value)?;
         let size = usize::try_from(unsigned(value)?)?;
-        ensure!(value.remaining() >= size, "a tagged field is cut off");
+        ensure!(value.remaining() >= size, "a tagged field is truncated");
         value.advance(size);
     }
     Ok(())
 }
 
 fn unsigned(value: &mut Bytes) -> Result<i64> {
-    let number = varint::take(value, varint::BYTES_OF_32).context("a number is cut off")?;
+    let number = varint::take(value, varint::BYTES_OF_32).context("a number is truncated")?;
     Ok(i64::try_from(number)?)
 }
 
@@ -136,7 +136,7 @@ fn int16(bytes: &mut Bytes) -> Result<i16> {
 
 fn text(bytes: &mut Bytes, length: i64) -> Result<String> {
     let length = usize::try_from(length).unwrap_or(0);
-    ensure!(bytes.remaining() >= length, "a name is cut off");
+    ensure!(bytes.remaining() >= length, "a name is truncated");
     Ok(String::from_utf8_lossy(&bytes.split_to(length)).into_owned())
 }
 

@@ -151,18 +151,18 @@ impl Connection {
     ) -> Result<R::Response, Failure> {
         let mut frame = self
             .receive_raw(deadline)
-            .map_err(|error| self.lost::<R>(error, "await the answer to"))?;
-        let answered = frame::correlation(&frame).context("an answer without a header")?;
+            .map_err(|error| self.lost::<R>(error, "await the response to"))?;
+        let answered = frame::correlation(&frame).context("a response without a header")?;
         if answered != sent.correlation {
             return Err(Failure::retry(format!(
-                "{} answered request {answered}, expected {}",
+                "{} responded to request {answered}, expected {}",
                 self.address, sent.correlation
             )));
         }
         let answer = frame::decode_answer::<R>(&mut frame, sent.version)
             .and_then(|(_, answer)| match frame.remaining() {
                 0 => Ok(answer),
-                behind => Err(anyhow!("{behind} bytes behind the answer")),
+                behind => Err(anyhow!("{behind} bytes after the response")),
             })
             .with_context(|| format!("decode {} of {}", api_name(R::KEY), self.address))?;
         Ok(answer)

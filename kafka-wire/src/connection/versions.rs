@@ -40,7 +40,8 @@ impl Versions {
         let version = newest.min(ours);
         if version < oldest || version < R::VERSIONS.min {
             bail!(
-                "the broker speaks {} {oldest}..={newest}, this client {}..={ours}: use Apache Kafka 4.x",
+                "the broker supports {} {oldest}..={newest}, this client {}..={ours}: use Apache \
+                 Kafka 4.x",
                 api_name(R::KEY),
                 R::VERSIONS.min
             );

@@ -190,7 +190,7 @@ fn verdict(topic: &str, partition: usize, answer: &ProduceResponse) -> Result<()
     let mut partitions = of_topic.flat_map(|topic| &topic.partition_responses);
     let Some(found) = partitions.find(|p| p.index as usize == partition) else {
         return Err(Failure::retry(format!(
-            "the answer leaves {topic}-{partition} out"
+            "the response lacks {topic}-{partition}"
         )));
     };
     // The leader already has the batch: an earlier acknowledgement was lost.

@@ -100,7 +100,9 @@ impl TransactionalProducer {
         let offset = self.client.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Leader(topic, partition), &request, deadline)?;
             let mut partitions = answer.responses.iter().flat_map(|t| &t.partition_responses);
-            let found = partitions.next().context("answer without the partition")?;
+            let found = partitions
+                .next()
+                .context("response without the partition")?;
             check(found.error_code, || format!("{topic}-{partition}"))?;
             Ok(found.base_offset)
         })?;

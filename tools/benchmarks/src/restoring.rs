@@ -24,7 +24,7 @@ impl<S: Subscriber> Layer<S> for Restoring {
             "restoring state" => {
                 began.get_or_insert_with(Instant::now);
             }
-            "state is read" => {
+            "changelog read" => {
                 *records += said.records;
                 let took = began.get_or_insert_with(Instant::now).elapsed();
                 println!("{RESTORED}{records} {:.1}", took.as_secs_f64() * 1e3);

@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(check_defence("rewind"), Ok(()));
         let error = check_defence("nonsense").unwrap_err().to_string();
         assert!(
-            error.starts_with("\"nonsense\": no defence; there are "),
+            error.starts_with("\"nonsense\": unknown defence; the defences are "),
             "{error}"
         );
         assert!(

@@ -96,7 +96,7 @@ fn a_duplicate_that_is_held_is_answered_once() {
     let mut model = Model::new();
     let both = [ApiKey::Fetch, ApiKey::JoinGroup];
     let ticket = model.join("");
-    let (_, _, first) = model.joined(ticket).expect("answered");
+    let (_, _, first) = model.joined(ticket).expect("a response");
     model
         .broker
         .add_fault(Rule::on_any(&both, Act::Duplicate).times(2));
@@ -225,7 +225,7 @@ fn an_answer_that_is_held_anyway_is_lost_when_it_comes() {
 fn a_session_is_ended_at_once() {
     let mut model = Model::new();
     let ticket = model.join("");
-    let (_, generation, id) = model.joined(ticket).expect("answered");
+    let (_, generation, id) = model.joined(ticket).expect("a response");
     model.broker.expire_session("g", &id, model.now);
     let out = model.broker.advance(model.now);
     assert_eq!(out, []);

@@ -13,7 +13,7 @@ fn a_fetch_waits_for_records_and_no_longer_than_it_says() {
     assert_eq!(model.fetched(waiting), Some((0, 0, 0)));
     let waiting = model.send_fetch(0, 500);
     model.produce(plain());
-    let (error, bytes, stable) = model.fetched(waiting).expect("answered at once");
+    let (error, bytes, stable) = model.fetched(waiting).expect("an immediate response");
     assert_eq!((error, bytes > 0, stable), (0, true, 1));
 }
 
@@ -43,6 +43,6 @@ fn a_fetch_of_committed_records_waits_for_the_marker() {
     let waiting = model.send_fetch(0, 500);
     assert_eq!(model.fetched(waiting), None);
     assert_eq!(model.end(id, epoch, true), 0);
-    let (error, bytes, stable) = model.fetched(waiting).expect("answered");
+    let (error, bytes, stable) = model.fetched(waiting).expect("a response");
     assert_eq!((error, bytes > 78, stable), (0, true, 2));
 }

@@ -32,7 +32,7 @@ fn ids(incarnation: u64) -> (String, String, String, i64) {
         other => panic!("{other:?}"),
     };
     let joined = model.join("");
-    let (_, _, member) = model.joined(joined).expect("answered");
+    let (_, _, member) = model.joined(joined).expect("a response");
     (cluster, topic, member, model.init().1)
 }
 

@@ -28,7 +28,7 @@ fn memory_is_bounded_and_the_limit_is_named() {
 /// A producer that lost the response to a batch would treat it as lost if a full memory rejected the retry. But the
 /// batch is in the log.
 #[test]
-fn memory_is_asked_for_what_is_appended_only() {
+fn memory_is_reserved_for_appended_batches_only() {
     let batch = |sequence| produced(Some((7, 0, sequence)), false, &[("k", Some("v"), 0)]);
     let size = batch(0).len();
     for limit in [(2 * size, usize::MAX), (usize::MAX, 2 * size)] {

@@ -176,7 +176,7 @@ impl Model {
 
     fn last_stable(&mut self) -> i64 {
         let ticket = self.send_fetch(0, 0);
-        self.fetched(ticket).expect("answered").2
+        self.fetched(ticket).expect("a response").2
     }
 
     fn join(&mut self, id: &str) -> Ticket {

@@ -95,7 +95,7 @@ pub(crate) const GROUPS: &[(&str, &[Property])] = &[
     ("Producers", producer::ROWS),
     ("Connections", network::ROWS),
     ("Security", security::ROWS),
-    ("Refused: the guarantee rests on them", refused::OWNED),
+    ("Refused: required by the guarantee", refused::OWNED),
     ("Refused: without effect", refused::IDLE),
     ("Refused: Java's clients only", refused::JAVA),
     ("Refused: Kafka Streams only", refused::STREAMS),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_refused_says_what_to_do() {
+    fn every_refusal_names_a_fix() {
         for property in all() {
             if let Status::Refused { reason, .. } = property.status {
                 let fixes = ["delete it", "use ", "librdkafka calls"];

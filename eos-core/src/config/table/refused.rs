@@ -6,18 +6,16 @@ use super::{Clients, Property, fixed, refused};
 const OFFSETS: &str =
     "the runtime commits offsets in its transactions, and nothing else may; delete it";
 const TRANSACTIONS: &str = "every effect goes through the runtime's transactions; delete it";
-const IDENTITY: &str = "it is derived from the app's name and the slot, so that a restart fences \
-                        what was before it; use `App::new`, `slot` or `static.membership`";
+const IDENTITY: &str = "it is derived from the app's name and the slot, so that a restart fences its predecessor; use `App::new`, `slot` or `static.membership`";
 const CALLBACK: &str = "it is a callback of the C library, not a text; delete it";
-const RECORD_ERRORS: &str =
-    "what happens to a record that fails is said in the program, per source; use `on_error`";
+const RECORD_ERRORS: &str = "the program sets the error policy of each source; use `on_error`";
 const NO_STANDBYS: &str =
     "there are no standby copies of state: a task that moves reads its changelog; delete it";
-const NO_CACHE: &str = "no cache holds updates back: every one goes on; for the databases' memory use \
+const NO_CACHE: &str = "there is no cache that delays updates; for the memory of the databases use \
                         `state.memory.bytes`";
-const NO_WINDOWS: &str = "there are no windowed stores yet; delete it";
+const NO_WINDOWS: &str = "the program sets the size and the retention of windows; delete it";
 const ENGINE: &str =
-    "RocksDB is the one engine, with settings of the runtime; use `state.memory.bytes`";
+    "RocksDB is the only engine, and the runtime configures it; use `state.memory.bytes`";
 const METRICS: &str =
     "metrics come from the runtime, not from plug-ins of the client; use `Handle::metrics`";
 const TYPES: &str =
@@ -34,8 +32,8 @@ const LOGIN: &str = "it is a setting of Java's login; use librdkafka's own `sasl
 /// The guarantee rests on these.
 #[rustfmt::skip] // A table: one row per line.
 pub(super) const OWNED: &[Property] = &[
-    fixed("retries", Clients::Producer, &["2147483647"], "a record is sent again for as long as its transaction lives; delete it"),
-    fixed("message.send.max.retries", Clients::Producer, &["2147483647"], "a record is sent again for as long as its transaction lives; delete it"),
+    fixed("retries", Clients::Producer, &["2147483647"], "a record is retried until its transaction ends; delete it"),
+    fixed("message.send.max.retries", Clients::Producer, &["2147483647"], "a record is retried until its transaction ends; delete it"),
     fixed("enable.auto.commit", Clients::Consumer, &["false"], OFFSETS),
     fixed("auto.commit.enable", Clients::Consumer, &["false"], OFFSETS),
     refused("auto.commit.interval.ms", Clients::Consumer, "the runtime commits offsets in its transactions; use `commit.interval.ms`"),
@@ -43,25 +41,25 @@ pub(super) const OWNED: &[Property] = &[
     refused("offset.store.method", Clients::Consumer, OFFSETS),
     refused("offset.store.path", Clients::Consumer, OFFSETS),
     refused("offset.store.sync.interval.ms", Clients::Consumer, OFFSETS),
-    fixed("isolation.level", Clients::Consumer, &["read_committed"], "apps read committed records only: uncommitted ones may never have happened; delete it"),
-    fixed("enable.partition.eof", Clients::Consumer, &["false"], "with it librdkafka 2.12.1 leaves out a record when a rebalance comes at the end of a partition (librdkafka #4844); delete it"),
-    fixed("allow.auto.create.topics", Clients::All, &["false"], "a topic that a broker makes up gets the broker's default number of partitions; delete it, and create topics before the start"),
+    fixed("isolation.level", Clients::Consumer, &["read_committed"], "apps read committed records only: uncommitted records may still be aborted; delete it"),
+    fixed("enable.partition.eof", Clients::Consumer, &["false"], "with it librdkafka 2.12.1 skips a record if a rebalance happens at the end of a partition (librdkafka #4844); delete it"),
+    fixed("allow.auto.create.topics", Clients::All, &["false"], "an automatically created topic has the broker's default partition count; delete it, and create topics before the start"),
     fixed("enable.idempotence", Clients::Producer, &["true"], TRANSACTIONS),
     fixed("enable.gapless.guarantee", Clients::Producer, &["false"], TRANSACTIONS),
-    fixed("acks", Clients::Producer, &["all", "-1"], "transactions need all replicas in sync to have a record; delete it"),
-    fixed("request.required.acks", Clients::Producer, &["all", "-1"], "transactions need all replicas in sync to have a record; delete it"),
+    fixed("acks", Clients::Producer, &["all", "-1"], "transactions require that all in-sync replicas have a record; delete it"),
+    fixed("request.required.acks", Clients::Producer, &["all", "-1"], "transactions require that all in-sync replicas have a record; delete it"),
     fixed("delivery.report.only.error", Clients::Producer, &["true"], TRANSACTIONS),
     fixed("queue.buffering.max.messages", Clients::Producer, &["60000"], "a worker waits while its producer's queue is full; use `queue.buffering.max.kbytes`"),
     refused("transactional.id", Clients::Producer, IDENTITY),
     fixed("transaction.two.phase.commit.enable", Clients::Producer, &["false"], TRANSACTIONS),
     refused("group.id", Clients::Consumer, IDENTITY),
     refused("group.instance.id", Clients::Consumer, IDENTITY),
-    fixed("partition.assignment.strategy", Clients::Consumer, &["cooperative-sticky"], "rebalances are answered incrementally, which only `cooperative-sticky` allows; delete it"),
+    fixed("partition.assignment.strategy", Clients::Consumer, &["cooperative-sticky"], "rebalances are incremental, which only `cooperative-sticky` allows; delete it"),
     fixed("group.protocol.type", Clients::Consumer, &["consumer"], "the runtime's groups are groups of consumers; delete it"),
-    refused("socket.timeout.ms", Clients::All, "the deadline of a commit is made of it; use `transaction.timeout.ms`"),
+    refused("socket.timeout.ms", Clients::All, "it is derived from the deadline of a commit; use `transaction.timeout.ms`"),
     refused("message.timeout.ms", Clients::Producer, "a transaction's records live as long as the transaction; use `transaction.timeout.ms`"),
     refused("delivery.timeout.ms", Clients::Producer, "a transaction's records live as long as the transaction; use `transaction.timeout.ms`"),
-    refused("partitioner", Clients::Producer, "keys land where Java's producer would put them, so that topics can be joined; delete it"),
+    refused("partitioner", Clients::Producer, "keys are partitioned as by Java's producer, so that topics can be joined; delete it"),
     refused("sticky.partitioning.linger.ms", Clients::Producer, "the runtime chooses the partition of each record; delete it"),
     refused("client.id", Clients::All, IDENTITY),
     refused("metadata.broker.list", Clients::All, "use its other name, `bootstrap.servers`"),
@@ -85,15 +83,15 @@ pub(super) const IDLE: &[Property] = &[
     refused("broker.version.fallback", Clients::All, OLD_BROKERS),
     refused("ssl.engine.location", Clients::All, "OpenSSL 3 has providers instead of engines; use `ssl.providers`"),
     refused("ssl.engine.id", Clients::All, "OpenSSL 3 has providers instead of engines; use `ssl.providers`"),
-    refused("builtin.features", Clients::All, "it tells what librdkafka was built with; use the features `ssl` and `gssapi` of this crate"),
-    refused("internal.termination.signal", Clients::All, "signals are the program's; delete it"),
-    refused("client.software.name", Clients::All, "it tells brokers which library talks to them; delete it"),
-    refused("client.software.version", Clients::All, "it tells brokers which library talks to them; delete it"),
+    refused("builtin.features", Clients::All, "it reports the build options of librdkafka; use the features `ssl` and `gssapi` of this crate"),
+    refused("internal.termination.signal", Clients::All, "the program handles signals; delete it"),
+    refused("client.software.name", Clients::All, "it identifies the client library to the brokers; delete it"),
+    refused("client.software.version", Clients::All, "it identifies the client library to the brokers; delete it"),
     refused("metadata.request.timeout.ms", Clients::All, OBSOLETE),
     refused("enable.sparse.connections", Clients::All, "librdkafka connects to the brokers that it needs; delete it"),
     refused("enable_sasl_queue", Clients::All, CALLBACK),
-    refused("test.mock.num.brokers", Clients::All, "the brokers that librdkafka makes up know no transactions; delete it"),
-    refused("test.mock.broker.rtt", Clients::All, "the brokers that librdkafka makes up know no transactions; delete it"),
+    refused("test.mock.num.brokers", Clients::All, "librdkafka's mock brokers have no transactions; delete it"),
+    refused("test.mock.broker.rtt", Clients::All, "librdkafka's mock brokers have no transactions; delete it"),
     refused("error_cb", Clients::All, CALLBACK),
     refused("throttle_cb", Clients::All, CALLBACK),
     refused("stats_cb", Clients::All, CALLBACK),
@@ -129,18 +127,18 @@ pub(super) const JAVA: &[Property] = &[
     refused("value.serializer", Clients::Producer, TYPES),
     refused("key.deserializer", Clients::Consumer, TYPES),
     refused("value.deserializer", Clients::Consumer, TYPES),
-    refused("max.poll.records", Clients::Consumer, "records are taken from the queues one by one; use `queued.max.messages.kbytes` to bound what waits"),
+    refused("max.poll.records", Clients::Consumer, "records are taken from the queues one by one; use `queued.max.messages.kbytes` to limit waiting records"),
     refused("fetch.max.wait.ms", Clients::Consumer, "librdkafka calls it `fetch.wait.max.ms`"),
-    refused("default.api.timeout.ms", Clients::All, "each call has a deadline of its own; use `transaction.timeout.ms`, which it is made of"),
+    refused("default.api.timeout.ms", Clients::All, "each call has its own deadline, derived from `transaction.timeout.ms`; use that property"),
     refused("exclude.internal.topics", Clients::Consumer, "an app reads the topics that it names; delete it"),
     refused("buffer.memory", Clients::Producer, "librdkafka calls it `queue.buffering.max.kbytes`, in KiB"),
     refused("max.block.ms", Clients::Producer, "a full queue is flushed, within the commit's deadline; delete it"),
     refused("max.request.size", Clients::Producer, "librdkafka calls it `message.max.bytes`"),
     refused("send.buffer.bytes", Clients::All, "librdkafka calls it `socket.send.buffer.bytes`"),
     refused("receive.buffer.bytes", Clients::All, "librdkafka calls it `socket.receive.buffer.bytes`"),
-    refused("socket.connection.setup.timeout.max.ms", Clients::All, "librdkafka knows one time only; use `socket.connection.setup.timeout.ms`"),
-    refused("partitioner.class", Clients::Producer, "keys land where Java's default partitioner would put them; delete it"),
-    fixed("partitioner.ignore.keys", Clients::Producer, &["false"], "keys land where Java's default partitioner would put them; delete it"),
+    refused("socket.connection.setup.timeout.max.ms", Clients::All, "librdkafka has one timeout for both; use `socket.connection.setup.timeout.ms`"),
+    refused("partitioner.class", Clients::Producer, "keys are partitioned as by Java's default partitioner; delete it"),
+    fixed("partitioner.ignore.keys", Clients::Producer, &["false"], "keys are partitioned as by Java's default partitioner; delete it"),
     fixed("partitioner.adaptive.partitioning.enable", Clients::Producer, &["false"], "the runtime chooses the partition of each record; delete it"),
     refused("partitioner.availability.timeout.ms", Clients::Producer, "the runtime chooses the partition of each record; delete it"),
     refused("interceptor.classes", Clients::All, PLUGIN),
@@ -173,8 +171,8 @@ pub(super) const JAVA: &[Property] = &[
     refused("ssl.keystore.type", Clients::All, KEYS),
     refused("ssl.keystore.key", Clients::All, "librdkafka calls it `ssl.key.pem`"),
     refused("ssl.keystore.certificate.chain", Clients::All, "librdkafka calls it `ssl.certificate.pem`"),
-    refused("ssl.protocol", Clients::All, "OpenSSL chooses the newest version that both sides speak; delete it"),
-    refused("ssl.enabled.protocols", Clients::All, "OpenSSL chooses the newest version that both sides speak; delete it"),
+    refused("ssl.protocol", Clients::All, "OpenSSL chooses the newest version that both sides support; delete it"),
+    refused("ssl.enabled.protocols", Clients::All, "OpenSSL chooses the newest version that both sides support; delete it"),
     refused("ssl.provider", Clients::All, "librdkafka calls OpenSSL's `ssl.providers`"),
     refused("ssl.engine.factory.class", Clients::All, PLUGIN),
     refused("ssl.secure.random.implementation", Clients::All, PLUGIN),
@@ -188,7 +186,7 @@ pub(super) const JAVA: &[Property] = &[
 pub(super) const STREAMS: &[Property] = &[
     refused("default.key.serde", Clients::Runtime, TYPES),
     refused("default.value.serde", Clients::Runtime, TYPES),
-    refused("default.timestamp.extractor", Clients::Runtime, "a record's time is the one that Kafka has stored with it; delete it"),
+    refused("default.timestamp.extractor", Clients::Runtime, "the time of a record is its timestamp in Kafka; delete it"),
     refused("default.deserialization.exception.handler", Clients::Runtime, RECORD_ERRORS),
     refused("deserialization.exception.handler", Clients::Runtime, RECORD_ERRORS),
     refused("default.production.exception.handler", Clients::Runtime, RECORD_ERRORS),
@@ -197,13 +195,13 @@ pub(super) const STREAMS: &[Property] = &[
     refused("errors.dead.letter.queue.topic.name", Clients::Runtime, RECORD_ERRORS),
     refused("buffered.records.per.partition", Clients::Runtime, "use `queued.max.messages.kbytes`"),
     refused("input.buffer.max.bytes", Clients::Runtime, "use `queued.max.messages.kbytes`, which is per partition"),
-    refused("poll.ms", Clients::Runtime, "a worker wakes when a record comes; delete it"),
-    refused("task.timeout.ms", Clients::Runtime, "each call has a deadline of its own; use `transaction.timeout.ms`, which it is made of"),
-    fixed("topology.optimization", Clients::Runtime, &["none"], "the topology runs as it is written; delete it"),
+    refused("poll.ms", Clients::Runtime, "a worker wakes when a record arrives; delete it"),
+    refused("task.timeout.ms", Clients::Runtime, "each call has its own deadline, derived from `transaction.timeout.ms`; use that property"),
+    fixed("topology.optimization", Clients::Runtime, &["none"], "the topology runs as declared; delete it"),
     refused("upgrade.from", Clients::Runtime, "it is for upgrades of Kafka Streams; delete it"),
     refused("application.server", Clients::Runtime, "stores can't be queried from outside; delete it"),
     fixed("num.standby.replicas", Clients::Runtime, &["0"], NO_STANDBYS),
-    refused("replication.factor", Clients::Runtime, "the topics that the app creates have the brokers' `default.replication.factor`; delete it, and set that one"),
+    refused("replication.factor", Clients::Runtime, "topics that the app creates have the brokers' `default.replication.factor`; use that property"),
     refused("statestore.cache.max.bytes", Clients::Runtime, NO_CACHE),
     refused("cache.max.bytes.buffering", Clients::Runtime, NO_CACHE),
     refused("acceptable.recovery.lag", Clients::Runtime, NO_STANDBYS),
@@ -214,7 +212,7 @@ pub(super) const STREAMS: &[Property] = &[
     refused("dsl.store.suppliers.class", Clients::Runtime, ENGINE),
     refused("windowstore.changelog.additional.retention.ms", Clients::Runtime, NO_WINDOWS),
     refused("window.size.ms", Clients::Runtime, NO_WINDOWS),
-    refused("ensure.explicit.internal.resource.naming", Clients::Runtime, "whatever the app creates has a name that the program gave; delete it"),
+    refused("ensure.explicit.internal.resource.naming", Clients::Runtime, "the program names everything that the app creates; delete it"),
     refused("log.summary.interval.ms", Clients::Runtime, METRICS),
     refused("built.in.metrics.version", Clients::Runtime, METRICS),
     refused("client.supplier", Clients::Runtime, PLUGIN),

@@ -116,7 +116,7 @@ fn found(partitions: u32, settings: &[(&str, &str)]) -> TopicFacts {
 }
 
 #[test]
-fn a_topic_that_is_as_it_has_to_be_fits_and_what_we_may_not_ask_does_too() {
+fn a_correct_topic_fits_and_so_do_unreadable_settings() {
     let fits = [
         ("cleanup.policy", "delete, compact"),
         ("retention.ms", "-1"),
@@ -132,7 +132,7 @@ fn a_topic_that_is_as_it_has_to_be_fits_and_what_we_may_not_ask_does_too() {
 }
 
 #[test]
-fn one_that_is_not_is_told_with_what_it_has_what_it_must_have_and_the_commands() {
+fn a_wrong_topic_is_reported_with_both_values_and_the_commands() {
     let wrong = [
         ("cleanup.policy", "compact"),
         ("retention.ms", "604800000"),
@@ -141,14 +141,15 @@ fn one_that_is_not_is_told_with_what_it_has_what_it_must_have_and_the_commands()
     let unfit = windowed().unfit(&found(1, &wrong)).unwrap();
     assert_eq!(
         told(&[unfit], "h:1"),
-        "the windowed changelog a-in-windowed-changelog is not as it has to be: it has 1 partition and \
-         must have 6, as many as in; cleanup.policy is compact and must be compact,delete; \
-         retention.ms is 604800000 and must be -1. Set it right: kafka-configs.sh --bootstrap-server \
-         h:1 --alter --entity-type topics --entity-name a-in-windowed-changelog --add-config \
-         cleanup.policy=[compact,delete],retention.ms=-1. If in was given other partitions, the state \
-         of its keys is elsewhere: run the app under a new name, so that it starts afresh. If nothing is \
-         in the topic yet, delete it, and the app creates it: kafka-topics.sh --delete \
-         --bootstrap-server h:1 --topic a-in-windowed-changelog"
+        "the windowed changelog a-in-windowed-changelog has the wrong settings: it has 1 partition \
+         and must have 6, as many as in; cleanup.policy is compact and must be compact,delete; \
+         retention.ms is 604800000 and must be -1. Correct them: kafka-configs.sh \
+         --bootstrap-server h:1 --alter --entity-type topics --entity-name a-in-windowed-changelog \
+         --add-config cleanup.policy=[compact,delete],retention.ms=-1. If in got another number of \
+         partitions, the state of its keys is in other partitions: run the app under a new name, \
+         which starts with empty state. If the topic is still empty, delete it, and the app \
+         creates it: kafka-topics.sh --delete --bootstrap-server h:1 --topic \
+         a-in-windowed-changelog"
     );
     let repartition = Internal {
         purpose: Purpose::Repartition,
@@ -158,15 +159,15 @@ fn one_that_is_not_is_told_with_what_it_has_what_it_must_have_and_the_commands()
     let unfit = repartition.unfit(&found(8, &[])).unwrap();
     assert_eq!(
         told(&[unfit], "h:1"),
-        "the repartition topic a-words-repartition is not as it has to be: it has 8 partitions and must \
-         have 6, as many as in. Stop the app when it has read the topic to its end, and delete it; the \
-         app creates it again: kafka-topics.sh --delete --bootstrap-server h:1 --topic \
-         a-words-repartition"
+        "the repartition topic a-words-repartition has the wrong settings: it has 8 partitions and \
+         must have 6, as many as in. Let the app read the topic to its end, then stop the app and \
+         delete the topic. The app creates it again: kafka-topics.sh --delete --bootstrap-server \
+         h:1 --topic a-words-repartition"
     );
 }
 
 #[test]
-fn one_that_can_not_be_made_is_told_with_the_right_that_is_missing_and_the_command() {
+fn a_topic_that_can_not_be_created_is_reported_with_the_missing_right_and_the_command() {
     let uncreated = |code| {
         let source = ClientError::new(CallSite::CreateTopics, code, "because");
         told_uncreated(&[UncreatedTopic::new(&windowed(), source)], "h:1")
@@ -177,18 +178,18 @@ fn one_that_can_not_be_made_is_told_with_the_right_that_is_missing_and_the_comma
     assert_eq!(
         uncreated(code::TOPIC_AUTHORIZATION_FAILED),
         format!(
-            "the windowed changelog a-in-windowed-changelog is not there, and the app can't create it \
-             (creating topics: because (code 29)). Give the app the right to: kafka-acls.sh \
-             --bootstrap-server h:1 --add --allow-principal User:<app's> --operation Create --topic \
-             a-in-windowed-changelog; or create it yourself: {create}"
+            "the windowed changelog a-in-windowed-changelog is missing, and the app can't create \
+             it (creating topics: because (code 29)). Permit the app to create it: kafka-acls.sh \
+             --bootstrap-server h:1 --add --allow-principal User:<app's> --operation Create \
+             --topic a-in-windowed-changelog; or create it yourself: {create}"
         )
     );
     let policy_violation = 44;
     assert_eq!(
         uncreated(policy_violation),
         format!(
-            "the windowed changelog a-in-windowed-changelog is not there, and the app can't create it \
-             (creating topics: because (code 44)). Change what the brokers object to, or create it \
+            "the windowed changelog a-in-windowed-changelog is missing, and the app can't create \
+             it (creating topics: because (code 44)). Remove the cause, or create the topic \
              yourself: {create}"
         )
     );

@@ -98,14 +98,14 @@ impl UncreatedTopic {
         } = self;
         let right = match source.fault.code {
             code::TOPIC_AUTHORIZATION_FAILED | code::CLUSTER_AUTHORIZATION_FAILED => format!(
-                "Give the app the right to: kafka-acls.sh --bootstrap-server {bootstrap} --add \
+                "Permit the app to create it: kafka-acls.sh --bootstrap-server {bootstrap} --add \
                  --allow-principal User:<app's> --operation Create --topic {name}; or create it \
                  yourself"
             ),
-            _ => "Change what the brokers object to, or create it yourself".to_owned(),
+            _ => "Remove the cause, or create the topic yourself".to_owned(),
         };
         format!(
-            "the {role} {name} is not there, and the app can't create it ({source}). {right}: \
+            "the {role} {name} is missing, and the app can't create it ({source}). {right}: \
              kafka-topics.sh --create --bootstrap-server {bootstrap} --topic {name} {options}"
         )
     }
@@ -133,7 +133,7 @@ impl UnfitTopic {
             .chain(self.partitions_fix(bootstrap))
             .collect();
         format!(
-            "the {role} {name} is not as it has to be: {}. {}",
+            "the {role} {name} has the wrong settings: {}. {}",
             wrong.join("; "),
             fixes.join(". ")
         )
@@ -151,7 +151,7 @@ impl UnfitTopic {
         let settings: Vec<_> = settings.collect();
         (!settings.is_empty()).then(|| {
             format!(
-                "Set it right: kafka-configs.sh --bootstrap-server {bootstrap} --alter \
+                "Correct them: kafka-configs.sh --bootstrap-server {bootstrap} --alter \
                  --entity-type topics --entity-name {} --add-config {}",
                 self.name,
                 settings.join(",")
@@ -172,14 +172,14 @@ impl UnfitTopic {
         );
         Some(if self.holds_state {
             format!(
-                "If {like} was given other partitions, the state of its keys is elsewhere: run the app \
-                 under a new name, so that it starts afresh. If nothing is in the topic yet, delete it, \
-                 and the app creates it: {delete}"
+                "If {like} got another number of partitions, the state of its keys is in other \
+                 partitions: run the app under a new name, which starts with empty state. If the \
+                 topic is still empty, delete it, and the app creates it: {delete}"
             )
         } else {
             format!(
-                "Stop the app when it has read the topic to its end, and delete it; the app creates it \
-                 again: {delete}"
+                "Let the app read the topic to its end, then stop the app and delete the topic. \
+                 The app creates it again: {delete}"
             )
         })
     }

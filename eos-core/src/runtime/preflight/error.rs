@@ -35,8 +35,8 @@ pub enum PreflightError {
     /// The brokers don't take the app's credentials.
     #[error(
         "the brokers at {bootstrap} did not authenticate this app ({source}). Check \
-         `security.protocol` and `sasl.mechanism`, and the user name and password or what else the \
-         mechanism asks for"
+         `security.protocol` and `sasl.mechanism`, and the user name and password or other \
+         credentials of the mechanism"
     )]
     Authentication {
         /// `bootstrap.servers`.
@@ -57,15 +57,15 @@ pub enum PreflightError {
         source: ClientError,
     },
     /// The client can't be made.
-    #[error("the Kafka client refuses its configuration ({source}); change the property")]
+    #[error("the Kafka client rejects its configuration ({source}). Change the property")]
     Configuration {
         /// What it says.
         source: ClientError,
     },
     /// The brokers don't allow the checks.
     #[error(
-        "the brokers at {bootstrap} refuse to answer ({source}). Give this app the right to \
-         describe its topics"
+        "the brokers at {bootstrap} refuse to describe the topics ({source}). Give this app the \
+         right to describe its topics"
     )]
     Refused {
         /// `bootstrap.servers`.
@@ -75,8 +75,8 @@ pub enum PreflightError {
     },
     /// A time-out that the brokers don't allow.
     #[error(
-        "{ours} = {ours_ms} must not be {} the brokers' {theirs} = {theirs_ms}: they would \
-         refuse it. Change either",
+        "{ours} = {ours_ms} must not be {} the brokers' {theirs} = {theirs_ms}: they would reject \
+         it. Change one of them",
         if ours_ms > theirs_ms { "more than" } else { "less than" }
     )]
     Limit {
@@ -112,7 +112,7 @@ pub enum PreflightError {
         list(topics), list(found),
         match name {
             Some(name) => format!(
-                "To resume with that state, add `.stage({name:?})` behind a source of the stage"
+                "To resume with that state, add `.stage({name:?})` after a source of the stage"
             ),
             None => "A stage cannot take over the state of two: keep them apart, or give the app another name".into(),
         }
@@ -137,8 +137,8 @@ pub enum PreflightError {
     },
     /// Stores need transactions.
     #[error(
-        "the store {store} can't be kept under processing.guarantee = at_least_once: after a crash it \
-         would count records twice. Use exactly_once_v2, or take the stores out"
+        "the store {store} can't be kept under processing.guarantee = at_least_once: after a crash \
+         it would count records twice. Use exactly_once_v2, or remove the stores"
     )]
     Stores {
         /// The first of them.
@@ -151,7 +151,7 @@ pub enum PreflightError {
     #[error(
         "the brokers don't verify the transactions of older clients \
          (transaction.partition.verification.enable is off, or Kafka is older than 3.6), so a \
-         delayed record could land outside its transaction. Switch it on, or use a newer Kafka"
+         delayed record could land outside its transaction. Enable it, or use a newer Kafka"
     )]
     NotVerified,
 }

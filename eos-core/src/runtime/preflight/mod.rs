@@ -104,7 +104,7 @@ impl<C: Client> Cluster<'_, C> {
                 return Ok(facts);
             };
             if self.left() <= PAUSE {
-                let text = "it was created, and no broker tells of it yet";
+                let text = "no broker lists the new topic yet";
                 let source = ClientError::new(CallSite::Facts, code::LOCAL_TIMED_OUT, text);
                 let topics = vec![UncreatedTopic::new(absent, source)];
                 let bootstrap = self.bootstrap.to_owned();
@@ -276,7 +276,7 @@ fn verified(facts: &ClusterFacts, guarantee: Guarantee) -> Result<(), PreflightE
     match (guarantee, facts.verification) {
         (Guarantee::ExactlyOnce, Verification::Off) => return Err(PreflightError::NotVerified),
         (Guarantee::ExactlyOnce, Verification::Unknown) => tracing::warn!(
-            "no permission to ask whether the brokers verify transactions; check that \
+            "no permission to read whether the brokers verify transactions; check that \
              transaction.partition.verification.enable is on"
         ),
         _ => {}
@@ -352,8 +352,8 @@ fn warn_of(plan: &[Internal], facts: &ClusterFacts) {
         if found.settings.is_none() {
             tracing::warn!(
                 %topic, must = ?internal.to_create().settings,
-                "no permission to ask what it is set to; check it, or give the app the right \
-                 DescribeConfigs on the topic"
+                "no permission to read the topic's configuration; check it, or give the app the \
+                 right DescribeConfigs on the topic"
             );
         }
     }
@@ -367,17 +367,19 @@ fn risk(found: &TopicFacts) -> Option<String> {
     match (found.replication, least) {
         (0, _) => None,
         (has, Some(least)) if least > has => Some(format!(
-            "nothing can be written to it: min.insync.replicas is {least}, and it has {has}; lower it \
-             (kafka-configs.sh), or add replicas (kafka-reassign-partitions.sh)"
+            "no record can be written to the topic: min.insync.replicas is {least}, but the topic \
+             has {has}; lower it (kafka-configs.sh), or add replicas \
+             (kafka-reassign-partitions.sh)"
         )),
         (1, _) => Some(
-            "it has no second replica: what it holds is lost with its broker's disk; add replicas \
-             (kafka-reassign-partitions.sh)"
+            "the topic has only one replica: its data is lost if that broker's disk fails; add \
+             replicas (kafka-reassign-partitions.sh)"
                 .into(),
         ),
         (has, Some(1)) => Some(format!(
-            "it has {has} replicas, and a record counts as written with one of them: what is \
-             acknowledged is lost with that broker's disk; set min.insync.replicas=2 (kafka-configs.sh)"
+            "the topic has {has} replicas, but one of them is enough to acknowledge a record: \
+             acknowledged records are lost if that broker's disk fails; set min.insync.replicas=2 \
+             (kafka-configs.sh)"
         )),
         _ => None,
     }

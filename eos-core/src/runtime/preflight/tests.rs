@@ -32,12 +32,12 @@ fn why_the_cluster_could_not_be_asked_is_told_apart() {
         (
             CallSite::Create,
             code::LOCAL_INVALID_ARG,
-            "the Kafka client refuses its configuration",
+            "the Kafka client rejects its configuration",
         ),
         (
             CallSite::Facts,
             code::TOPIC_AUTHORIZATION_FAILED,
-            "the brokers at h:1 refuse to answer",
+            "the brokers at h:1 refuse to describe the topics",
         ),
         (
             CallSite::Facts,
@@ -108,7 +108,7 @@ fn check(facts: &ClusterFacts, guarantee: Guarantee) -> Result<Partitions, Strin
 }
 
 #[test]
-fn a_missing_topic_is_told_before_anything_else_is_looked_at() {
+fn a_missing_topic_is_reported_before_other_checks() {
     let f = facts(&[("in", Some(6)), ("out", None)], Verification::Off);
     let error = check(&f, Guarantee::ExactlyOnce).unwrap_err();
     assert!(
@@ -155,7 +155,7 @@ fn stores_are_kept_in_transactions_or_not_at_all() {
 }
 
 #[test]
-fn replicas_that_keep_nothing_safe_are_told() {
+fn unsafe_replication_is_reported() {
     let told = |replication, least: Option<&str>| {
         let settings = least.map(|n| [("min.insync.replicas".to_owned(), n.to_owned())].into());
         risk(&TopicFacts {
@@ -168,9 +168,9 @@ fn replicas_that_keep_nothing_safe_are_told() {
     assert_eq!(told(3, Some("2")), "");
     assert_eq!(told(3, None), "", "unknown");
     assert!(told(3, Some("1")).contains("set min.insync.replicas=2"));
-    assert!(told(1, Some("1")).contains("no second replica"));
-    assert!(told(1, None).contains("no second replica"));
-    assert!(told(2, Some("3")).contains("nothing can be written"));
+    assert!(told(1, Some("1")).contains("only one replica"));
+    assert!(told(1, None).contains("only one replica"));
+    assert!(told(2, Some("3")).contains("no record can be written"));
 }
 
 /// A join of two topics, declared in this order.
@@ -210,9 +210,10 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
             check(declare, &["a-web-changelog", "b-web-changelog"])
                 .unwrap_err()
                 .replace("mobile, web", "web, mobile"),
-            "the stage that reads web, mobile would begin with empty state: its changelog a-mobile-changelog does not \
-             exist, but a-web-changelog exists, perhaps from an earlier version of the app. To resume with that state, \
-             add `.stage(\"web\")` behind a source of the stage. If no app needs the state in it, delete that topic"
+            "the stage that reads web, mobile would begin with empty state: its changelog \
+             a-mobile-changelog does not exist, but a-web-changelog exists, perhaps from an \
+             earlier version of the app. To resume with that state, add `.stage(\"web\")` after a \
+             source of the stage. If no app needs the state in it, delete that topic"
         );
     }
     let named: fn(&mut App) = |app| {

@@ -117,7 +117,7 @@ impl Group {
         if asked.is_some_and(|asked| asked < wanted) {
             tracing::debug!(
                 worker = %shared.spec.id, %partition, ?asked, %wanted,
-                "an offset from before the last rebalance or rewind is gone, seeking again"
+                "an offset from before the last rebalance or rewind is gone; seeking again"
             );
             self.gaps.out_of_range.remove(0);
             // One thread of librdkafka detects that an offset is gone, and another thread acts

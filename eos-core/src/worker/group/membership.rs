@@ -73,8 +73,8 @@ impl Membership {
         if !same && self.holds() {
             tracing::warn!(
                 app = %shared.spec.app, worker = %shared.spec.id, before = self.id, now = id,
-                "the group took this worker for dead during a rebalance, and has it as a new member; \
-                 giving everything up and rejoining"
+                "the group removed this worker during a rebalance and added it as a new member; \
+                 giving up all partitions and rejoining"
             );
             self.evict(shared);
         }
@@ -184,8 +184,8 @@ pub(in crate::worker) fn has_left<C: Client>(
     if late {
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id,
-            "the group did not hear in time that this worker leaves: its partitions move after \
-             the session time-out"
+            "the group did not receive the leave request in time; the partitions of this worker \
+             move after the session timeout"
         );
     }
     late

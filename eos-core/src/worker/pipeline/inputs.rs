@@ -97,8 +97,8 @@ pub(super) fn warn_if_long<C: Client>(shared: &Shared<C>, task: &mut Task<Record
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %task.progress.task,
             partition = %input.partition, next = %input.next, ?lag,
-            "records of a sibling topic wait for this partition: no broker says that it has \
-             none, and none came for {} s", LONG.as_secs()
+            "records of a sibling topic wait for this partition: no broker reports that it has \
+             none, and none arrived for {} s", LONG.as_secs()
         );
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn drop_repeated<C: Client>(
     if let Some(input) = task.progress.inputs().get(input) {
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
-            %offset, "delivered once more, dropped"
+            %offset, "record delivered twice; dropping the copy"
         );
     }
     if let Some(fetched) = task.fetched.get_mut(input) {

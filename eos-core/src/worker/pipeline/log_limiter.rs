@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_in_ten_seconds_is_told_with_the_number_of_those_that_were_not() {
+    fn one_line_in_ten_seconds_is_logged_with_the_number_of_suppressed_ones() {
         let (mut log, start) = (LogLimiter::default(), Now::default());
         assert_eq!(log.admit(&Fate::Skipped, start), Some(0));
         for _ in 0..3 {

@@ -116,7 +116,7 @@ impl Pipeline {
         };
         tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
-            offset = %record.offset, tries = attempt.tries, error = %fault, "record is tried again"
+            offset = %record.offset, tries = attempt.tries, error = %fault, "retrying the record"
         );
         self.counters.retries += 1;
         true
@@ -181,10 +181,10 @@ impl Pipeline {
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
             offset = %record.offset, behind_ms, withheld,
-            "a record came after its window was closed, and goes to the topic of late records or is left out \
-             (told once in 10 s; withheld: how many were not told since the last time). Its time is \
-             `behind_ms` before the highest one of its partition: give the windows more grace if that is \
-             no mistake (guide: Windows)"
+            "a record arrived after its window was closed; it goes to the topic of late records or \
+             is skipped (logged at most once per 10 s; `withheld` is the number of suppressed \
+             lines). Its time is `behind_ms` before the highest one of its partition: if that is \
+             expected, give the windows more grace (guide: Windows)"
         );
     }
 
@@ -211,8 +211,8 @@ impl Pipeline {
             tracing::warn!(
                 app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
                 offset = %record.offset, dead_letters, withheld, error = %fault,
-                "{what} (told once in 10 s, each one at level debug; withheld: how many were not told \
-                 since the last time)"
+                "{what} (logged at most once per 10 s, each one at level debug; `withheld` is the \
+                 number of suppressed lines)"
             );
         } else {
             tracing::debug!(

@@ -139,7 +139,7 @@ impl<C: Client> Restoring<C> {
         let records = reader.restore.progress(now).records;
         tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, %task, records,
-            took_ms = now.since(reader.began).as_millis(), "state is read"
+            took_ms = now.since(reader.began).as_millis(), "changelog read"
         );
         self.end_reading();
         Ok(())
@@ -170,7 +170,7 @@ impl<C: Client> Restoring<C> {
             windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
         tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,
-            exact = self.kind == RestoreKind::Exact, kind = self.kind.name(), "state is whole"
+            exact = self.kind == RestoreKind::Exact, kind = self.kind.name(), "task restored"
         );
         shared.meter.restored(self.kind);
         let stored = store.position().map(|position| position.changelogs);

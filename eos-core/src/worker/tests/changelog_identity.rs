@@ -64,7 +64,7 @@ fn the_last_complete_copy_stays_when_its_changelog_is_gone() {
 /// It was deleted and recreated while the app ran, and the app committed once more after that: it ends with the
 /// right commit record.
 #[test]
-fn a_changelog_made_anew_under_a_running_app_is_noticed_at_the_next_start() {
+fn a_changelog_recreated_under_a_running_app_is_noticed_at_the_next_start() {
     for is_on_another_host in [false, true] {
         let disk = Disk::default();
         let mut bench = bench(&disk);
@@ -87,7 +87,7 @@ fn a_changelog_made_anew_under_a_running_app_is_noticed_at_the_next_start() {
 
 /// Offsets that the version before committed name no topics; those of this version do.
 #[test]
-fn a_rolling_upgrade_goes_on_with_the_offsets_of_the_version_before() {
+fn a_rolling_upgrade_continues_at_the_offsets_of_the_previous_version() {
     let disk = Disk::default();
     let mut bench = bench(&disk);
     let metadata = |bench: &Bench| bench.kafka.broker().committed[&tp(0)].1.clone();

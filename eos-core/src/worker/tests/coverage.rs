@@ -39,7 +39,7 @@ fn a_partition_that_stays_nobodys_makes_a_static_member_join_anew_once() {
 
 /// The LeaveGroup got lost, and the group gave the new consumer what the one before had.
 #[test]
-fn a_member_that_is_given_the_same_again_joins_anew_again_but_not_for_ever() {
+fn a_member_with_an_unchanged_assignment_rejoins_a_limited_number_of_times() {
     let mut bench = bench(Some(&[0]));
     let mut joined = 0;
     for _ in 0..6 {
@@ -54,7 +54,7 @@ fn a_member_that_is_given_the_same_again_joins_anew_again_but_not_for_ever() {
 }
 
 #[test]
-fn one_that_is_on_its_way_to_somebody_is_left_alone() {
+fn a_partition_that_is_moving_to_a_new_owner_is_ignored() {
     let mut bench = bench(Some(&[0]));
     bench.kafka.broker().group = Some(vec![tp(0), tp(1)]);
     let calls = pass(&mut bench, 60);

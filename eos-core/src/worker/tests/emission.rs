@@ -67,7 +67,7 @@ fn bench(words: &[&str]) -> Bench {
 }
 
 #[test]
-fn every_update_goes_on_unless_said_otherwise() {
+fn every_update_is_emitted_by_default() {
     let mut bench = bench_of(&Disk::default(), &["b", "a", "b"], |app| {
         let table = counts(app);
         told(app, table);
@@ -77,7 +77,7 @@ fn every_update_goes_on_unless_said_otherwise() {
 }
 
 #[test]
-fn the_last_result_of_each_key_goes_on_once_a_commit_in_the_order_of_keys() {
+fn the_last_result_of_each_key_is_emitted_once_per_commit_in_key_order() {
     let mut bench = bench(&["b", "a", "b", "a", "b"]);
     bench.settle();
     assert_eq!(bench.visible(), ["a=2@3", "b=3@4"]);
@@ -107,7 +107,7 @@ fn a_row_that_is_gone_at_the_commit_is_one_tombstone() {
 }
 
 #[test]
-fn asked_for_twice_it_is_the_same() {
+fn calling_it_twice_changes_nothing() {
     let mut bench = bench_of(&Disk::default(), &["b", "a", "b"], |app| {
         let table = counts(app).emit_per_commit().emit_per_commit();
         told(app, table);
@@ -117,7 +117,7 @@ fn asked_for_twice_it_is_the_same() {
 }
 
 #[test]
-fn results_of_an_aborted_transaction_go_on_with_the_one_that_takes_its_records_again() {
+fn results_of_an_aborted_transaction_are_emitted_when_its_records_are_processed_again() {
     let mut bench = bench(&["a", "b"]);
     bench.settle();
     bench.next_flush_aborts();
@@ -156,7 +156,7 @@ fn an_early_commit_emits_as_well() {
 }
 
 #[test]
-fn a_full_queue_is_waited_for_and_no_result_goes_on_twice() {
+fn a_worker_waits_for_a_full_queue_and_emits_no_result_twice() {
     let mut bench = bench(&["a", "b", "c", "b"]);
     bench.pending(CallSite::Send, 3);
     bench.settle();
@@ -173,7 +173,7 @@ fn a_result_that_was_refused_aborts_the_transaction() {
 }
 
 #[test]
-fn what_fails_behind_it_stops_the_worker_whatever_the_policy() {
+fn a_failure_after_it_stops_the_worker_under_every_policy() {
     for word in ["poison", "panic"] {
         let disk = Disk::default();
         let skipping = |app: &mut App| {

@@ -56,7 +56,7 @@ fn an_error_in_a_revocation_costs_nothing() {
 }
 
 #[test]
-fn a_point_fires_once_and_at_the_hit_or_record_that_was_asked_for() {
+fn a_point_fires_once_at_the_configured_hit_or_record() {
     let (mut bench, faults, _entered) = bench("kth_send=error@hit:2;pre_commit=error@record:3", "");
     bench.take(&["a", "b", "c"]);
     assert_eq!(
@@ -88,7 +88,7 @@ fn rule_6_without_the_names_a_commit_of_unknown_outcome_doubles() {
 }
 
 #[test]
-fn rule_7_without_the_quarantine_a_producer_with_an_unanswered_request_goes_on() {
+fn rule_7_without_the_quarantine_a_producer_with_an_unanswered_request_continues() {
     for (undefended, rebuilt) in [("", true), ("quarantine", false)] {
         let (mut bench, _, _entered) = bench("", undefended);
         bench.open(&["a"]);

@@ -27,7 +27,7 @@ fn rejoined(bench: &mut Bench) {
 }
 
 #[test]
-fn rule_3_as_another_member_it_commits_nothing_and_joins_anew() {
+fn rule_3_as_another_member_it_commits_nothing_and_rejoins() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
     succeed(&bench, &["a", "b"]);
@@ -71,7 +71,7 @@ fn what_is_in_doubt_when_it_is_another_member_is_not_its_own_any_more() {
 
 /// It was frozen, and reads what became of its commit before it hears that its partitions are lost.
 #[test]
-fn rule_6_what_somebody_else_has_committed_since_closes_the_tasks_and_no_more() {
+fn rule_6_later_commits_of_another_owner_close_the_tasks_and_no_more() {
     let mut bench = succeeded_in_doubt();
     bench.kafka.broker().membership = None;
     bench.settle();

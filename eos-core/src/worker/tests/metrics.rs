@@ -104,7 +104,7 @@ fn an_open_transaction_has_an_age_until_it_is_settled() {
 }
 
 #[test]
-fn inputs_tell_how_far_they_are_and_what_somebody_holds_back() {
+fn inputs_report_their_position_and_the_offsets_that_are_held_back() {
     let mut bench = Bench::new();
     bench.kafka.broker().held_back.insert(tp(0), 4);
     bench.kafka.broker().silent.insert(tp(1));

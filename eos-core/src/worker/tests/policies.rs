@@ -93,7 +93,7 @@ fn a_dead_letter_that_does_not_fit_stops_with_the_reason() {
 }
 
 #[test]
-fn a_retry_parks_the_task_and_nobody_else() {
+fn a_retry_parks_the_task_and_no_other() {
     let tries = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&tries);
     let mut bench = Bench::with(Guarantee::ExactlyOnce, move |app| {
@@ -283,7 +283,7 @@ fn a_begin_that_fails_costs_no_output() {
 
 /// An abort of what came before it does not give a record more tries than it has.
 #[test]
-fn an_abort_between_two_tries_does_not_count_them_anew() {
+fn an_abort_between_two_tries_does_not_reset_their_count() {
     let policy = ErrorPolicy::retry(2, Backoff::fixed(SECOND)).then(ErrorPolicy::skip());
     let mut bench = bench(policy, &[]);
     bench.settle();

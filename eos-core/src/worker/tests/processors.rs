@@ -108,7 +108,7 @@ fn an_abort_does_not_trouble_a_processor_whose_records_are_committed() {
 }
 
 #[test]
-fn a_processor_hears_of_a_record_that_failed_and_is_not_closed_after_it() {
+fn a_processor_is_notified_of_a_failed_record_and_not_closed_after_it() {
     let (mut bench, log) = numbering();
     bench.feed(0, &["a", "poison"]);
     bench.end().unwrap_err();

@@ -238,7 +238,7 @@ fn a_first_start_takes_a_repartition_topic_from_its_beginning() {
 
 /// Another worker has committed the records that this reader wants; the group will report the loss.
 #[test]
-fn a_repartition_topic_that_was_purged_is_no_error_of_who_lost_it() {
+fn a_purged_repartition_topic_is_no_error_for_its_previous_owner() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
@@ -274,7 +274,7 @@ fn a_report_of_an_offset_before_ours_is_no_error_and_the_partition_is_sought() {
 }
 
 #[test]
-fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
+fn a_repartition_topic_that_lost_unread_records_is_an_error_in_the_end() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
@@ -288,7 +288,7 @@ fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
 
 /// Between the two questions where a task starts, another worker committed and its records were purged.
 #[test]
-fn a_committed_offset_that_moved_before_the_bounds_were_known_is_asked_for_again() {
+fn a_committed_offset_that_moved_before_the_bounds_were_known_is_queried_again() {
     let mut bench = bench();
     bench.settle();
     bench.an_hour_passes();

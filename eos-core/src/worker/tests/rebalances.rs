@@ -290,7 +290,7 @@ fn a_leader_that_is_away_for_a_moment_delays_a_start_and_no_more() {
 }
 
 #[test]
-fn a_log_whose_bounds_nobody_tells_ends_with_what_was_said_last() {
+fn a_log_without_reported_bounds_ends_at_the_last_known_ones() {
     let mut bench = Bench::new();
     let away = Answer::Fails(Fault::plain(code::LEADER_NOT_AVAILABLE));
     bench.kafka.answer(CallSite::Bounds, [away; 9]);
@@ -306,7 +306,7 @@ fn a_log_whose_bounds_nobody_tells_ends_with_what_was_said_last() {
 }
 
 #[test]
-fn what_is_revoked_while_its_bounds_are_asked_for_never_starts() {
+fn a_partition_revoked_while_its_bounds_are_queried_never_starts() {
     let mut bench = Bench::new();
     bench.pending(CallSite::Bounds, 5);
     bench.begun(&[tp(0), tp(1)]);
@@ -366,7 +366,7 @@ fn rule_8_a_partition_goes_back_however_busy_the_others_are() {
 }
 
 #[test]
-fn rule_4_what_assigning_again_may_have_answered_is_heard_before_the_next_begin() {
+fn rule_4_responses_that_assigning_again_may_have_caused_are_read_before_the_next_begin() {
     let mut bench = rewinding();
     bench.feed(1, &["b"]);
     bench.kafka.answer(CallSite::Seek, [too_early()]);

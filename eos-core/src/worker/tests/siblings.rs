@@ -47,7 +47,7 @@ fn a_sibling_without_records_is_committed_too() {
 }
 
 #[test]
-fn kip_695_a_task_waits_for_a_sibling_whose_end_it_has_not_heard_of() {
+fn kip_695_a_task_waits_for_a_sibling_with_an_unknown_end() {
     let mut bench = bench(&["a0"], &[]);
     bench.kafka.broker().silent.insert(side(0));
     bench.settle();

@@ -343,7 +343,7 @@ fn a_restart_on_an_exact_database_reads_nothing() {
 }
 
 #[test]
-fn a_restart_without_a_database_makes_it_anew() {
+fn a_restart_without_a_database_rebuilds_it() {
     let (mut bench, disk) = counted();
     bench.restart_on_wiped(&disk);
     bench.take(&["a", "c"]);
@@ -438,7 +438,7 @@ fn a_failed_store_stops_the_worker_even_if_the_closure_does_not_care() {
 }
 
 #[test]
-fn offsets_are_asked_for_again_while_another_task_is_at_work() {
+fn offsets_are_queried_again_while_another_task_works() {
     let (mut bench, disk) = both_counted();
     bench.restart(&disk);
     bench.settle();
@@ -457,7 +457,7 @@ fn offsets_are_asked_for_again_while_another_task_is_at_work() {
 
 /// While a coordinator loads, it has no offsets for a moment.
 #[test]
-fn offsets_that_are_gone_for_a_moment_stop_nobody() {
+fn offsets_that_are_missing_for_a_moment_stop_no_task() {
     let (mut bench, disk) = counted();
     bench.restart(&disk);
     let kept = std::mem::take(&mut bench.kafka.broker().committed);
@@ -513,7 +513,7 @@ fn a_restore_that_starts_over_ends_the_open_transaction() {
 }
 
 #[test]
-fn offsets_that_somebody_reset_stop_the_task() {
+fn reset_offsets_stop_the_task() {
     let (mut bench, disk) = counted();
     bench.restart(&disk);
     let reset = (0, String::new());
@@ -617,7 +617,7 @@ fn a_changelog_of_plain_stores_whose_front_goes_while_it_is_read_stops_the_task(
     bench.changelog_is_out_of_range();
     let error = bench.end().unwrap_err().to_string();
     assert!(
-        error.contains("what was deleted below would be missing"),
+        error.contains("the records deleted before that offset would be missing"),
         "{error}"
     );
 }
@@ -669,7 +669,7 @@ fn restores_are_counted_by_what_they_were_made_from() {
 }
 
 #[test]
-fn a_restore_tells_how_much_is_left() {
+fn a_restore_reports_the_remaining_offsets() {
     let (mut bench, disk) = counted();
     bench.kafka.broker().open_at_end = 5;
     bench.restart_reading(&disk);

@@ -40,7 +40,7 @@ fn a_permanent_error_stops_with_the_transaction_aborted() {
 }
 
 #[test]
-fn being_fenced_for_ever_ends_with_an_error_that_names_the_fix() {
+fn endless_fencing_ends_with_an_error_that_names_the_fix() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
     let fenced = Answer::Fails(fatal(code::LOCAL_FENCED));
@@ -94,7 +94,7 @@ fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
 /// One thread, one clock, two workers; the first waits for an offset that another producer's open
 /// transaction holds, and its other task works on.
 #[test]
-fn a_worker_that_waits_for_stable_offsets_stops_nobody() {
+fn a_worker_that_waits_for_stable_offsets_stops_no_other() {
     let mut bench = Bench::running();
     bench.kafka.broker().unstable.insert(tp(1));
     bench.assign(&[1]);
@@ -128,7 +128,7 @@ fn a_close_that_does_not_end_is_abandoned() {
 /// The abort after it fails as well, when nothing of the transaction has arrived yet (librdkafka #4849);
 /// who reads the error has to add a right.
 #[test]
-fn what_a_person_must_mend_is_told_and_not_what_failed_after_it() {
+fn the_error_that_needs_an_operator_is_reported_and_not_later_failures() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
     let denied = abortable(code::GROUP_AUTHORIZATION_FAILED);

@@ -103,7 +103,7 @@ fn kip_695_a_record_waits_for_rows_that_may_be_older() {
 }
 
 #[test]
-fn a_row_of_an_aborted_transaction_is_found_by_nobody() {
+fn a_row_of_an_aborted_transaction_is_not_found() {
     let mut bench = bench_on(&Disk::default(), &["r0"], &["a"]);
     bench.settle();
     bench.next_flush_aborts();

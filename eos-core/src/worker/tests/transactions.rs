@@ -186,7 +186,7 @@ fn rule_6_a_commit_in_doubt_that_did_happen_counts_once() {
 
 /// librdkafka calls an answer abortable that it can't read; the broker may have committed.
 #[test]
-fn rule_5_an_abortable_answer_to_a_commit_is_no_proof_that_it_did_not_happen() {
+fn rule_5_an_abortable_response_to_a_commit_does_not_prove_that_it_failed() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
     bench.done_but(CallSite::Commit, abortable(-1));

@@ -201,7 +201,7 @@ fn what_is_kept_per_window_is_in_the_windowed_changelog() {
 }
 
 #[test]
-fn windows_are_made_anew_from_their_changelog() {
+fn windows_are_rebuilt_from_their_changelog() {
     let mut windows = Windows::new();
     windows.take(&["a@0", "b@99", "c@100"]);
     windows.restart_without_a_database();
@@ -225,7 +225,10 @@ fn a_changelog_that_is_gone_wherever_it_is_read_stops_the_task() {
     windows.take(&["a@0", "b@500", "c@510", "d@520", "e@530", "f@540"]);
     let (end, reads) = windows.restart_while_trimmed(i64::MAX);
     let error = end.unwrap_err().to_string();
-    assert!(error.contains("its front was deleted meanwhile"), "{error}");
+    assert!(
+        error.contains("its first records were deleted meanwhile"),
+        "{error}"
+    );
     assert_eq!(reads, 4);
 }
 
@@ -280,7 +283,7 @@ fn hundreds(app: &mut App) -> crate::windows::WindowedGroup<String, String> {
 }
 
 #[test]
-fn the_last_result_of_each_window_goes_on_once_a_commit_in_the_order_of_windows() {
+fn the_last_result_of_each_window_is_emitted_once_per_commit_in_window_order() {
     let declare = |app: &mut App| {
         let counts = hundreds(app).count(&WindowStore::plain("counts"));
         tell(app, counts.emit_per_commit().to_stream());
@@ -299,7 +302,7 @@ fn the_last_result_of_each_window_goes_on_once_a_commit_in_the_order_of_windows(
 
 /// As `AggregateOrDelete` has it: the deletion of nothing is an update, too, and the time goes with the row.
 #[test]
-fn a_result_that_ends_is_a_tombstone_and_the_next_one_begins_anew() {
+fn a_deleted_result_is_a_tombstone_and_the_next_one_starts_empty() {
     let sums = |app: &mut App| {
         hundreds(app).aggregate_or_delete(
             &WindowStore::plain("sums"),
@@ -540,7 +543,7 @@ fn a_program_that_only_started_has_forgotten_nothing() {
 }
 
 #[test]
-fn a_changelog_that_is_trimmed_says_on_which_terms() {
+fn a_trimmed_changelog_contains_the_window_terms() {
     let mut windows = Windows::new();
     windows.deploy(graceful(0));
     windows.take(&["a@10", "b@20"]);
@@ -643,7 +646,7 @@ impl Windows {
 /// What the copy missed is trimmed, and what it holds is over: it goes on with what is left, and nothing
 /// that it held is seen again.
 #[test]
-fn a_copy_whose_windows_are_all_over_goes_on_with_a_changelog_that_was_trimmed() {
+fn a_copy_whose_windows_have_all_expired_continues_with_a_trimmed_changelog() {
     let mut windows = Windows::new();
     windows.take(&["a@10", "b@20"]);
     windows.take(&["c@30"]);
@@ -657,7 +660,7 @@ fn a_copy_whose_windows_are_all_over_goes_on_with_a_changelog_that_was_trimmed()
 
 /// Our own trimming does not do that: a later value of the window that is live may have been there.
 #[test]
-fn a_copy_with_a_live_window_is_made_anew_from_a_changelog_that_was_cut() {
+fn a_copy_with_a_live_window_is_rebuilt_from_a_trimmed_changelog() {
     let mut windows = Windows::new();
     windows.take(&["a@10", "b@20"]);
     windows.take(&["c@30"]);

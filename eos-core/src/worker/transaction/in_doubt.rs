@@ -29,7 +29,7 @@ pub(in crate::worker) fn read_outcome<C: Client>(
     let outcome = judge(tasks, &committed);
     tracing::info!(
         app = %shared.spec.app, worker = %shared.spec.id, verdict = ?outcome,
-        "the transaction in doubt is decided"
+        "the transaction in doubt is resolved"
     );
     Poll::Ready(Ok(outcome))
 }

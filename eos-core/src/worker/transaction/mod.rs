@@ -310,7 +310,7 @@ impl<C: Client> TransactionDriver<C> {
         shared.meter.count(Count::Aborts, 1);
         tracing::info!(
             app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
-            "transaction dropped, going back to the last commit"
+            "transaction dropped; rewinding to the last commit"
         );
     }
 

@@ -81,7 +81,7 @@ impl<C: Client> TransactionDriver<C> {
             Err(_) => {}
         }
         if !membership.is_member(shared, member.member_id()) && checks {
-            return not_ours("the group took this worker for dead meanwhile");
+            return not_ours("the group removed this worker meanwhile");
         }
         let slice = self.slice(shared);
         let Some(producer) = &mut self.producer else {

@@ -71,7 +71,7 @@ impl Position {
         let mut found = Fnv::new();
         found.write(body);
         if found.finish().to_be_bytes() != *sum {
-            return Err(damaged("its checksum does not fit"));
+            return Err(damaged("its checksum does not match"));
         }
         let mut reader = Reader(body);
         match reader.byte() {
@@ -82,7 +82,7 @@ impl Position {
         let position = reader.position();
         position
             .filter(|_| reader.0.is_empty())
-            .ok_or_else(|| damaged("its fields don't read"))
+            .ok_or_else(|| damaged("its fields can't be read"))
     }
 }
 

@@ -107,7 +107,7 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
 }
 
 #[test]
-fn a_newer_format_is_told_from_damage() {
+fn a_newer_format_is_distinguished_from_damage() {
     let error = Position::decode(&sealed(&[2, 9, 9, 9])).unwrap_err();
     assert_eq!(error, PositionError::Newer { version: 2 });
     assert!(error.to_string().contains("newest version"), "{error}");

@@ -55,8 +55,8 @@ pub enum RestartError {
     #[error(
         "task {task}: group {group} has no committed offset for {partition}, but {state}: starting \
          over would count records twice. Did the offsets expire (offsets.retention.minutes), were \
-         they deleted, or was the topic deleted and made again? Restore them, or start afresh under \
-         another app name"
+         they deleted, or was the topic deleted and created again? Restore them, or start afresh \
+         under another app name"
     )]
     OffsetGone {
         /// The task.
@@ -71,10 +71,10 @@ pub enum RestartError {
     /// Another program set the offset, but the task has state.
     #[error(
         "task {task}: the offset of {partition} in group {group} was set by another program \
-         (metadata {metadata:?}), but {state}, which belongs to the offset before. Was it \
-         `kafka-consumer-groups.sh --reset-offsets`? It resets offsets without their state. To reset \
-         both: stop every instance, delete {} and the state directories, and start again; or give \
-         the app another name",
+         (metadata {metadata:?}), but {state}, which belongs to the previous offset. Was it \
+         `kafka-consumer-groups.sh --reset-offsets`? It resets offsets without their state. To \
+         reset both: stop every instance, delete {} and the state directories, and restart; or \
+         give the app another name",
         Changelogs(changelogs)
     )]
     OffsetReset {
@@ -141,9 +141,9 @@ pub enum RestartError {
     },
     /// The committed offsets belong to a deleted topic.
     #[error(
-        "task {task}: topic {topic} was deleted and made again (its id was {found}, now it is \
-         {now}), but the committed offsets belong to the old one and mean other records now. Start \
-         afresh under another app name"
+        "task {task}: topic {topic} was deleted and created again (its id was {found}, now it is \
+         {now}), but the committed offsets belong to the old topic and point to other records now. \
+         Start afresh under another app name"
     )]
     InputRecreated {
         /// The task.
@@ -157,9 +157,9 @@ pub enum RestartError {
     },
     /// The partition count differs from the time when the state was made, so keys belong to other tasks.
     #[error(
-        "task {task}: {} had {found} partitions when this state was made, now it has {now}: keys are \
-         in other partitions than their state. Start afresh under another app name; or make a topic \
-         with {found} partitions again and copy the records there",
+        "task {task}: {} had {found} partitions when this state was created, now it has {now}: \
+         keys are in other partitions than their state. Start afresh under another app name; or \
+         create the topic with {found} partitions and copy the records there",
         Input(topic.as_ref())
     )]
     PartitionsChanged {
@@ -174,7 +174,7 @@ pub enum RestartError {
     },
     /// The changelog ends before the offset up to which the local state was read from it.
     #[error(
-        "task {task}: {changelog} ends at offset {end}, but local state was made from it up to \
+        "task {task}: {changelog} ends at offset {end}, but local state contains it up to \
          {position}: the changelog lost data (an unclean leader election? a topic restored from a \
          backup?). The state on this host may be the last complete copy: keep it. Restore the \
          changelog, or start afresh under another app name"
@@ -191,11 +191,11 @@ pub enum RestartError {
     },
     /// The state would have to come from a changelog whose front was deleted.
     #[error(
-        "task {task}: {changelog} begins at offset {start}, and there is no state on this host to go on \
-         from: what was deleted below would be missing (was cleanup.policy set to delete for a while? \
-         a changelog is only ever compacted). If another host has a copy of the task's state directory, \
-         let that host have the task. If not, restore the changelog, or start afresh under another app \
-         name"
+        "task {task}: {changelog} begins at offset {start}, and this host has no state to continue \
+         from: the records deleted before that offset would be missing (was cleanup.policy set to \
+         delete for a while? a changelog must only be compacted). If another host has a copy of \
+         the task's state directory, let that host run the task. If not, restore the changelog, or \
+         start afresh under another app name"
     )]
     ChangelogPurged {
         /// The task.
@@ -246,9 +246,9 @@ pub enum RestartError {
     /// The changelog continues after the commit record that the offsets name (c > m).
     #[error(
         "task {task}: {changelog} ends with transaction {}, but the committed offsets of group \
-         {group} name {} as its last one: the offsets went back behind the state, and what comes \
-         after them would count twice. Set them back to where they were, or start afresh under \
-         another app name",
+         {group} name {} as its last one: the offsets were moved back before the state, so the \
+         records after them would count twice. Set them back to where they were, or start afresh \
+         under another app name",
         found.0,
         Transaction(*named)
     )]
@@ -266,9 +266,9 @@ pub enum RestartError {
     },
     /// The changelog and the offsets name different attempts at one transaction.
     #[error(
-        "task {task}: transaction {} is attempt {:016x} in {changelog}, but {:016x} in the committed \
-         offsets: they don't belong together (was one of them restored from a backup?). Restore both \
-         from one time, or start afresh under another app name",
+        "task {task}: transaction {} is attempt {:016x} in {changelog}, but {:016x} in the \
+         committed offsets: they don't belong together (was one of them restored from a backup?). \
+         Restore both from the same point in time, or start afresh under another app name",
         seq.0, found.0, named.0
     )]
     OtherHistory {
@@ -285,9 +285,9 @@ pub enum RestartError {
     },
     /// The changelog's front was deleted while it was read.
     #[error(
-        "task {task}: {changelog} begins at offset {start} now, but was read only up to {position}: \
-         its front was deleted meanwhile. Start again; if that repeats, keep its records for longer \
-         (retention.ms=-1, and no DeleteRecords from other programs)"
+        "task {task}: {changelog} begins at offset {start} now, but was read only up to \
+         {position}: its first records were deleted meanwhile. Restart; if this happens again, \
+         keep its records longer (retention.ms=-1, and no DeleteRecords from other programs)"
     )]
     TrimmedMeanwhile {
         /// The task.
@@ -301,9 +301,9 @@ pub enum RestartError {
     },
     /// The restore took so long that deletions may have disappeared meanwhile.
     #[error(
-        "task {task}: reading {changelog} took {} s; beyond {} s (delete.retention.ms) deletions may \
-         have gone from it before they were read. Raise delete.retention.ms of the topic, delete the \
-         task's state directory, and start again",
+        "task {task}: reading {changelog} took {} s; beyond {} s (delete.retention.ms) its \
+         tombstones may have been removed before they were read. Raise delete.retention.ms of the \
+         topic, delete the task's state directory, and restart",
         took.as_secs(),
         limit.as_secs()
     )]

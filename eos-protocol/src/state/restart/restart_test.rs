@@ -492,7 +492,7 @@ fn row_windows_that_are_over_are_too_old_like_any_others() {
 
 /// Expired windows prove nothing about keys without windows.
 #[test]
-fn row_plain_stores_need_their_changelog_whatever_the_windows_are() {
+fn row_plain_stores_need_their_changelog_regardless_of_the_windows() {
     let local = at(3, 7, Some(2), 40);
     let mut case = Case::with(Some(local));
     case.changelog.delete_retention = Duration::from_secs(3600);
@@ -543,7 +543,7 @@ fn row_a_recreated_input_stops_if_the_offsets_are_of_the_old_one() {
     case.identity.topics[0].id = TopicUuid(99);
     let (error, text) = stops(case.decide());
     assert!(matches!(error, RestartError::InputRecreated { .. }));
-    assert_contains(&text, "topic in was deleted and made again");
+    assert_contains(&text, "topic in was deleted and created again");
     // A later owner may have known the new topic.
     case.name = name(6, 60, Some(5));
     assert!(matches!(case.rebuilds(), Why::Identity(_)));

@@ -28,7 +28,7 @@ pub enum Why {
         seq: Seq,
     },
     /// It holds more than the committed transactions.
-    #[error("it stands at transaction {}, but {} was the last one committed", local.0, committed.0)]
+    #[error("it is at transaction {}, but {} was the last one committed", local.0, committed.0)]
     Ahead {
         /// Its transaction's number.
         local: Seq,
@@ -50,7 +50,7 @@ pub enum Why {
     /// Deletions that it missed may have disappeared from the changelog.
     #[error(
         "it is {} s old by this host's clock; beyond {} s (half of delete.retention.ms of \
-         {changelog}) deletions that it missed may be gone from the changelog",
+         {changelog}) tombstones that it missed may have been removed from the changelog",
         age.as_secs(),
         limit.as_secs()
     )]

@@ -57,8 +57,8 @@ pub enum StalledBy {
     },
     /// No records arrive, not even the end of the partition.
     #[error(
-        "The broker sends neither records nor an end: is the partition's leader reachable, and may \
-         this user read the topic?"
+        "The broker returns neither records nor the end of the partition: is its leader reachable, \
+         and may this user read the topic?"
     )]
     Silence,
 }

@@ -255,7 +255,7 @@ fn a_first_start_stops_at_the_first_committed_record() {
 }
 
 #[test]
-fn a_restore_that_stands_still_says_why() {
+fn a_restore_without_progress_reports_the_cause() {
     let mut restore = rebuild();
     assert_eq!(restore.stalled(secs(29)), None);
     let silent = restore.stalled(secs(30)).unwrap();
@@ -279,7 +279,7 @@ fn a_restore_that_stands_still_says_why() {
 }
 
 #[test]
-fn what_goes_from_the_changelog_meanwhile_is_found_when_asked() {
+fn records_deleted_from_the_changelog_meanwhile_are_found_by_a_query() {
     let mut restore = rebuild();
     take(&mut restore, 39, None);
     assert_eq!(restore.asked(Family::Plain, offset(40), offset(90)), Ok(()));

@@ -34,8 +34,8 @@ impl Writer {
                 Phase::Ready => self.phase = Phase::Open,
                 Phase::New => return Err("before the producer is initialised"),
                 Phase::Open => return Err("while a transaction is open"),
-                Phase::Committing => return Err("while a commit is without an answer"),
-                Phase::Aborting => return Err("while an abort is without an answer"),
+                Phase::Committing => return Err("while a commit has no response"),
+                Phase::Aborting => return Err("while an abort has no response"),
             }
         }
         self.added.clear();
@@ -62,8 +62,8 @@ impl Writer {
             _ if self.fatal => Ok(()),
             (Phase::Open, _) | (Phase::Committing, true) | (Phase::Aborting, false) => Ok(()),
             (Phase::New | Phase::Ready, _) => Err("without a transaction"),
-            (Phase::Committing, false) => Err("while a commit is without an answer"),
-            (Phase::Aborting, true) => Err("while an abort is without an answer"),
+            (Phase::Committing, false) => Err("while a commit has no response"),
+            (Phase::Aborting, true) => Err("while an abort has no response"),
         }
     }
 }

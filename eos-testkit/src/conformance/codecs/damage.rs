@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_damaged_at_every_bit_of_a_byte_and_not_for_ever() {
+    fn long_bytes_are_damaged_at_every_bit_of_a_byte_in_limited_time() {
         let long = vec![0; 100_000];
         let all: Vec<_> = damaged(&long).filter_map(|written| written.0).collect();
         assert!(all.len() < CUTS + FLIPS + RANDOM + 10);

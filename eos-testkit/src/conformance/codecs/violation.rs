@@ -10,13 +10,13 @@ use std::fmt::{self, Debug};
 #[non_exhaustive]
 pub enum Violation {
     /// The sample was empty.
-    #[error("the sample is empty, so nothing was checked: give some values")]
+    #[error("the sample is empty, so nothing was checked. Pass some values")]
     NoSample,
 
     /// A value of the sample can't be written.
     #[error(
-        "{value} can't be written: {error}. If that is right leave it out of the sample, and check it with \
-         `check_refusals`"
+        "{value} can't be written: {error}. If that is intended, remove it from the sample, and \
+         check it with `check_refusals`"
     )]
     Unwritable {
         /// The value.
@@ -89,9 +89,9 @@ pub enum Violation {
 
     /// A key has different bytes each time.
     #[error(
-        "the key {value} is written as {first}, and as {then} when it is {when}: it would be in another \
-         partition, and not be found in its store. A key's bytes may come from the key alone: no counters, no \
-         chance, no hash map's order"
+        "the key {value} is written as {first}, and as {then} when it is {when}: it would be in \
+         another partition, and not be found in its store. Derive the bytes from the key alone, \
+         without counters, random numbers or the order of a hash map"
     )]
     OtherBytes {
         /// The key.
@@ -106,8 +106,9 @@ pub enum Violation {
 
     /// Equal keys have different bytes.
     #[error(
-        "the keys {key} and {other} are equal, but written as {bytes} and {other_bytes}: they would be in different \
-         partitions, and twice in a store. Write what `==` compares, and nothing else"
+        "the keys {key} and {other} are equal, but written as {bytes} and {other_bytes}: they \
+         would be in different partitions, and twice in a store. Write only the parts that `==` \
+         compares"
     )]
     EqualButOtherBytes {
         /// A key.
@@ -122,8 +123,8 @@ pub enum Violation {
 
     /// Different keys have the same bytes.
     #[error(
-        "the keys {key} and {other} are both written as {bytes}: a store would keep one in place of the other. Write \
-         all that `==` compares, and where each part of it ends"
+        "the keys {key} and {other} are both written as {bytes}: a store would keep one in place \
+         of the other. Write all parts that `==` compares, and the end of each part"
     )]
     SameBytes {
         /// A key.
@@ -182,9 +183,9 @@ pub enum Violation {
 
     /// Keys with different parts have the same deciding bytes.
     #[error(
-        "the partitions of the keys {key} (of {part}) and {other} (of {other_part}) are both decided by {decides}: \
-         what should share them among the partitions does not. Let `deciding_bytes` return the length of the whole \
-         part"
+        "the partitions of the keys {key} (of {part}) and {other} (of {other_part}) are both \
+         decided by {decides}: the difference of the parts does not distribute the keys over \
+         partitions. Let `deciding_bytes` return the length of the whole part"
     )]
     Together {
         /// A key.
@@ -201,8 +202,8 @@ pub enum Violation {
 
     /// The codec panicked.
     #[error(
-        "{doing} panicked: {message}. A panic ends the worker, and the next one at the same record: return a \
-         `CodecError`, and the error policy decides"
+        "{doing} panicked: {message}. A panic stops the worker, and after a restart it panics at \
+         the same record. Return a `CodecError`, which the error policy handles"
     )]
     Panicked {
         /// The call that panicked.
@@ -229,8 +230,8 @@ pub enum Violation {
 
     /// A value read from foreign bytes can't be written and read again.
     #[error(
-        "{bytes} is read as {value}, which {} {then}: such a record can be read but not written. Refuse such \
-         bytes with a `CodecError`, or write the value that was read",
+        "{bytes} is read as {value}, which {} {then}: such a record can be read but not written. \
+         Reject such bytes with a `CodecError`, or write the value that was read",
         match written {
             Some(written) => format!("is written as {written}, and that is read as:"),
             None => "can't be written:".to_owned(),
@@ -249,9 +250,10 @@ pub enum Violation {
 
     /// Bytes don't sort as their keys do.
     #[error(
-        "the key {lower} is not above {higher}, but their bytes sort otherwise: {lower_bytes}, {higher_bytes}. Ranges \
-         would leave keys out. Integers: big-endian, the sign flipped; text and bytes: as they are, what ends them \
-         lower than all that may be in them"
+        "the key {lower} is not above {higher}, but their bytes do not sort like the keys: \
+         {lower_bytes}, {higher_bytes}. Ranges would omit keys. Write integers as big-endian with \
+         the sign bit flipped. Write text and bytes unchanged, with a terminator below all bytes \
+         that they can contain"
     )]
     Misordered {
         /// The lower key, or one of two equal keys.
@@ -266,8 +268,9 @@ pub enum Violation {
 
     /// The end of a key in front of other bytes can't be found.
     #[error(
-        "the bytes {other_bytes} of the key {other} begin with all of {key}, {bytes}: what comes after the one may be \
-         mistaken for the other. Give `write_first` a fixed length, or an end that can't be within"
+        "the bytes {other_bytes} of the key {other} begin with all of {key}, {bytes}: bytes after \
+         the shorter key could be read as part of it. Let `write_first` write a fixed length, or a \
+         terminator that no key contains"
     )]
     NoEnd {
         /// The shorter key.
@@ -282,9 +285,9 @@ pub enum Violation {
 
     /// A key that begins with a prefix is not found by it.
     #[error(
-        "the key {key} begins with {prefix}, but its bytes {key_bytes} don't begin with {prefix_bytes}: a scan would \
-         leave it out. `write_prefix` has to write what the bytes of all such keys have in common, without an end \
-         that they don't have there"
+        "the key {key} begins with {prefix}, but its bytes {key_bytes} don't begin with \
+         {prefix_bytes}: a scan would omit it. Let `write_prefix` write the common beginning of \
+         the bytes of all such keys, without a terminator that they don't have there"
     )]
     NoPrefix {
         /// The prefix.
@@ -299,8 +302,9 @@ pub enum Violation {
 
     /// A key that does not begin with a prefix is found by it.
     #[error(
-        "the key {key} does not begin with {prefix}, but its bytes {key_bytes} begin with {prefix_bytes}: a scan would \
-         find it. `write_prefix` of a whole part has to write its end, too, as `write_first` does"
+        "the key {key} does not begin with {prefix}, but its bytes {key_bytes} begin with \
+         {prefix_bytes}: a scan would return it. Let `write_prefix` of a whole part write its \
+         terminator, as `write_first` does"
     )]
     PrefixOfOthers {
         /// The prefix.

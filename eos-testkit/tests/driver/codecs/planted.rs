@@ -169,7 +169,7 @@ fn it_clears_the_buffer_before_it_refuses() {
 }
 
 #[test]
-fn what_it_has_written_of_a_refused_value_is_nobodys() {
+fn bytes_of_a_refused_value_belong_to_no_output() {
     let half = good().encode(|value, into| append(value, into).and_then(|_| refuse()));
     check_refusals(&half, owned(&["abc"])).unwrap();
 }
@@ -319,7 +319,7 @@ fn it_panics_while_it_writes_or_recycles() {
 }
 
 #[test]
-fn what_comes_in_goes_on_as_something_else() {
+fn read_bytes_are_written_as_other_bytes() {
     let lowers = good().encode(|value, into| append(&value.to_lowercase(), into));
     let violation = lowers.values(&["abc"]);
     let text = violation.to_string();
@@ -337,7 +337,7 @@ fn what_comes_in_goes_on_as_something_else() {
 }
 
 #[test]
-fn what_comes_in_can_not_go_on() {
+fn read_bytes_can_not_be_written() {
     let ascii = good().encode(
         |value, into| match value.is_ascii() && !value.contains('\0') {
             true => append(value, into),
@@ -403,7 +403,7 @@ fn a_test_that_fails_shows_the_text() {
 }
 
 #[test]
-fn what_is_long_is_told_shortly() {
+fn long_values_are_shortened_in_messages() {
     let long = "x".repeat(10_000);
     let violation = good()
         .encode(|value, into| append(&value[1..], into))

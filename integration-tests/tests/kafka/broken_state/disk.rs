@@ -52,7 +52,7 @@ pub(crate) fn full(scene: &mut Scene) -> Result<Told> {
         &error,
         &[
             "the disk is full",
-            "nothing was committed on top",
+            "no later transaction was committed",
             "Free some",
         ],
     )?;

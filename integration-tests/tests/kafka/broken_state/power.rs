@@ -117,7 +117,7 @@ fn heal(scene: &mut Scene) -> Result<String> {
     let app = scene.counting("counts");
     let error = match scene.run_to_end(app)? {
         Ok(began) => {
-            let cleared = began.says("the damaged database is removed").is_ok();
+            let cleared = began.says("removing the damaged database").is_ok();
             return Ok(match cleared {
                 true => "found at the start and rebuilt".to_owned(),
                 false => began.rows.join(", "),
@@ -130,7 +130,7 @@ fn heal(scene: &mut Scene) -> Result<String> {
     };
     let says = error.to_string();
     ensure!(
-        says.contains("move the directory away and start again"),
+        says.contains("Move the directory away and restart"),
         "{says}"
     );
     scene.delete_databases()?;

@@ -88,7 +88,7 @@ pub(crate) fn of_another_cluster(scene: &mut Scene) -> Result<Told> {
     edit_owner(scene, "cluster ", "cluster AAAAAAAAAAAAAAAAAAAAAA")?;
     let began = scene.run(&["a", "c"])?;
     began.took("no_state")?;
-    began.says("state that is not this task's is cleared away")?;
+    began.says("deleting state that does not belong to this task")?;
     began.says("it holds state from cluster AAAAAAAAAAAAAAAAAAAAAA")?;
     scene.judge()?;
     Ok(("exact; cleared loudly and rebuilt".into(), 1))

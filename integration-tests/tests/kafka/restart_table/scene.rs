@@ -140,7 +140,7 @@ impl Scene {
         let reached = wait_until(PATIENCE, "all is committed and its state is whole", || {
             let log = log::lines(&name, read);
             let says = |words: &str| log.iter().any(|line| line.contains(words));
-            let whole = says("state is whole") && self.case.committed()? == wanted;
+            let whole = says("task restored") && self.case.committed()? == wanted;
             Ok(whole || says("stopped app="))
         });
         running.handle().stop(StopMode::Leave);
@@ -393,7 +393,7 @@ impl Began {
         let lines = self
             .log
             .iter()
-            .filter(|line| line.contains("state is read"));
+            .filter(|line| line.contains("changelog read"));
         let counts = lines.filter_map(|line| line.split_once("records=")?.1.split(' ').next());
         counts.filter_map(|count| count.parse::<u64>().ok()).sum()
     }

@@ -160,7 +160,7 @@ pub(crate) fn input_recreated(scene: &mut Scene) -> Result<()> {
     remake_input(scene, 1)?;
     scene.send(&["a", "a", "a"])?;
     scene.set_offset(offset, &name)?;
-    scene.stops("InputRecreated", &["deleted and made again"])?;
+    scene.stops("InputRecreated", &["deleted and created again"])?;
     Ok(())
 }
 
