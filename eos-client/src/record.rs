@@ -172,3 +172,21 @@ pub struct Outgoing<'a> {
     /// The headers.
     pub headers: &'a Headers,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_share_headers_until_one_of_them_changes() {
+        let mut headers = Headers::new();
+        headers.push("a", None);
+        let (shared, mut changed) = (headers.clone(), headers.clone());
+        let at = |headers: &Headers| headers.iter().as_slice().as_ptr();
+        assert_eq!(at(&headers), at(&shared));
+        changed.push("b", Some(b"1"));
+        assert_eq!((headers.len(), shared.len(), changed.len()), (1, 1, 2));
+        assert_eq!(changed.remove("a"), 1);
+        assert_eq!(headers, shared);
+    }
+}

@@ -200,7 +200,7 @@ impl App {
     ///
     /// `address` is a port, opened on the loopback interface only, or `host:port`; there is neither
     /// TLS nor a password. 0 takes a free port, which the log names: for several processes on one
-    /// host. If the address is not available, the start fails.
+    /// host. If the address is not available, the start fails. Two apps in one process need two addresses.
     ///
     /// ```
     /// # use eos_core::App;

@@ -69,9 +69,8 @@ impl ErrorPolicy {
     /// Retries the record at most `times` times. After the last attempt the record fails, unless [`Retry::then`] sets
     /// another policy.
     ///
-    /// The task of the record waits meanwhile, and other tasks continue. Bytes that can't be decoded and
-    /// [permanent failures](crate::Failure::permanent) are not retried. All other failures are, also an output that
-    /// can't be encoded.
+    /// The task of the record waits meanwhile, and other tasks continue. Bytes that can't be decoded, outputs that can't
+    /// be encoded, and [permanent failures](crate::Failure::permanent) are not retried. All other failures are.
     pub fn retry(times: u32, backoff: Backoff) -> Retry {
         Retry {
             times: Some(times),
@@ -79,9 +78,9 @@ impl ErrorPolicy {
         }
     }
 
-    /// Like [`retry`](Self::retry), until the record succeeds. Bytes that can't be decoded and
-    /// [permanent failures](crate::Failure::permanent) get the policy set by [`Retry::then`]. All other failures are
-    /// retried without end, also an output that can't be encoded.
+    /// Like [`retry`](Self::retry), until the record succeeds. Bytes that can't be decoded, outputs that can't be encoded,
+    /// and [permanent failures](crate::Failure::permanent) get the policy set by [`Retry::then`]. All other failures are
+    /// retried without end.
     pub fn retry_forever(backoff: Backoff) -> Retry {
         Retry {
             times: None,

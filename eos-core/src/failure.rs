@@ -61,7 +61,15 @@ impl Failure {
         self.is_permanent
     }
 
-    /// Returns the inner error.
+    /// Returns the inner error, for a function that returns another error type.
+    ///
+    /// ```
+    /// fn port(text: &str) -> Result<u16, Box<dyn std::error::Error + Send + Sync>> {
+    ///     let parse = || -> Result<u16, eos_core::Failure> { Ok(text.parse()?) };
+    ///     parse().map_err(eos_core::Failure::into_inner)
+    /// }
+    /// assert!(port("x").unwrap_err().is::<std::num::ParseIntError>());
+    /// ```
     #[must_use]
     pub fn into_inner(self) -> BoxError {
         self.error

@@ -17,6 +17,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// Requires the records of a key in one task. After [`key_by`](Self::key_by), call
     /// [`repartition`](Self::repartition) first.
+    ///
+    /// Each record needs a key. A record whose key is null, which a key of type `Option` allows, fails by the error policy.
+    /// To drop such records, call [`filter_map_record`](Self::filter_map_record) before `repartition`.
     pub fn group_by_key(self) -> Grouped<K, V>
     where
         P: Colocated,
@@ -236,8 +239,8 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 /// `emit_per_commit` it emits only the last update of each transaction. The timestamp of a result is the highest one
 /// of its records. A row of a topic has the timestamp of its record.
 ///
-/// A join reads the row of the record's own key. Closures cannot read rows of a table: for those of other keys, keep a
-/// store of your own ([`App::store`](crate::App::store)).
+/// A join reads the row of the record's own key. Closures cannot read the rows of a table yet: for those of other keys,
+/// keep a store of your own ([`App::store`](crate::App::store)).
 ///
 /// `U` is the type of an update: the new row, or an `Option` of it if rows can be deleted. `None` is a Kafka
 /// tombstone.

@@ -4,8 +4,9 @@
 #[derive(Debug, Clone, Copy)]
 pub struct Partitioned;
 
-/// Records of one key may be in several tasks: after [`Stream::key_by`](crate::Stream::key_by) and
-/// [`Stream::merge`](crate::Stream::merge).
+/// Records of one key may be in several tasks: after a step that changes keys, such as
+/// [`Stream::key_by`](crate::Stream::key_by) or [`Stream::process`](crate::Stream::process), and after
+/// [`Stream::union`](crate::Stream::union).
 ///
 /// Operators with state per key do not exist on such a stream. [`repartition`](crate::Stream::repartition), or writing
 /// the stream to a topic, brings the records of a key together again.

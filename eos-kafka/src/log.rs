@@ -26,6 +26,8 @@ pub(super) struct Log(Mutex<Lines>);
 #[derive(Debug, Default)]
 struct Lines {
     silent: bool,
+    /// The client's name, of its last line.
+    client: String,
     periods: HashMap<String, Period>,
     last_complaint: Option<String>,
 }
@@ -48,6 +50,9 @@ impl Log {
         }
         if lines.silent {
             return;
+        }
+        if lines.client != client {
+            client.clone_into(&mut lines.client);
         }
         let verdict = lines.admit(facility, Instant::now());
         drop(lines);
@@ -77,7 +82,7 @@ impl Log {
         let mut lines = self.lock();
         for (facility, period) in mem::take(&mut lines.periods) {
             if period.suppressed > 0 {
-                tell_suppressed("", &facility, period.suppressed);
+                tell_suppressed(&lines.client, &facility, period.suppressed);
             }
         }
     }

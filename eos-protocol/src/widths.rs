@@ -13,8 +13,9 @@ use crate::stages::Stage;
      partition number of each, so records of one key would not meet. Give every one of them {most} \
      partitions: an empty topic with kafka-topics.sh --alter --topic <topic> --partitions {most}; \
      one that holds records by copying it into a new topic, since its keys move to other \
-     partitions"
+     partitions. If they are only merged, `union` instead of `merge` needs no equal counts"
 )]
+#[non_exhaustive]
 pub struct UnequalWidths {
     /// The stage.
     pub stage: StageId,
@@ -88,7 +89,8 @@ mod tests {
              refunds has 6. A task takes the same partition number of each, so records of one key \
              would not meet. Give every one of them 12 partitions: an empty topic with \
              kafka-topics.sh --alter --topic <topic> --partitions 12; one that holds records by \
-             copying it into a new topic, since its keys move to other partitions"
+             copying it into a new topic, since its keys move to other partitions. \
+             If they are only merged, `union` instead of `merge` needs no equal counts"
         );
     }
 }

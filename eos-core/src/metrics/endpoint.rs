@@ -25,6 +25,7 @@ const RESPITE: Duration = Duration::from_millis(100);
      for this host only, or `host:port`. Each process needs a port of its own; 0 takes a free one, \
      which the log names"
 )]
+#[non_exhaustive]
 pub struct EndpointError {
     /// What was asked for.
     pub address: String,

@@ -86,12 +86,15 @@ impl Fault {
         }
     }
 
-    /// Whether a retry would fail as well, because the bytes do not change.
+    /// Whether a retry would fail as well, because the record does not change.
     pub(crate) fn is_permanent(&self) -> bool {
         match self {
-            Self::Key(error) | Self::Value(error) => {
+            Self::Key(error)
+            | Self::Value(error)
+            | Self::Encode(EncodeError { source: error, .. }) => {
                 !matches!(error, CodecError::Unavailable { .. })
             }
+            Self::Route { .. } | Self::NoTime(_) => true,
             Self::User(failure) => failure.is_permanent(),
             _ => false,
         }

@@ -8,8 +8,10 @@ use eos_protocol::TaskId;
 
 use super::tests::{Bench, text};
 use crate::codec::{CodecError, Encode, Encoded, Field, Plain};
-use crate::processor::OnDiscard;
-use crate::{Failure, KeyValueStore, Output, ProcessCtx, Processor, Record, Timestamp, Topic};
+use crate::processor::{OnDiscard, ValueProcessor};
+use crate::{
+    Failure, KeyValueStore, Output, ProcessCtx, Processor, Record, Timestamp, Topic, ValuesCtx,
+};
 
 /// Emits the number of its records.
 struct Count {
@@ -322,4 +324,47 @@ fn a_processor_may_be_chosen_at_run_time() {
         let expected = ["out:k=aa"];
         bench.check(0, "k=a", if drops { &[] } else { &expected });
     }
+}
+
+/// `Record::new` sets no time.
+#[test]
+fn a_record_without_a_time_has_that_of_the_record_at_hand() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let mut bench = Bench::new(move |app| {
+        app.source(&text("t"))
+            .process_values(|ctx, line| ctx.forward_record(line.at(Timestamp(99))))
+            .process(|ctx, line| ctx.forward_record(Record::new(line.key, line.value)))
+            .for_each(move |_, line| log.lock().unwrap().push(line.timestamp));
+    });
+    bench.check(0, "k=a", &[]);
+    assert_eq!(*seen.lock().unwrap(), [Some(Timestamp(99))]);
+}
+
+struct Numbered(usize);
+
+impl ValueProcessor<String, String> for Numbered {
+    type Value = String;
+
+    fn process(
+        &mut self,
+        ctx: &ValuesCtx<'_, String>,
+        record: Record<&String, String>,
+    ) -> Result<(), Failure> {
+        self.0 += 1;
+        ctx.forward(format!("{} {}", record.value, self.0))
+    }
+}
+
+#[test]
+fn a_value_processor_keeps_the_key_and_its_memory() {
+    let mut bench = Bench::new(|app| {
+        app.source(&text("t"))
+            .process_values_with(|| {
+                Box::new(Numbered(0)) as Box<dyn ValueProcessor<String, String, Value = String>>
+            })
+            .to(&text("out"));
+    });
+    bench.check(0, "k=a", &["out:k=a 1"]);
+    bench.check(0, "l=b", &["out:l=b 2"]);
 }

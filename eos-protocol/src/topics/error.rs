@@ -12,6 +12,7 @@ use crate::state::TopicUuid;
     "the {role} {topic} {change}. The open transaction is aborted, and the committed offsets stay as they are. {}",
     Fix(self)
 )]
+#[non_exhaustive]
 pub struct TopicChanged {
     /// The app, which is also the name of its group.
     pub app: AppId,

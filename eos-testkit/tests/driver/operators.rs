@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use eos_core::codec::{BoxCodec, Json, Plain};
 use eos_core::processor::OnDiscard;
 use eos_core::{
     App, Failure, Output, PlainTopic, ProcessCtx, Processor, Record, Stream, Timestamp, Topic,
@@ -222,11 +223,14 @@ fn a_type_that_is_only_read_and_one_that_is_only_written() {
 /// Configuration chooses the codec, so the topics have one type.
 #[test]
 fn codecs_chosen_at_run_time() {
-    for as_json in [true, false] {
-        let numbers = match as_json {
-            true => Topic::<String, u64>::json("numbers").erased(),
-            false => PlainTopic::<String, u64>::named("numbers").erased(),
-        };
+    let boxed = |codec: BoxCodec<u64>| Topic::with("numbers", Plain, codec).erased();
+    let choices = [
+        Topic::<String, u64>::json("numbers").erased(),
+        PlainTopic::<String, u64>::named("numbers").erased(),
+        boxed(Box::new(Json)),
+        boxed(Box::new(Plain)),
+    ];
+    for numbers in choices {
         let mut app = App::new("a");
         app.source(&numbers).map(|n| n.to_string()).to(&output());
         let mut driver = TestDriver::new(app);

@@ -243,3 +243,46 @@ fn a_codec_that_clears_the_buffer_takes_nothing_from_others() {
     assert_eq!(driver.read_pairs(&doubles()), due);
     assert_eq!(driver.read_pairs(&broken), due);
 }
+
+/// Writes no odd number.
+struct Even;
+
+impl Encode<u64> for Even {
+    fn encode(
+        &self,
+        value: &u64,
+        into: &mut Vec<u8>,
+        _: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
+        if value % 2 == 1 {
+            return Err(CodecError::invalid(
+                "an even number",
+                format!("{value} is odd"),
+            ));
+        }
+        into.extend(value.to_string().bytes());
+        Ok(Encoded::Bytes)
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_encoded_is_not_retried() {
+    let even = Topic::<String, u64, _, _>::with("even", Plain, Even);
+    let mut app = App::new("a");
+    let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
+    app.source(&numbers())
+        .on_error(forever.then(ErrorPolicy::dead_letter("letters")))
+        .try_map(|text| Ok(text.parse::<u64>()?))
+        .to(&even);
+    let mut driver = TestDriver::new(app);
+    for number in ["1", "2"] {
+        driver.pipe(&numbers(), "k", number);
+    }
+    let written = driver.read_pairs(&PlainTopic::<String, String>::named("even"));
+    assert_eq!(written, [("k".to_owned(), "2".to_owned())]);
+    assert_eq!(
+        driver.read_one(&letters()).value.as_deref(),
+        Some(&b"1"[..])
+    );
+    assert_eq!(driver.metrics().unwrap().totals.retried, 0);
+}
