@@ -84,7 +84,7 @@ fn what_is_not_this_tasks_is_cleared_and_only_then_used() {
     let mut renamed = owner();
     renamed.task.stage = StageId(1);
     let all = [
-        ("cluster c1, this is cluster c2", elsewhere),
+        ("cluster c1, but this is cluster c2", elsewhere),
         ("of task 0_3, not 1_3", renamed),
     ];
     for (says, now) in all {

@@ -38,7 +38,7 @@ fn what_is_no_defence_is_refused_before_anything_runs() {
         assert!(said.starts_with("error: --without: \"nonsense\""), "{said}");
         assert!(!said.contains("panicked"), "{said}");
         if cfg!(feature = "failpoints") {
-            assert!(said.contains("there are quarantine, "), "{said}");
+            assert!(said.contains("the defences are quarantine, "), "{said}");
             assert!(said.contains(", task_lock, compaction\n"), "{said}");
         } else {
             assert!(said.contains("the cargo feature `failpoints`"), "{said}");
