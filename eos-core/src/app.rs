@@ -302,7 +302,7 @@ impl App {
     /// Runs the app until it is stopped by SIGTERM or SIGINT, or can't go on.
     ///
     /// # Exactly-once
-    /// Dying at any moment is as good as a stop: the next start ends what was left open.
+    /// A crash at any moment loses and doubles nothing: the next start aborts the open transactions.
     ///
     /// # Cancel safety
     /// Dropping the future stops the app in the background.

@@ -94,16 +94,21 @@ impl Failure {
 
     /// The causes of the inner error, one per line.
     pub(crate) fn causes(&self) -> String {
-        let mut text = String::new();
-        let mut source = self.error.source();
-        while let Some(error) = source {
-            text.push_str("caused by: ");
-            text.push_str(&shown(error));
-            text.push('\n');
-            source = error.source();
-        }
-        text
+        causes_of(&*self.error)
     }
+}
+
+/// The causes of an error, one per line.
+pub(crate) fn causes_of(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str("caused by: ");
+        text.push_str(&shown(error));
+        text.push('\n');
+        source = error.source();
+    }
+    text
 }
 
 /// The text of an error. `Display` runs outside the closure that returned the error, so a panic in it would end the

@@ -21,6 +21,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// Returns the chores that observe the workers, and log facts for operators.
 pub(super) fn chores(app: &AppId, handle: &Handle) -> Vec<Chore> {
     let (watcher, mut outage) = (handle.clone(), Outage::default());
+    let mut unassigned = Unassigned::default();
     let (name, summarized) = (app.clone(), handle.clone());
     let (app, mut last) = (app.clone(), Totals::default());
     vec![
@@ -28,10 +29,11 @@ pub(super) fn chores(app: &AppId, handle: &Handle) -> Vec<Chore> {
             every: LOOK,
             act: Box::new(move || {
                 let metrics = watcher.metrics();
-                watcher
-                    .observed()
-                    .enter(AppState::of(&metrics, watcher.asked().is_some()));
+                let state = AppState::of(&metrics, watcher.asked().is_some());
+                watcher.observed().enter(state);
                 outage.log(&name, silence(&metrics));
+                let is_idle = metrics.workers.iter().all(|it| it.tasks.is_empty());
+                unassigned.log(&name, is_idle && state != AppState::Stopping);
             }),
         },
         Chore {
@@ -88,6 +90,36 @@ impl Outage {
             ),
             Some(Line::Over) => tracing::info!(%app, "a broker responds again"),
             None => {}
+        }
+    }
+}
+
+/// How long this process has had no partitions, as a number of observations.
+#[derive(Debug, Default)]
+struct Unassigned {
+    observations: u32,
+}
+
+impl Unassigned {
+    /// The number of observations before the log line: five seconds.
+    const PATIENCE: u32 = 20;
+
+    /// Whether the log line is due: once for each time without partitions.
+    fn is_due(&mut self, is_idle: bool) -> bool {
+        self.observations = match is_idle {
+            true => self.observations.saturating_add(1),
+            false => 0,
+        };
+        self.observations == Self::PATIENCE
+    }
+
+    fn log(&mut self, app: &AppId, is_idle: bool) {
+        if self.is_due(is_idle) {
+            tracing::info!(
+                %app,
+                "this process has no partitions: other members of the group have them. The partitions of a member \
+                 that ended without leaving the group are assigned again after its session.timeout.ms"
+            );
         }
     }
 }
@@ -152,6 +184,19 @@ mod tests {
         let silent = |seconds| Line::Silent(Duration::from_secs(seconds));
         assert_eq!(lines, [silent(15), silent(45), silent(75), Line::Over]);
         assert_eq!(outage.line(None), None, "no worker runs");
+    }
+
+    #[test]
+    fn a_process_without_partitions_has_one_line_after_five_seconds() {
+        let patience = LOOK * Unassigned::PATIENCE;
+        assert_eq!(patience, Duration::from_secs(5));
+        let mut unassigned = Unassigned::default();
+        let mut lines =
+            |idle: bool, looks: u32| (0..looks).filter(|_| unassigned.is_due(idle)).count();
+        assert_eq!(lines(true, 19), 0);
+        assert_eq!(lines(true, 100), 1);
+        assert_eq!(lines(false, 100), 0);
+        assert_eq!(lines(true, 20), 1);
     }
 
     #[test]

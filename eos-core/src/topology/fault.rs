@@ -3,7 +3,7 @@
 use eos_protocol::{Timestamp, TopicName};
 
 use crate::codec::CodecError;
-use crate::failure::Failure;
+use crate::failure::{Failure, causes_of};
 use crate::store::StateError;
 
 /// The reason why a record failed.
@@ -82,6 +82,9 @@ impl Fault {
     pub(crate) fn causes(&self) -> String {
         match self {
             Self::User(failure) => failure.causes(),
+            Self::Key(error) | Self::Value(error) => causes_of(error),
+            Self::Encode(error) => causes_of(error),
+            Self::State(error) => causes_of(error),
             _ => String::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Plain, PlainType};
-use eos_core::{App, Backoff, ErrorPolicy, Failure, PlainTopic, Timestamp, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, Failure, Headers, PlainTopic, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 fn numbers() -> PlainTopic<String, String> {
@@ -64,10 +64,22 @@ fn dead_letter() {
         first.headers.get("__streams.errors.topic"),
         Some(&b"numbers"[..])
     );
+    let reason = |headers: &Headers, name: &str| {
+        let value = headers.get(&format!("__streams.errors.{name}"));
+        String::from_utf8(value.unwrap().to_vec()).unwrap()
+    };
+    assert_eq!(
+        reason(&first.headers, "exception"),
+        "core::num::error::ParseIntError"
+    );
     assert_eq!(driver.metrics().unwrap().totals.dead_letters, 2);
     // Bytes that are no text at all.
     driver.pipe_input(&numbers(), Input::raw(Some(b"k"), Some(&[0xff])));
-    assert_eq!(driver.read_one(&letters()).value, Some(vec![0xff]));
+    let letter = driver.read_one(&letters());
+    assert_eq!(letter.value, Some(vec![0xff]));
+    assert_eq!(reason(&letter.headers, "exception"), "ValueDecodeError");
+    let causes = reason(&letter.headers, "stacktrace");
+    assert!(causes.contains("caused by: invalid utf-8"), "{causes}");
     crash_everywhere(start, |driver| {
         scenario(driver);
         driver.committed()
