@@ -69,8 +69,13 @@ impl ErrorPolicy {
     /// Retries the record at most `times` times. After the last attempt the record fails, unless [`Retry::then`] sets
     /// another policy.
     ///
-    /// The task of the record waits meanwhile, and other tasks continue. Bytes that can't be decoded, outputs that can't
-    /// be encoded, and [permanent failures](crate::Failure::permanent) are not retried. All other failures are.
+    /// The task of the record waits meanwhile, and other tasks continue.
+    ///
+    /// These are not retried, because a retry is expected to fail as well: bytes that can't be decoded, outputs and rows
+    /// of stores that can't be encoded, records without a timestamp in a window, unknown topics of
+    /// [`route`](crate::Stream::route), partitions that do not exist, stores that the step does not have, and
+    /// [permanent failures](crate::Failure::permanent). A failure by
+    /// [`CodecError::unavailable`](crate::codec::CodecError::unavailable) is retried.
     pub fn retry(times: u32, backoff: Backoff) -> Retry {
         Retry {
             times: Some(times),
@@ -78,9 +83,8 @@ impl ErrorPolicy {
         }
     }
 
-    /// Like [`retry`](Self::retry), until the record succeeds. Bytes that can't be decoded, outputs that can't be encoded,
-    /// and [permanent failures](crate::Failure::permanent) get the policy set by [`Retry::then`]. All other failures are
-    /// retried without end.
+    /// Like [`retry`](Self::retry), until the record succeeds. Failures that `retry` does not retry get the policy set by
+    /// [`Retry::then`]; without it, the app stops.
     pub fn retry_forever(backoff: Backoff) -> Retry {
         Retry {
             times: None,

@@ -26,7 +26,7 @@ pub(super) struct Log(Mutex<Lines>);
 #[derive(Debug, Default)]
 struct Lines {
     silent: bool,
-    /// The client's name, of its last line.
+    /// The client's name in its last line.
     client: String,
     periods: HashMap<String, Period>,
     last_complaint: Option<String>,

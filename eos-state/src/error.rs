@@ -36,8 +36,8 @@ pub enum StoreError {
     },
     /// Another process, or another task of this one, has the database open.
     #[error(
-        "the state in {path} is open in another process ({source}). Stop that process, or give \
-         this one another state.dir"
+        "the state in {path} is already open, in another process or in another task of this one ({source}). Stop \
+         the other process, or give this one another state.dir"
     )]
     InUse {
         /// The database.

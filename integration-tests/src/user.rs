@@ -329,7 +329,8 @@ impl<'a> User<'a> {
 impl Drop for User<'_> {
     fn drop(&mut self) {
         // Also where a command failed in between.
-        let _down = self.shell("eos kafka down");
+        // An `eos` that this user has not installed could be another one.
+        let _down = self.shell("cargo xtask kafka down");
     }
 }
 

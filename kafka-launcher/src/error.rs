@@ -34,7 +34,7 @@ impl MissingPrograms {
 impl fmt::Display for MissingPrograms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let java = format!("no Java {OLDEST} or newer (in JAVA_HOME or PATH)");
-        let maven = "no Maven (in PATH), which downloads Kafka's jars";
+        let maven = "no Maven (in PATH) to download Kafka's jars";
         let (missing, by_hand) = match self {
             MissingPrograms::Java => (java, "install a JDK, or set JAVA_HOME"),
             MissingPrograms::Maven => (maven.to_owned(), "install Maven"),

@@ -88,7 +88,7 @@ pub fn provide(nodes: u8) -> Result<Provided> {
     ready::wait(&addresses, usize::from(nodes), deadline, || Ok(())).with_context(|| {
         format!("{BOOTSTRAP_VAR} names a cluster that is not usable: correct it, or unset it to have one started")
     })?;
-    eprintln!("Using the Kafka at {bootstrap} ({BOOTSTRAP_VAR}); nothing is started.");
+    eprintln!("Using the Kafka at {bootstrap} ({BOOTSTRAP_VAR}), starting nothing.");
     Ok(Provided::External { bootstrap })
 }
 

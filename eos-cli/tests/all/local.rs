@@ -140,7 +140,7 @@ fn a_cluster_stays_until_it_is_sent_away_and_survives_the_death_of_its_processes
     );
     assert_eq!(topics(bootstrap), ["kept"], "the same data");
     let told = String::from_utf8_lossy(&told.stderr);
-    let expected = "was started again: it still has the topics kept";
+    let expected = "was restarted: it still has the topics kept";
     assert!(told.contains(expected), "{told}");
     assert!(told.contains("kafka up --fresh"), "{told}");
 
@@ -177,7 +177,7 @@ fn a_named_cluster_is_used_as_it_is() {
         "{stdout}"
     );
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(stderr.contains("nothing is started"), "{stderr}");
+    assert!(stderr.contains("starting nothing"), "{stderr}");
     assert!(!user.data().exists());
 }
 

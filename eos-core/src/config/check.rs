@@ -55,7 +55,7 @@ fn group(settings: &Settings) -> Result<(), SettingsError> {
     less(
         ("commit.interval.ms", settings.policy.interval),
         ("max.poll.interval.ms", settings.max_poll_interval),
-        "a worker that commits less often would be removed from the group",
+        "a transaction must be shorter than the longest time without a poll",
     )?;
     // Not more than half of it: what the worker did before counts, too. (How long committed offsets
     // take to become stable does not: assignments are answered before.)

@@ -33,7 +33,7 @@ fn row(page: &mut String, property: &Property) {
         let holds = match &holds[..] {
             [] => String::new(),
             values => format!(
-                "({} is accepted, because it is the fixed value)",
+                " ({} is accepted, because it is the fixed value)",
                 values.join(" or ")
             ),
         };

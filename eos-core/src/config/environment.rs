@@ -144,7 +144,7 @@ fn armed(variable: String, value: &OsString, origin: Origin) -> Result<(), Setti
         key: variable,
         shown: value.into_owned(),
         origin,
-        expected: format!("what eos_core::spi::failpoints describes ({unreadable})"),
+        expected: format!("the syntax of eos_core::spi::failpoints ({unreadable})"),
     })
 }
 

@@ -75,6 +75,19 @@ pub(crate) enum StateError {
     Store { store: Arc<str>, source: StoreError },
 }
 
+impl StateError {
+    /// Whether a retry is expected to fail as well.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            Self::Key { source, .. }
+            | Self::Value { source, .. }
+            | Self::Unreadable { source, .. } => !matches!(source, CodecError::Unavailable { .. }),
+            Self::OtherApp | Self::Elsewhere { .. } | Self::Null { .. } => true,
+            Self::Store { .. } => false,
+        }
+    }
+}
+
 /// A view of a store for the current record. Returned by [`Ctx::store`](crate::Ctx::store).
 ///
 /// Writes count once the record is processed, in the same transaction as its outputs and its offset. A record that fails

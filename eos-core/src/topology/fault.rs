@@ -89,7 +89,7 @@ impl Fault {
         }
     }
 
-    /// Whether a retry would fail as well, because the record does not change.
+    /// Whether a retry is expected to fail as well: the same record gives the same error.
     pub(crate) fn is_permanent(&self) -> bool {
         match self {
             Self::Key(error)
@@ -97,7 +97,8 @@ impl Fault {
             | Self::Encode(EncodeError { source: error, .. }) => {
                 !matches!(error, CodecError::Unavailable { .. })
             }
-            Self::Route { .. } | Self::NoTime(_) => true,
+            Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
+            Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
             _ => false,
         }

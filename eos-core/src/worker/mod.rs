@@ -558,7 +558,7 @@ impl<C: Client> Worker<C> {
             GroupStep::Overdue => {
                 tracing::warn!(
                     app = %self.shared.spec.app, worker = %self.shared.spec.id, state = ?self.txn.state(),
-                    "the transaction did not end in time; returning partitions without its end"
+                    "the transaction did not end in time; returning the partitions anyway"
                 );
                 self.advance(Event::Lost);
                 return self.rebalance();

@@ -157,7 +157,7 @@ pub enum Difference {
         now: u32,
     },
     /// The stage reads or keeps other topics.
-    #[error("topic {topic} is in only one of the two stages")]
+    #[error("topic {topic} belongs either to the state or to this stage, but not to both")]
     Topics {
         /// The first topic that is not in both.
         topic: TopicName,
@@ -319,7 +319,9 @@ pub(crate) mod tests {
         assert!(says(&|i| i.task.stage = StageId(1)).contains("task 1_3, but this is task 0_3"));
         assert!(says(&|i| i.topics[0].id = TopicUuid(1)).contains("topic in had id"));
         assert!(says(&|i| i.topics[1].partitions = 4).contains("had 4 partitions, now it has 6"));
-        assert!(says(&|i| drop(i.topics.pop())).contains("a-0-changelog is in only one"));
+        assert!(
+            says(&|i| drop(i.topics.pop())).contains("a-0-changelog belongs either to the state")
+        );
         let of_another_stage = says(&|i| i.topics[0].name = "old".into());
         assert!(of_another_stage.contains("the stage that reads old, but this one reads in"));
         let mut driven_by_another = sample();

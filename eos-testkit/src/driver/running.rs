@@ -235,7 +235,7 @@ impl TestDriver {
     fn stands_still(&self) -> String {
         let mut text = format!(
             "the app is not done after {} minutes of the broker's time. Is a record retried \
-             forever (`ErrorPolicy::retry`), or does a task wait for an input \
+             forever (`ErrorPolicy::retry_forever`), or does a task wait for an input \
              (`max.task.idle.ms`)?",
             PATIENCE / 60_000
         );

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Plain, PlainType};
+use eos_core::state::WindowStore;
+use eos_core::windows::Tumbling;
 use eos_core::{App, Backoff, ErrorPolicy, Failure, Headers, PlainTopic, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
@@ -159,7 +161,7 @@ impl Decode<u64> for Registry {
     }
 }
 
-/// The bytes do not change, so another try would fail as well.
+/// A retry would fail as well.
 #[test]
 fn errors_that_no_retry_can_fix_are_not_retried() {
     let policy = || {
@@ -297,4 +299,56 @@ fn an_output_that_cannot_be_encoded_is_not_retried() {
         Some(&b"1"[..])
     );
     assert_eq!(driver.metrics().unwrap().totals.retried, 0);
+}
+
+#[test]
+fn an_unknown_topic_of_route_is_not_retried() {
+    let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
+    let mut app = App::new("a");
+    app.source(&numbers())
+        .on_error(forever.then(ErrorPolicy::dead_letter("letters")))
+        .route(&[PlainTopic::<String, String>::named("one")], |record| {
+            record.value.as_str().into()
+        });
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&numbers(), "k", "two");
+    let letter = driver.read_one(&letters());
+    assert_eq!(
+        letter.headers.get("__streams.errors.exception"),
+        Some(&b"UnknownRoute"[..])
+    );
+    assert_eq!(driver.metrics().unwrap().totals.retried, 0);
+}
+
+#[test]
+fn a_record_without_a_time_is_not_retried() {
+    let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
+    let mut app = App::new("a");
+    app.source(&numbers())
+        .on_error(forever.then(ErrorPolicy::dead_letter("letters")))
+        .group_by_key()
+        .windowed_by(Tumbling::of(Duration::from_secs(60)))
+        .count(&WindowStore::<String, u64>::plain("counts"))
+        .to_stream()
+        .ignore();
+    let mut driver = TestDriver::new(app);
+    driver.pipe_at(&numbers(), "k", "1", Timestamp(-1));
+    let letter = driver.read_one(&letters());
+    assert_eq!(
+        letter.headers.get("__streams.errors.exception"),
+        Some(&b"NoTimestamp"[..])
+    );
+    assert_eq!(driver.metrics().unwrap().totals.retried, 0);
+}
+
+/// Without a policy after the retry, the app stops instead of waiting for ever.
+#[test]
+fn a_permanent_failure_without_another_policy_stops_the_app() {
+    let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
+    let mut driver = TestDriver::new(doubling(forever.into()));
+    let bytes = PlainTopic::<String, Vec<u8>>::named("numbers");
+    let error = driver
+        .try_pipe(&bytes, Input::new("k", vec![0xff]))
+        .unwrap_err();
+    assert!(error.to_string().contains("can't be decoded"), "{error}");
 }

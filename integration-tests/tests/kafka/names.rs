@@ -78,7 +78,7 @@ fn never_resolves(mut world: World) -> Result<()> {
     says(
         &log,
         &[
-            "no Kafka broker answered",
+            "no Kafka broker responded",
             &format!("Failed to resolve '{}'", world.broker),
             &format!("Tried {}", world.broker),
             "for 8 s",

@@ -201,7 +201,7 @@ pub(super) const STREAMS: &[Property] = &[
     refused("upgrade.from", Clients::Runtime, "it is for upgrades of Kafka Streams; delete it"),
     refused("application.server", Clients::Runtime, "stores can't be queried from outside; delete it"),
     fixed("num.standby.replicas", Clients::Runtime, &["0"], NO_STANDBYS),
-    refused("replication.factor", Clients::Runtime, "topics that the app creates have the brokers' `default.replication.factor`; use that property"),
+    refused("replication.factor", Clients::Runtime, "topics that the app creates have the brokers' `default.replication.factor`; delete it, and set that property on the brokers"),
     refused("statestore.cache.max.bytes", Clients::Runtime, NO_CACHE),
     refused("cache.max.bytes.buffering", Clients::Runtime, NO_CACHE),
     refused("acceptable.recovery.lag", Clients::Runtime, NO_STANDBYS),

@@ -16,9 +16,9 @@ fn list(topics: &[TopicName]) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreflightError {
-    /// No broker answered.
+    /// No broker responded.
     #[error(
-        "no Kafka broker answered: {}. Tried {bootstrap} ({origin}) for {waited_s} s. Is it running, \
+        "no Kafka broker responded: {}. Tried {bootstrap} ({origin}) for {waited_s} s. Is it running, \
          and are host and port right? `eos kafka up` starts one and prints its address",
         source.text
     )]

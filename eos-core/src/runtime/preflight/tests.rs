@@ -42,7 +42,7 @@ fn why_the_cluster_could_not_be_asked_is_told_apart() {
         (
             CallSite::Facts,
             code::LOCAL_TIMED_OUT,
-            "no Kafka broker answered: because. Tried h:1 (in the program) for 15 s. Is it \
+            "no Kafka broker responded: because. Tried h:1 (in the program) for 15 s. Is it \
              running, and are host and port right? `eos kafka up` starts one and prints its address",
         ),
     ] {

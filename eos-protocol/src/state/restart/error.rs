@@ -246,7 +246,7 @@ pub enum RestartError {
     /// The changelog continues after the commit record that the offsets name (c > m).
     #[error(
         "task {task}: {changelog} ends with transaction {}, but the committed offsets of group \
-         {group} name {} as its last one: the offsets were moved back before the state, so the \
+         {group} name {} as its last one: the offsets were set back to a point before the state, so the \
          records after them would count twice. Set them back to where they were, or start afresh \
          under another app name",
         found.0,

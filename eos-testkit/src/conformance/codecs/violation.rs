@@ -184,8 +184,8 @@ pub enum Violation {
     /// Keys with different parts have the same deciding bytes.
     #[error(
         "the partitions of the keys {key} (of {part}) and {other} (of {other_part}) are both \
-         decided by {decides}: the difference of the parts does not distribute the keys over \
-         partitions. Let `deciding_bytes` return the length of the whole part"
+         decided by {decides}: these parts differ, but their keys go to the same \
+         partition. Let `deciding_bytes` return the length of the whole part"
     )]
     Together {
         /// A key.
@@ -202,8 +202,8 @@ pub enum Violation {
 
     /// The codec panicked.
     #[error(
-        "{doing} panicked: {message}. A panic stops the worker, and after a restart it panics at \
-         the same record. Return a `CodecError`, which the error policy handles"
+        "{doing} panicked: {message}. A panic stops the worker, and the codec panics again at the \
+         same record after a restart. Return a `CodecError`, which the error policy handles"
     )]
     Panicked {
         /// The call that panicked.
