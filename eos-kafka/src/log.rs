@@ -79,16 +79,22 @@ impl Log {
 
     /// Logs the number of suppressed lines, at the end of the client.
     pub(super) fn flush(&self) {
-        let mut lines = self.lock();
-        for (facility, period) in mem::take(&mut lines.periods) {
-            if period.suppressed > 0 {
-                tell_suppressed(&lines.client, &facility, period.suppressed);
-            }
+        let (client, facilities) = self.lock().take_suppressed();
+        for (facility, suppressed) in facilities {
+            tell_suppressed(&client, &facility, suppressed);
         }
     }
 }
 
 impl Lines {
+    /// Takes the client's name, and the facilities with suppressed lines.
+    fn take_suppressed(&mut self) -> (String, Vec<(String, u32)>) {
+        let periods = mem::take(&mut self.periods).into_iter();
+        let counts = periods.map(|(facility, period)| (facility, period.suppressed));
+        let client = mem::take(&mut self.client);
+        (client, counts.filter(|(_, count)| *count > 0).collect())
+    }
+
     /// Returns the number of suppressed lines if a line may pass now, otherwise `None`.
     fn admit(&mut self, facility: &str, now: Instant) -> Option<u32> {
         let Some(period) = self.periods.get_mut(facility) else {
@@ -166,6 +172,17 @@ mod tests {
         );
         assert_eq!(lines.admit("FAIL", start + PERIOD), Some(100));
         assert_eq!(lines.admit("FAIL", start + PERIOD), Some(0));
+    }
+
+    #[test]
+    fn suppressed_lines_are_counted_under_the_name_of_the_client() {
+        let log = Log::default();
+        for _ in 0..20 {
+            log.write(3, "c", "FAIL", "no connection");
+        }
+        log.write(6, "c", "INFO", "connected");
+        let expected = ("c".to_owned(), vec![("FAIL".to_owned(), 15)]);
+        assert_eq!(log.lock().take_suppressed(), expected);
     }
 
     #[test]

@@ -15,10 +15,9 @@ pub(crate) struct Book(Vec<(String, u64)>);
 impl Book {
     /// Reads the example's book from this checkout.
     pub(crate) fn open() -> Result<Book> {
-        let checkout = paths::checkout().context(
-            "the book is missing (outside of a clone of eos): run the demo in a clone of \
-                      eos",
-        )?;
+        let checkout = paths::checkout();
+        let checkout =
+            checkout.context("the book is only in a clone of eos: run the demo in one")?;
         let path = checkout.join(PATH);
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let lines = text.lines();

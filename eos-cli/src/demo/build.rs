@@ -24,10 +24,7 @@ const LIMIT: Duration = Duration::from_secs(3_600);
 /// Builds the pipeline. What cargo prints is shown if it takes its time or fails.
 pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
     let Some(checkout) = paths::checkout() else {
-        bail!(
-            "the example to build is missing (outside of a clone of eos): run the demo in a \
-               clone of eos"
-        );
+        bail!("the example to build is only in a clone of eos: run the demo in one");
     };
     let (compiled, takes) = match rocksdb {
         true => ("librdkafka and RocksDB", "ten minutes and more"),

@@ -96,10 +96,8 @@ fn unescape(raw: &str) -> Result<String, &'static str> {
 /// Java escapes are UTF-16: two of them may make one character.
 fn flush(units: &mut Vec<u16>, text: &mut String) -> Result<(), &'static str> {
     if !units.is_empty() {
-        let more = String::from_utf16(units).map_err(|_| {
-            "\\u escapes that are not a valid \
-                                                          character"
-        })?;
+        let more = String::from_utf16(units);
+        let more = more.map_err(|_| "\\u escapes that are not a valid character")?;
         text.push_str(&more);
         units.clear();
     }

@@ -111,8 +111,7 @@ fn armed(part: &str) -> Result<Armed, Unreadable> {
     let when = when.ok_or_else(|| {
         bad(
             part,
-            "the trigger is hit:n or record:n, with n of at least \
-                                             1",
+            "the trigger is hit:n or record:n, with n of at least 1",
         )
     })?;
     Ok(Armed { point, act, when })

@@ -3,6 +3,7 @@
 mod app_state;
 mod chores;
 mod clock;
+mod features;
 #[cfg(feature = "rocksdb")]
 mod flushing;
 mod handle;

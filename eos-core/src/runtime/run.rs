@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::app_state::AppState;
 use super::chores::{Chore, Chores};
 use super::clock::real_world;
+use super::features;
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
 use super::left_over;
@@ -51,7 +52,7 @@ pub(crate) fn start<C>(
 where
     C: Client + Send + Sync + 'static,
 {
-    check_features(BUILT, &settings, !topology.stores().is_empty())?;
+    features::BUILT.check(&settings, !topology.stores().is_empty())?;
     #[cfg(feature = "prometheus")]
     let endpoint = open_endpoint(&settings)?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
@@ -164,45 +165,6 @@ where
         _serving: serving,
     })
 }
-
-/// Checks that the build has what the app needs.
-fn check_features(built: Built, settings: &Settings, has_stores: bool) -> Result<(), Error> {
-    if !built.prometheus && settings.metrics_at.is_some() {
-        return Err(Error::FeatureMissing {
-            feature: "prometheus",
-            needed_by: "`App::prometheus`".into(),
-        });
-    }
-    if built.rocksdb || !has_stores {
-        return Ok(());
-    }
-    match &settings.state_dir {
-        Some(dir) => Err(Error::FeatureMissing {
-            feature: "rocksdb",
-            needed_by: format!("an app with stores and state.dir = {}", dir.display()),
-        }),
-        None => {
-            tracing::warn!(
-                app = %settings.app,
-                "the build lacks the feature `rocksdb`: state is kept in memory, and restored from \
-                 its changelog at each start"
-            );
-            Ok(())
-        }
-    }
-}
-
-/// The features of this build.
-#[derive(Debug, Clone, Copy)]
-struct Built {
-    prometheus: bool,
-    rocksdb: bool,
-}
-
-const BUILT: Built = Built {
-    prometheus: cfg!(feature = "prometheus"),
-    rocksdb: cfg!(feature = "rocksdb"),
-};
 
 /// Logs the settings before the first connection, because they may be the reason for an outage.
 fn tell_settings(settings: &Settings) {
@@ -491,49 +453,5 @@ fn run_worker<C: Client>(
             Step::Idle(nap) => worker.wait(nap),
             Step::Stopped => return Ok(()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_app_that_needs_a_missing_feature_is_refused_with_the_line_to_add() {
-        let none = Built {
-            prometheus: false,
-            rocksdb: false,
-        };
-        let all = Built {
-            prometheus: true,
-            rocksdb: true,
-        };
-        let settings = |change: fn(&mut Settings)| {
-            let mut settings = Settings::new("a");
-            change(&mut settings);
-            settings
-        };
-        let plain = settings(|_| {});
-        assert!(check_features(none, &plain, true).is_ok(), "in memory");
-        let kept = settings(|it| it.state_dir = Some("/var/eos".into()));
-        assert!(check_features(none, &kept, false).is_ok(), "no stores");
-        assert!(check_features(all, &kept, true).is_ok());
-        let error = check_features(none, &kept, true).unwrap_err().to_string();
-        assert!(
-            error.starts_with(
-                "this build of eos-core lacks the feature `rocksdb`, which an app with stores and \
-                 state.dir = /var/eos needs. Add it in Cargo.toml: eos-core = { version = "
-            ),
-            "{error}"
-        );
-        let served = settings(|it| it.metrics_at = Some("9464".into()));
-        let error = check_features(none, &served, false)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("the feature `prometheus`, which `App::prometheus` needs"),
-            "{error}"
-        );
-        assert!(check_features(all, &served, false).is_ok());
     }
 }

@@ -7,7 +7,10 @@ use std::time::Duration;
 use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Plain, PlainType};
 use eos_core::state::WindowStore;
 use eos_core::windows::Tumbling;
-use eos_core::{App, Backoff, ErrorPolicy, Failure, Headers, PlainTopic, Timestamp, Topic};
+use eos_core::{
+    App, Backoff, ErrorPolicy, Failure, Headers, KeyValueStore, PlainTopic, Stream, Timestamp,
+    Topic,
+};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 fn numbers() -> PlainTopic<String, String> {
@@ -261,12 +264,18 @@ fn a_codec_that_clears_the_buffer_takes_nothing_from_others() {
 /// Writes no odd number.
 struct Even;
 
+impl Decode<u64> for Even {
+    fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<u64, CodecError> {
+        Plain.decode(bytes, field)
+    }
+}
+
 impl Encode<u64> for Even {
     fn encode(
         &self,
         value: &u64,
         into: &mut Vec<u8>,
-        _: &Field<'_>,
+        field: &Field<'_>,
     ) -> Result<Encoded, CodecError> {
         if value % 2 == 1 {
             return Err(CodecError::invalid(
@@ -274,71 +283,54 @@ impl Encode<u64> for Even {
                 format!("{value} is odd"),
             ));
         }
-        into.extend(value.to_string().bytes());
-        Ok(Encoded::Bytes)
+        Plain.encode(value, into, field)
     }
 }
 
-#[test]
-fn an_output_that_cannot_be_encoded_is_not_retried() {
-    let even = Topic::<String, u64, _, _>::with("even", Plain, Even);
-    let mut app = App::new("a");
+/// A record with the text `bad` becomes a dead letter of this kind without a retry.
+#[track_caller]
+fn is_not_retried(kind: &str, declare: impl FnOnce(Stream<String, String>)) {
     let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
-    app.source(&numbers())
-        .on_error(forever.then(ErrorPolicy::dead_letter("letters")))
-        .try_map(|text| Ok(text.parse::<u64>()?))
-        .to(&even);
-    let mut driver = TestDriver::new(app);
-    for number in ["1", "2"] {
-        driver.pipe(&numbers(), "k", number);
-    }
-    let written = driver.read_pairs(&PlainTopic::<String, String>::named("even"));
-    assert_eq!(written, [("k".to_owned(), "2".to_owned())]);
-    assert_eq!(
-        driver.read_one(&letters()).value.as_deref(),
-        Some(&b"1"[..])
+    let mut app = App::new("a");
+    declare(
+        app.source(&numbers())
+            .on_error(forever.then(ErrorPolicy::dead_letter("letters"))),
     );
+    let mut driver = TestDriver::new(app);
+    driver.pipe_at(&numbers(), "k", "bad", Timestamp(-1));
+    let letter = driver.read_one(&letters());
+    let exception = letter.headers.get("__streams.errors.exception");
+    assert_eq!(exception, Some(kind.as_bytes()));
+    assert_eq!(letter.value.as_deref(), Some(&b"bad"[..]));
     assert_eq!(driver.metrics().unwrap().totals.retried, 0);
 }
 
 #[test]
-fn an_unknown_topic_of_route_is_not_retried() {
-    let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
-    let mut app = App::new("a");
-    app.source(&numbers())
-        .on_error(forever.then(ErrorPolicy::dead_letter("letters")))
-        .route(&[PlainTopic::<String, String>::named("one")], |record| {
+fn a_fault_that_the_same_record_has_again_is_not_retried() {
+    is_not_retried("EncodeError", |bad| {
+        bad.map(|_| 1)
+            .to(&Topic::<String, u64, _, _>::with("even", Plain, Even));
+    });
+    is_not_retried("UnknownRoute", |bad| {
+        bad.route(&[PlainTopic::<String, String>::named("one")], |record| {
             record.value.as_str().into()
         });
-    let mut driver = TestDriver::new(app);
-    driver.pipe(&numbers(), "k", "two");
-    let letter = driver.read_one(&letters());
-    assert_eq!(
-        letter.headers.get("__streams.errors.exception"),
-        Some(&b"UnknownRoute"[..])
-    );
-    assert_eq!(driver.metrics().unwrap().totals.retried, 0);
-}
-
-#[test]
-fn a_record_without_a_time_is_not_retried() {
-    let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
-    let mut app = App::new("a");
-    app.source(&numbers())
-        .on_error(forever.then(ErrorPolicy::dead_letter("letters")))
-        .group_by_key()
-        .windowed_by(Tumbling::of(Duration::from_secs(60)))
-        .count(&WindowStore::<String, u64>::plain("counts"))
-        .to_stream()
-        .ignore();
-    let mut driver = TestDriver::new(app);
-    driver.pipe_at(&numbers(), "k", "1", Timestamp(-1));
-    let letter = driver.read_one(&letters());
-    assert_eq!(
-        letter.headers.get("__streams.errors.exception"),
-        Some(&b"NoTimestamp"[..])
-    );
-    assert_eq!(driver.metrics().unwrap().totals.retried, 0);
+    });
+    is_not_retried("UnknownPartition", |bad| {
+        let far = PlainTopic::<String, String>::named("far").partition_by("far", |_, _| 1_000);
+        bad.to(&far);
+    });
+    is_not_retried("NoTimestamp", |bad| {
+        bad.group_by_key()
+            .windowed_by(Tumbling::of(Duration::from_secs(60)))
+            .count(&WindowStore::<String, u64>::plain("counts"))
+            .to_stream()
+            .ignore();
+    });
+    is_not_retried("StateError", |bad| {
+        let odd = KeyValueStore::<String, u64>::with("odd", Plain, Even);
+        bad.group_by_key().count(&odd).to_stream().ignore();
+    });
 }
 
 /// Without a policy after the retry, the app stops instead of waiting for ever.

@@ -6,7 +6,8 @@ use super::{Clients, Property, fixed, refused};
 const OFFSETS: &str =
     "the runtime commits offsets in its transactions, and nothing else may; delete it";
 const TRANSACTIONS: &str = "every effect goes through the runtime's transactions; delete it";
-const IDENTITY: &str = "it is derived from the app's name and the slot, so that a restart fences its predecessor; use `App::new`, `slot` or `static.membership`";
+const IDENTITY: &str = "it is derived from the app's name and the slot, so that a restart fences its predecessor; use \
+     `App::new`, `slot` or `static.membership`";
 const CALLBACK: &str = "it is a callback of the C library, not a text; delete it";
 const RECORD_ERRORS: &str = "the program sets the error policy of each source; use `on_error`";
 const NO_STANDBYS: &str =

@@ -24,7 +24,7 @@ struct Soak {
 
 /// The command of a row.
 enum Runs {
-    /// Tests of a target, from the build of `cargo xtask test`: other features would compile RocksDB again.
+    /// Tests of a target, from the build of `cargo xtask test`: other features would compile the workspace again.
     Tests {
         target: &'static str,
         filter: &'static str,
