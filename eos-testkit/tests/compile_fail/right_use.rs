@@ -2,9 +2,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use eos_core::codec::{Json, Plain};
+use eos_core::codec::{Json, Plain, PlainType};
 use eos_core::{
-    App, Backoff, ErrorPolicy, Failure, KeyValueStore, ProcessCtx, Processor, Record, Topic,
+    App, Backoff, ErrorPolicy, Failure, KeyValueStore, ProcessCtx, Processor, Record, Stream, Topic,
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,14 @@ impl Processor<String, String> for Half {
         self.0 += 1;
         Ok(())
     }
+}
+
+/// The store's types are inferred, even with a bound on the key.
+fn counted<K: PlainType>(lines: Stream<K, String>, store: &str) -> Stream<K, u64> {
+    lines
+        .group_by_key()
+        .count(&KeyValueStore::plain(store))
+        .to_stream()
 }
 
 fn main() {
@@ -103,6 +111,7 @@ fn main() {
         .group_by_key()
         .reduce(&longest, |a, b| a.max(b))
         .to(&texts);
+    counted(app.source(&texts), "lines").ignore();
     let names = app.table(
         &Topic::<String, Option<String>>::plain("names"),
         &KeyValueStore::plain("names"),
