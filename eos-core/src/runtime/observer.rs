@@ -33,7 +33,8 @@ pub(super) fn chores(app: &AppId, handle: &Handle) -> Vec<Chore> {
                 watcher.observed().enter(state);
                 outage.log(&name, silence(&metrics));
                 let is_idle = metrics.workers.iter().all(|it| it.tasks.is_empty());
-                unassigned.log(&name, is_idle && state != AppState::Stopping);
+                // While the app starts, it may have joined no group yet.
+                unassigned.log(&name, is_idle && state == AppState::Running);
             }),
         },
         Chore {

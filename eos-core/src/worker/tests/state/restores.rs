@@ -215,7 +215,7 @@ fn a_commit_record_that_a_new_owner_replaced_is_no_lost_one() {
     bench.assert_counted();
 }
 
-/// The app never deletes from it. (The changelog of windows is trimmed: `windows.rs`.)
+/// The app never deletes from it. (The changelog of windows is trimmed: `windows/changelogs.rs`.)
 #[test]
 fn a_changelog_of_plain_stores_whose_front_goes_while_it_is_read_stops_the_task() {
     let (mut bench, disk) = counted();
