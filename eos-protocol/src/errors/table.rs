@@ -170,6 +170,13 @@ pub const TABLE: &[Row] = &[
         codes: &[code::OFFSET_OUT_OF_RANGE, code::LOCAL_AUTO_OFFSET_RESET],
         class: Corrupted,
     },
+    // One broker does not list a subscribed topic ("Subscribed topic not available"). The query for the topics decides
+    // whether it is gone, because brokers learn of a topic at different times.
+    Row {
+        calls: Calls::Only(CallSite::Poll),
+        codes: &[code::UNKNOWN_TOPIC_OR_PARTITION],
+        class: Retriable,
+    },
     // The client joins again by itself. A revocation lists the lost partitions.
     Row {
         calls: Calls::Only(CallSite::Poll),

@@ -98,6 +98,11 @@ fn a_second_owner_of_the_instance_id_fences_the_consumer() {
 }
 
 #[test]
+fn one_report_of_a_missing_input_does_not_stop_the_app() {
+    check(&[CallSite::Poll], &[3], Retriable);
+}
+
+#[test]
 fn metadata_that_never_fits_is_fatal() {
     check(
         &[CallSite::SendOffsets, CallSite::ConsumerCommit],
