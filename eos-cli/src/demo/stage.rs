@@ -58,10 +58,8 @@ impl<'a> Stage<'a> {
         fs::create_dir(&logs)?;
         let environment = [
             ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
-            (
-                "EOS_STATE_DIR",
-                dir.path().join("state").display().to_string(),
-            ),
+            // Not `EOS_STATE_DIR`: a pipeline without RocksDB refuses a directory for its state.
+            ("XDG_STATE_HOME", dir.path().display().to_string()),
             ("WORKERS", WORKERS.to_string()),
         ];
         let recipe = Recipe {

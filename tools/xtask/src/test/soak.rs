@@ -84,7 +84,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-const TABLE: [Soak; 13] = [
+const TABLE: [Soak; 14] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -174,6 +174,13 @@ const TABLE: [Soak; 13] = [
             target: "exclusive",
             filter: "readme::",
         },
+        times: 1,
+    },
+    Soak {
+        name: "demo",
+        what: "the demo as a user builds it, without RocksDB",
+        environment: &[],
+        runs: Runs::Cargo("xtask demo"),
         times: 1,
     },
     Soak {
