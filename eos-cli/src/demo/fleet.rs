@@ -133,7 +133,7 @@ impl Fleet {
             // The end of a log is shown; with a backtrace behind it the error would not be in it.
             .env("RUST_LIB_BACKTRACE", "0")
             .env_remove("GUARANTEE")
-            // See `Stage::set_up`: the user's directory would be refused, or hold other state.
+            // See `Stage::set`: the user's directory would be refused, or hold other state.
             .env_remove("EOS_STATE_DIR");
         Guard::spawn(&format!("worker process {}", place + 1), command, &log)
     }
