@@ -295,7 +295,7 @@ impl App {
         self.check()?;
         Err(crate::Error::FeatureMissing {
             feature: "kafka",
-            needed_by: "`App::run` and `App::start`".into(),
+            needed_by: "`App::run`".into(),
         })
     }
 
@@ -352,5 +352,22 @@ impl fmt::Debug for App {
         f.debug_struct("App")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(feature = "kafka")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_a_kafka_client_is_refused_with_the_line_to_add() {
+        let mut app = App::new("a");
+        app.source(&crate::Topic::<String, String>::plain("t"))
+            .ignore();
+        let error = app.start_blocking("localhost:9092").unwrap_err();
+        let text = error.to_string();
+        let says =
+            "this build of eos-core lacks the feature `kafka`, which `App::run` needs. Add it";
+        assert!(text.starts_with(says), "{text}");
     }
 }

@@ -173,7 +173,7 @@ pub mod errors {
         MissingTopic, PreflightError, SlotError, UncreatedTopic, Unfit, UnfitTopic,
     };
     pub use crate::topology::{Mistake, TopologyError};
-    pub use crate::worker::{RecordFault, TwoOwners, WorkerError};
+    pub use crate::worker::{RecordFault, TwoOwners, UnknownStore, WorkerError};
 }
 
 /// Tests of an app, without a broker: the crate `eos-testkit` has a `TestDriver` that runs it in memory, kills it at

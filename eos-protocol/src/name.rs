@@ -7,19 +7,21 @@
 //! eos1;91f0a2b3c4d5e6f7;6;42;00c0ffee00c0ffee;-;-;1700000000000
 //! eos2;<layout>;<width>;<seq>;<nonce>;<plain>;<windowed>;<stream time>;<plain topic>;<windowed topic>
 //! eos2;91f0a2b3c4d5e6f7;6;42;00c0ffee00c0ffee;42;-;1700000000000;5e6f791f0a2b3c4d;-
+//! eos3;<as eos2>;<stores>
+//! eos3;91f0a2b3c4d5e6f7;6;42;00c0ffee00c0ffee;42;-;1700000000000;5e6f791f0a2b3c4d;-;balances,visits
 //! ```
 //!
 //! Numbers are decimal, except `layout`, `nonce` and the topics: 16 hexadecimal digits. `-` stands for none.
 //! It stays far below the broker's limit (`offset.metadata.max.bytes`, 4,096).
 //!
-//! Format 2 also names the changelog topics. A task without changelogs keeps format 1, so that instances of
-//! both versions can work on it. A task with stores can move from an older version to this one, but not back,
-//! because the older version refuses its offsets ([`NameError::Newer`]).
+//! Format 2 also names the changelog topics, and format 3 the stores. A task without stores keeps format 1, so that
+//! instances of all versions can work on it. A task with stores can move from an older version to this one, but not
+//! back, because the older version refuses its offsets ([`NameError::Newer`]).
 
 use std::fmt;
 
 use crate::ids::{Nonce, Seq, Timestamp};
-use crate::state::{PerFamily, TopicDigest};
+use crate::state::{PerFamily, StoreNames, TopicDigest};
 
 /// A hash of a stage's inputs: its topics and the driving topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,13 +56,15 @@ pub struct TransactionName {
     pub stream_time: Option<Timestamp>,
     /// Digests of the changelogs' topic ids. `None` in format 1, and where the brokers report no ids.
     pub topics: PerFamily<Option<TopicDigest>>,
+    /// The names of the task's stores. Empty in formats 1 and 2.
+    pub stores: StoreNames,
 }
 
 /// Why a text is not a transaction name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Written by a newer version of this library.
-    #[error("written by a newer format, eos{version}; this version reads up to eos2")]
+    #[error("written by a newer format, eos{version}; this version reads up to eos3")]
     Newer {
         /// The format's number.
         version: u32,
@@ -95,7 +99,7 @@ impl TransactionName {
             .and_then(|v| v.parse().ok());
         let name = match version {
             None => return Ok(None),
-            Some(version @ (1 | 2)) => read(fields, version),
+            Some(version @ 1..=3) => read(fields, version),
             Some(version) => return Err(NameError::Newer { version }),
         };
         name.map(Some).ok_or_else(|| NameError::Malformed {
@@ -114,10 +118,14 @@ fn read<'a>(mut fields: impl Iterator<Item = &'a str>, version: u32) -> Option<T
         windowed: optional(fields.next()?)?.map(Seq),
         stream_time: optional(fields.next()?)?.map(Timestamp),
         topics: PerFamily::default(),
+        stores: StoreNames::default(),
     };
     if version > 1 {
         name.topics.plain = digest(fields.next()?)?;
         name.topics.windowed = digest(fields.next()?)?;
+    }
+    if version > 2 {
+        name.stores = StoreNames::parse(fields.next()?)?;
     }
     fields.next().is_none().then_some(name)
 }
@@ -163,7 +171,11 @@ impl fmt::Display for TransactionName {
             }
         }
         let PerFamily { plain, windowed } = self.topics;
-        let version = if plain.or(windowed).is_some() { 2 } else { 1 };
+        let version = match plain.or(windowed) {
+            _ if !self.stores.is_empty() => 3,
+            Some(_) => 2,
+            None => 1,
+        };
         write!(
             f,
             "eos{version};{};{};{};{:016x};{};{};{}",
@@ -179,7 +191,11 @@ impl fmt::Display for TransactionName {
             return Ok(());
         }
         let digits = |topic: TopicDigest| format!("{:016x}", topic.0);
-        write!(f, ";{};{}", Or(plain.map(digits)), Or(windowed.map(digits)))
+        write!(f, ";{};{}", Or(plain.map(digits)), Or(windowed.map(digits)))?;
+        if version == 3 {
+            write!(f, ";{}", self.stores)?;
+        }
+        Ok(())
     }
 }
 
@@ -198,7 +214,19 @@ mod tests {
             windowed: None,
             stream_time: Some(Timestamp(-1)),
             topics: PerFamily::default(),
+            stores: StoreNames::default(),
         }
+    }
+
+    #[test]
+    fn the_text_of_version_3_is_pinned() {
+        let name = TransactionName {
+            stores: StoreNames::of(["visits", "balances"]),
+            ..sample()
+        };
+        let text = "eos3;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;-;-;balances,visits";
+        assert_eq!(name.to_string(), text);
+        assert_eq!(TransactionName::parse(text), Ok(Some(name)));
     }
 
     #[test]
@@ -232,8 +260,8 @@ mod tests {
     #[test]
     fn a_newer_format_is_distinguished_from_damage() {
         assert_eq!(
-            TransactionName::parse("eos3;x"),
-            Err(NameError::Newer { version: 3 })
+            TransactionName::parse("eos4;x"),
+            Err(NameError::Newer { version: 4 })
         );
         for text in [
             "eos1",
@@ -243,6 +271,8 @@ mod tests {
             "eos1;+1f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-",
             "eos2;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1",
             "eos2;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;5e6f;-",
+            "eos3;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;-;-",
+            "eos3;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;-;-;a,,b",
         ] {
             let error = TransactionName::parse(text).unwrap_err();
             assert_eq!(error, NameError::Malformed { text: text.into() });
@@ -255,6 +285,7 @@ mod tests {
             layout: u64, width: u32, seq: u64, nonce: u64,
             plain: Option<u64>, windowed: Option<u64>, time: Option<i64>,
             topics: (Option<u64>, Option<u64>),
+            stores in proptest::collection::vec("[a-zA-Z0-9._-]{1,100}", 0..60),
         ) {
             let name = TransactionName {
                 layout: LayoutHash(layout), width, seq: Seq(seq), nonce: Nonce(nonce),
@@ -262,14 +293,15 @@ mod tests {
                 topics: PerFamily {
                     plain: topics.0.map(TopicDigest), windowed: topics.1.map(TopicDigest),
                 },
+                stores: StoreNames::of(stores.iter().map(String::as_str)),
             };
             let text = name.to_string();
-            prop_assert!(text.len() < 200);
+            prop_assert!(text.len() < 1_200);
             prop_assert_eq!(TransactionName::parse(&text), Ok(Some(name)));
         }
 
         #[test]
-        fn no_text_panics(text in "(eos[12];)?[-;0-9a-fx+]{0,80}") {
+        fn no_text_panics(text in "(eos[123];)?[-;,0-9a-fx+]{0,80}") {
             let _ = TransactionName::parse(&text);
         }
     }

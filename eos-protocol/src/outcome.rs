@@ -60,6 +60,7 @@ mod tests {
             windowed: None,
             stream_time: None,
             topics: crate::state::PerFamily::default(),
+            stores: crate::state::StoreNames::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
-use crate::state::{PerFamily, TopicDigest};
+use crate::state::{PerFamily, StoreNames, TopicDigest};
 
 /// One input partition of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub struct TaskProgress {
     sealed: Option<TransactionName>,
     stream_time: Option<Timestamp>,
     changelogs: PerFamily<Option<TopicDigest>>,
+    stores: StoreNames,
 }
 
 /// A record that must not come now.
@@ -118,6 +119,7 @@ impl TaskProgress {
             sealed: None,
             stream_time,
             changelogs: PerFamily::default(),
+            stores: StoreNames::default(),
         }
     }
 
@@ -126,6 +128,13 @@ impl TaskProgress {
     #[must_use]
     pub fn with_changelogs(mut self, topics: PerFamily<Option<TopicDigest>>) -> Self {
         self.changelogs = topics;
+        self
+    }
+
+    /// Sets the names of its stores. Its transaction names carry them, for errors about renamed stores.
+    #[must_use]
+    pub fn with_stores(mut self, stores: StoreNames) -> Self {
+        self.stores = stores;
         self
     }
 
@@ -269,6 +278,7 @@ impl TaskProgress {
             windowed: wrote.windowed.then_some(seq).or(before.windowed),
             stream_time: self.stream_time,
             topics: self.changelogs,
+            stores: self.stores.clone(),
         };
         let text = name.to_string();
         self.sealed = Some(name);

@@ -51,16 +51,20 @@ pub fn build(package: &str, program: Program<'_>, options: &[&str]) -> Result<Pa
 
 /// Builds the binary `name` of a crate outside of this workspace, from its `Cargo.toml`.
 ///
-/// What it stands on is compiled as it is here, where it may be compiled already.
+/// Its dependencies have the settings of this workspace, so that compiled ones are used again.
 ///
 /// # Errors
 /// As [`build`].
 pub fn build_manifest(manifest: &Path, name: &str) -> Result<PathBuf> {
     let mut command = Command::new(cargo());
     command.arg("build").arg("--manifest-path").arg(manifest);
-    for setting in ["opt-level=3", "debug=false"] {
-        let setting = format!("profile.dev.package.\"*\".{setting}");
-        command.args(["--config", &setting]);
+    for setting in [
+        "opt-level=1",
+        "package.\"*\".debug=false",
+        "package.librocksdb-sys.opt-level=3",
+        "package.rdkafka-sys.opt-level=3",
+    ] {
+        command.args(["--config", &format!("profile.dev.{setting}")]);
     }
     if std::env::var_os("CARGO_TARGET_DIR").is_none() {
         command.arg("--target-dir");

@@ -13,8 +13,6 @@ use std::sync::Arc;
 
 use eos_protocol::state::{Family, StoreId};
 use eos_state::StoreKind;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 
@@ -74,7 +72,7 @@ impl<K, V> KeyValueStore<K, V> {
     pub fn json(name: &str) -> Self
     where
         K: PlainType,
-        V: Serialize + DeserializeOwned + 'static,
+        Json: Codec<V>,
     {
         Self::with(name, Plain, Json)
     }

@@ -5,8 +5,6 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use eos_state::KeyRange;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::entries::Entries;
 use super::{Definition, KeyValueStore, KeyValueView, StateError};
@@ -28,11 +26,12 @@ pub struct OrderedStore<K, V> {
     pub(crate) inner: KeyValueStore<K, V>,
 }
 
-impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
+impl<K, V> OrderedStore<K, V> {
     /// Values are JSON. Keys are encoded by [`OrderedKey`].
     pub fn json(name: &str) -> Self
     where
-        V: Serialize + DeserializeOwned,
+        K: OrderedKey,
+        Json: Codec<V>,
     {
         Self::with(name, Json)
     }
@@ -40,13 +39,17 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
     /// Values are plain: text (UTF-8), bytes, integers. Keys are encoded by [`OrderedKey`].
     pub fn plain(name: &str) -> Self
     where
+        K: OrderedKey,
         V: PlainType,
     {
         Self::with(name, Plain)
     }
 
     /// Creates a store with a value codec of your choice.
-    pub fn with(name: &str, value: impl Codec<V>) -> Self {
+    pub fn with(name: &str, value: impl Codec<V>) -> Self
+    where
+        K: OrderedKey,
+    {
         Self {
             inner: KeyValueStore {
                 name: name.into(),
@@ -56,9 +59,7 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
             },
         }
     }
-}
 
-impl<K, V> OrderedStore<K, V> {
     /// The name of the store.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -9,8 +9,6 @@ use eos_protocol::Timestamp;
 use eos_protocol::state::{Family, StoreId};
 use eos_protocol::windows::Expiry;
 use eos_state::{KeyRange, StoreKind};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::entries::Entries;
 use super::ordered::slice;
@@ -49,7 +47,7 @@ impl<K, V> WindowStore<K, V> {
     pub fn json(name: &str) -> Self
     where
         K: PlainType,
-        V: Serialize + DeserializeOwned + 'static,
+        Json: Codec<V>,
     {
         Self::with(name, Plain, Json)
     }

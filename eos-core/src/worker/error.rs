@@ -5,13 +5,111 @@ use eos_protocol::{
     TopicPartition,
 };
 
-use eos_protocol::state::{RestartError, Stalled, StoreId};
+use eos_protocol::state::{Family, RestartError, Stalled, StoreId};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
 use super::storage::HomeError;
 use crate::client::ClientError;
 use crate::topology::Fault;
+
+/// A store in the state of a task that this program does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownStore {
+    /// The program has a store with this name, whose values have another format.
+    OtherFormat {
+        /// The name.
+        name: String,
+    },
+    /// The program has a store with this name, of the other kind: with windows, or without.
+    OtherKind {
+        /// The name.
+        name: String,
+    },
+    /// The program that committed the state had a store with this name.
+    Gone {
+        /// The name.
+        name: String,
+        /// The stores of this program that the other program did not have. One of them may be the renamed store.
+        new: Vec<String>,
+    },
+    /// Only its id is known. Releases that write offset metadata up to format `eos2` do not record the names.
+    Unnamed,
+}
+
+impl UnknownStore {
+    fn what(&self, store: StoreId) -> String {
+        match self {
+            Self::OtherFormat { name } => {
+                format!("the store {name} in another format (id {store})")
+            }
+            Self::OtherKind { name } => format!(
+                "the {} store {name}, which this program has as a {} store",
+                kind(store.family()),
+                kind(other(store.family()))
+            ),
+            Self::Gone { name, new } => {
+                let new = match &new[..] {
+                    [] => String::new(),
+                    [one] => format!("; the store {one} of this program is new"),
+                    more => format!("; the stores {} of this program are new", more.join(", ")),
+                };
+                format!("the store {name}, which this program does not have{new}")
+            }
+            Self::Unnamed => {
+                format!("a store with the id {store}, which this program does not have")
+            }
+        }
+    }
+
+    fn fix(&self, store: StoreId) -> String {
+        match self {
+            Self::OtherFormat { name } if store == StoreId::stamped(store.family(), name) => {
+                format!(
+                    "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), whose values \
+                 have a timestamp. Now it belongs to a closure (`app.store`), whose values have none: put it \
+                 back as it was, or start under another app name"
+                )
+            }
+            Self::OtherFormat { name } => format!(
+                "The store {name} belonged to a closure (`app.store`), whose values have no timestamp. Now it \
+                 belongs to an operator (`count`, `reduce`, `aggregate`, a table), whose values have one: put it \
+                 back as it was, or start under another app name"
+            ),
+            Self::OtherKind { name } => {
+                format!("Put the store {name} back as it was, or start under another app name")
+            }
+            Self::Gone { name, new } => match &new[..] {
+                [one] => format!(
+                    "If {name} was renamed to {one}, name it {name} again. If it was removed, put it back, or give \
+                     the app another name"
+                ),
+                _ => format!(
+                    "If {name} was removed or renamed, put it back under this name, or give the app another name"
+                ),
+            },
+            Self::Unnamed => {
+                "If a store was removed or renamed, put it back or give the app another name"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+fn kind(family: Family) -> &'static str {
+    match family {
+        Family::Plain => "plain",
+        Family::Windowed => "windowed",
+    }
+}
+
+fn other(family: Family) -> Family {
+    match family {
+        Family::Plain => Family::Windowed,
+        Family::Windowed => Family::Plain,
+    }
+}
 
 /// An error that stops a worker. Its open transaction is aborted, or resolved by the next start. No record is lost or
 /// counted twice.
@@ -28,23 +126,7 @@ pub enum WorkerError {
     #[error("{0}")]
     Changelog(Box<ChangelogError>),
     /// The state of a task includes a store that this program does not have.
-    #[error(
-        "task {task}: {place} holds keys of the store {store}, which this program does not have. Nothing \
-         was changed. {}",
-        match name {
-            Some(name) if *store == StoreId::stamped(store.family(), name) => format!(
-                "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), whose values \
-                 have a timestamp. Now it belongs to a closure (`app.store`), whose values have none: put it \
-                 back as it was, or start under another app name"
-            ),
-            Some(name) => format!(
-                "The store {name} belonged to a closure (`app.store`), whose values have no timestamp. Now it belongs \
-                 to an operator (`count`, `reduce`, `aggregate`, a table), whose values have one: put it \
-                 back as it was, or start under another app name"
-            ),
-            None => "If a store was removed or renamed, put it back or give the app another name".to_owned(),
-        }
-    )]
+    #[error("task {task}: {place} has keys of {}. Nothing was changed. {}", known.what(*store), known.fix(*store))]
     OtherStore {
         /// The task.
         task: TaskId,
@@ -52,8 +134,8 @@ pub enum WorkerError {
         place: String,
         /// The store.
         store: StoreId,
-        /// The store of this program with the same name and another format.
-        name: Option<String>,
+        /// What is known about the store.
+        known: UnknownStore,
     },
     /// After a rewind, the client skipped a record that the log still has.
     #[error(

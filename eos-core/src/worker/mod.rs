@@ -54,6 +54,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::state::StoreNames;
 use eos_protocol::{
     Action, CommitCause, Event, Now, Outcome, Revocation, SeenTopic, Settle, State, TaskId,
     TaskProgress, TopicName,
@@ -65,7 +66,7 @@ use crate::metrics::WorkerMeter;
 use crate::rules;
 use crate::topology::Topology;
 
-pub use error::{RecordFault, TwoOwners, WorkerError};
+pub use error::{RecordFault, TwoOwners, UnknownStore, WorkerError};
 pub use purge_queue::PurgeQueue;
 pub use spec::{Env, StateSpec, WorkerSpec};
 pub use status::InputStanding;
@@ -629,7 +630,8 @@ impl<C: Client> Worker<C> {
             let claimed = new.claimed && !new.names_other_changelogs(&changelogs);
             let layout = stage.layout();
             let progress = TaskProgress::resume(new.id, layout, width, new.at, new.name);
-            let progress = progress.with_changelogs(changelogs);
+            let stores = StoreNames::of(topology.stores_of(stage).map(|store| &*store.name));
+            let progress = progress.with_changelogs(changelogs).with_stores(stores);
             let chains = topology.instantiate(stage);
             let now = self.shared.now();
             let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);

@@ -7,6 +7,7 @@
 //! | type | content |
 //! |---|---|
 //! | [`StoreId`], [`Family`] | which store a key belongs to, and in which changelog it is |
+//! | [`StoreNames`] | the names of a task's stores |
 //! | [`CommitRecord`] | which transaction ends here in a changelog |
 //! | [`Position`] | the transaction up to which a database is complete, and the identity of its task |
 //! | [`decide`] | the restart decision from local state, committed offsets and changelogs |
@@ -22,6 +23,7 @@ mod purge;
 mod restart;
 mod restore;
 mod store_id;
+mod store_names;
 mod trim;
 
 pub use changelog_offsets::ChangelogOffsets;
@@ -35,4 +37,5 @@ pub use restart::{
 };
 pub use restore::{Progress, Restore, Restored, Stalled, StalledBy};
 pub use store_id::StoreId;
+pub use store_names::StoreNames;
 pub use trim::Trim;

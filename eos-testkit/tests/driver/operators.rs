@@ -392,3 +392,22 @@ fn a_processor_says_what_an_abort_makes_of_it() {
         assert_eq!(values(&mut driver), ["a 1", expected]);
     }
 }
+
+/// `Record::new` sets no time.
+#[test]
+fn an_emitted_record_without_a_time_has_that_of_the_record_at_hand() {
+    let (lines, out) = (
+        Topic::<String, String>::plain("lines"),
+        Topic::<String, String>::plain("out"),
+    );
+    let mut app = App::new("emits");
+    let to = app.output(&out);
+    app.source(&lines).for_each(move |ctx, line| {
+        ctx.emit_record(&to, Record::new(line.key.clone(), line.value.clone()))?;
+        ctx.emit_record(&to, Record::new(line.key, line.value).at(Timestamp(99)))
+    });
+    let mut driver = TestDriver::new(app);
+    driver.pipe_at(&lines, "k".to_owned(), "v", Timestamp(7));
+    let times: Vec<_> = driver.read(&out).iter().map(|r| r.timestamp).collect();
+    assert_eq!(times, [Timestamp(7), Timestamp(99)]);
+}

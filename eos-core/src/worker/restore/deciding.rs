@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use eos_protocol::state::{
     Bounds, Identity, Local, Offsets, PerFamily, Reading, Restart, Restore, RestoreKind, Situation,
-    Standing, StoresHash, TopicIdentity, TopicUuid, Why, decide,
+    Standing, StoreNames, StoresHash, TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Stage, TopicName, TopicPartition};
 use eos_state::{StoreBackend, TaskStore};
@@ -82,9 +82,9 @@ impl<C: Client> Restoring<C> {
             topics: inputs.chain(changelogs).collect(),
             stores: StoresHash::of(stores.iter().map(|s| (&*s.name, s.id.family()))),
         };
-        let stream_time = match &committed {
-            Committed::Named(name) => name.stream_time,
-            _ => None,
+        let (stream_time, kept) = match &committed {
+            Committed::Named(name) => (name.stream_time, name.stores.clone()),
+            _ => (None, StoreNames::default()),
         };
         Self {
             task,
@@ -97,7 +97,7 @@ impl<C: Client> Restoring<C> {
                 .collect(),
             stream_time,
             stores: stores.iter().map(|s| (s.id, s.kind)).collect(),
-            names: Names::of(&stores),
+            names: Names::of(&stores, kept),
             logs,
             width: shared.width(stage.driving_topic()),
             phase: Phase::Opening,

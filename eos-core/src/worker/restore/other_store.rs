@@ -1,23 +1,50 @@
 //! State of renamed, removed or reformatted stores.
 
 use eos_protocol::TaskId;
-use eos_protocol::state::{Family, Local, StoreId};
+use eos_protocol::state::{Family, Local, StoreId, StoreNames};
 use eos_state::StoreBackend;
 use eos_state::changelog::BadRecord;
 
 use super::Restoring;
 use crate::client::Client;
 use crate::store::StoreSpec;
-use crate::worker::WorkerError;
+use crate::worker::error::{UnknownStore, WorkerError};
 
-/// The names of a task's stores, with their changelogs.
+/// The names of a task's stores.
 #[derive(Debug)]
-pub(super) struct Names(Vec<(Family, Box<str>)>);
+pub(super) struct Names {
+    /// Those of this program.
+    here: Vec<(Family, Box<str>)>,
+    /// Those of the program that committed the offsets. Empty if the offsets have no names.
+    kept: StoreNames,
+}
 
 impl Names {
-    pub(super) fn of(stores: &[&StoreSpec]) -> Self {
+    pub(super) fn of(stores: &[&StoreSpec], kept: StoreNames) -> Self {
         let named = stores.iter().map(|s| (s.id.family(), Box::from(&*s.name)));
-        Self(named.collect())
+        Self {
+            here: named.collect(),
+            kept,
+        }
+    }
+
+    fn of_unknown(&self, store: StoreId) -> UnknownStore {
+        if let Some(name) = self.of_other_format(store) {
+            return UnknownStore::OtherFormat { name };
+        }
+        let Some(name) = self.kept.of_id(store) else {
+            return UnknownStore::Unnamed;
+        };
+        if self.here.iter().any(|(_, here)| name == &**here) {
+            let name = name.to_owned();
+            return UnknownStore::OtherKind { name };
+        }
+        let is_new = |(_, here): &&(Family, Box<str>)| !self.kept.iter().any(|it| it == &**here);
+        let new = self.here.iter().filter(is_new);
+        UnknownStore::Gone {
+            name: name.to_owned(),
+            new: new.map(|(_, name)| name.clone().into_string()).collect(),
+        }
     }
 
     /// Returns the store that would have this id in the other format.
@@ -29,7 +56,7 @@ impl Names {
             };
             [raw, StoreId::stamped(*family, name)].contains(&store)
         };
-        let found = self.0.iter().find(has);
+        let found = self.here.iter().find(has);
         found.map(|(_, name)| name.clone().into_string())
     }
 }
@@ -59,7 +86,7 @@ impl<C: Client> Restoring<C> {
             Some(store) => Err(WorkerError::OtherStore {
                 task: self.task,
                 place: "the local database".to_owned(),
-                name: self.names.of_other_format(store),
+                known: self.names.of_unknown(store),
                 store,
             }),
             None => Ok(()),
@@ -67,21 +94,24 @@ impl<C: Client> Restoring<C> {
     }
 }
 
-/// Replaces the error of a changelog if the store exists in this program in the other format.
-pub(super) fn told_apart(task: TaskId, names: &Names, error: WorkerError) -> WorkerError {
-    if let WorkerError::Changelog(found) = &error
-        && let BadRecord::UnknownStore { store, .. } = found.reason
-        && let Some(name) = names.of_other_format(store)
-    {
-        return WorkerError::OtherStore {
+/// Replaces the error of a changelog if the unknown store has a name.
+pub(super) fn with_name(task: TaskId, names: &Names, error: WorkerError) -> WorkerError {
+    let WorkerError::Changelog(found) = &error else {
+        return error;
+    };
+    let BadRecord::UnknownStore { store, .. } = found.reason else {
+        return error;
+    };
+    match names.of_unknown(store) {
+        UnknownStore::Unnamed => error,
+        known => WorkerError::OtherStore {
             task,
             place: format!(
                 "offset {} of the changelog {}",
                 found.offset, found.partition
             ),
             store,
-            name: Some(name),
-        };
+            known,
+        },
     }
-    error
 }

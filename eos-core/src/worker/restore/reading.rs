@@ -10,7 +10,7 @@ use eos_protocol::{Now, Offset, TaskId, TopicPartition};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Batch, StoreError, TaskStore};
 
-use super::other_store::told_apart;
+use super::other_store::with_name;
 use super::{Phase, Restoring, STRETCH, store_failed};
 use crate::client::{Client, Message, Records, Source};
 use crate::failpoints::{self, Point};
@@ -98,7 +98,7 @@ impl<C: Client> Restoring<C> {
                         begun,
                         counts,
                     )
-                    .map_err(|error| told_apart(task, &self.names, error))?;
+                    .map_err(|error| with_name(task, &self.names, error))?;
             }
         }
         let now = shared.now();

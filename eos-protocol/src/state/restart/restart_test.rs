@@ -31,6 +31,7 @@ pub(crate) fn name(seq: u64, nonce: u64, plain: Option<u64>) -> TransactionName 
         windowed: None,
         stream_time: Some(Timestamp(9)),
         topics: crate::state::PerFamily::default(),
+        stores: crate::state::StoreNames::default(),
     }
 }
 

@@ -1,0 +1,105 @@
+//! The names of a task's stores.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Family, StoreId};
+
+/// The longest list of names in a transaction's name, in bytes. Each committed offset has the list in its metadata,
+/// and the broker accepts 4,096 bytes (`offset.metadata.max.bytes`).
+const LONGEST: usize = 1_000;
+
+/// The names of a task's stores.
+///
+/// Keys in a changelog or database have only the id of their store, a hash. With the names in the committed offsets,
+/// an error about a renamed store can show the old name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreNames {
+    /// Sorted, with commas between them. A store's name has no comma.
+    joined: Arc<str>,
+}
+
+impl Default for StoreNames {
+    fn default() -> Self {
+        let joined = Arc::from("");
+        Self { joined }
+    }
+}
+
+impl StoreNames {
+    /// Lists names in any order. The list is empty if it would have more than 1,000 bytes.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        let joined = names.join(",");
+        match joined.len() {
+            0..=LONGEST => Self {
+                joined: joined.into(),
+            },
+            _ => Self::default(),
+        }
+    }
+
+    /// Reads a list of at least one name.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let are_names = text.split(',').all(|name| !name.is_empty());
+        let joined = || Arc::from(text);
+        are_names.then(|| Self { joined: joined() })
+    }
+
+    /// Whether no name is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.joined.is_empty()
+    }
+
+    /// The names.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.joined.split(',').filter(|name| !name.is_empty())
+    }
+
+    /// Returns the name of the store with this id.
+    #[must_use]
+    pub fn of_id(&self, id: StoreId) -> Option<&str> {
+        self.iter().find(|name| {
+            let raw = [StoreId::plain(name), StoreId::windowed(name)];
+            raw.contains(&id) || Family::ALL.iter().any(|&f| StoreId::stamped(f, name) == id)
+        })
+    }
+}
+
+impl fmt::Display for StoreNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.joined)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_has_the_name_of_its_store() {
+        let names = StoreNames::of(["visits", "balances"]);
+        for id in [
+            StoreId::plain("visits"),
+            StoreId::windowed("visits"),
+            StoreId::stamped(Family::Plain, "visits"),
+            StoreId::stamped(Family::Windowed, "visits"),
+        ] {
+            assert_eq!(names.of_id(id), Some("visits"), "{id}");
+        }
+        assert_eq!(names.of_id(StoreId::plain("visit")), None);
+        assert_eq!(StoreNames::default().of_id(StoreId::plain("")), None);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_left_out() {
+        let names: Vec<String> = (0..100).map(|n| format!("store-number-{n}")).collect();
+        let all = StoreNames::of(names.iter().map(String::as_str));
+        assert!(all.is_empty(), "{all}");
+        let some = StoreNames::of(names[..50].iter().map(String::as_str));
+        assert_eq!(some.iter().count(), 50);
+    }
+}

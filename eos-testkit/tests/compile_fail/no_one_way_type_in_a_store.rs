@@ -1,0 +1,20 @@
+//! The values of a store are written and read back.
+
+use eos_core::KeyValueStore;
+use eos_core::state::{OrderedStore, WindowStore};
+
+#[derive(serde::Serialize)]
+struct Written {
+    n: u64,
+}
+
+#[derive(serde::Deserialize)]
+struct Read {
+    n: u64,
+}
+
+fn main() {
+    let _ = KeyValueStore::<String, Written>::json("written");
+    let _ = WindowStore::<String, Read>::json("read");
+    let _ = OrderedStore::<u64, Written>::json("ordered");
+}
