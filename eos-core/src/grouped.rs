@@ -78,7 +78,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///
     /// # Exactly-once
     /// Each record counts once, even after a crash.
-    pub fn count(self, store: &KeyValueStore<K, u64>) -> Table<K, u64> {
+    pub fn count(self, store: &KeyValueStore<K, u64>) -> Table<K, u64, u64> {
         self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
     }
 
@@ -96,7 +96,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         self,
         store: &KeyValueStore<K, V>,
         f: impl Fn(V, V) -> V + Send + Sync + 'static,
-    ) -> Table<K, V> {
+    ) -> Table<K, V, V> {
         self.kept(Kind::Reduce, store, move |_, value, result| match result {
             Some(result) => f(result, value),
             None => value,
@@ -125,7 +125,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         self,
         store: &KeyValueStore<K, V>,
         f: impl Fn(V, V) -> Option<V> + Send + Sync + 'static,
-    ) -> Table<K, V, Option<V>> {
+    ) -> Table<K, V> {
         let kind = Kind::ReduceOrDelete;
         self.kept_or_deleted(kind, store, move |_, value, result| match result {
             Some(result) => f(result, value),
@@ -153,7 +153,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         store: &KeyValueStore<K, A>,
         init: impl Fn() -> A + Send + Sync + 'static,
         f: impl Fn(&K, V, A) -> A + Send + Sync + 'static,
-    ) -> Table<K, A> {
+    ) -> Table<K, A, A> {
         self.kept(Kind::Aggregate, store, move |key, value, result| {
             f(key, value, result.unwrap_or_else(&init))
         })
@@ -189,7 +189,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         store: &KeyValueStore<K, A>,
         init: impl Fn() -> A + Send + Sync + 'static,
         f: impl Fn(&K, V, A) -> Option<A> + Send + Sync + 'static,
-    ) -> Table<K, A, Option<A>> {
+    ) -> Table<K, A> {
         let kind = Kind::AggregateOrDelete;
         self.kept_or_deleted(kind, store, move |key, value, result| {
             f(key, value, result.unwrap_or_else(&init))
@@ -201,7 +201,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         kind: fn(usize) -> Kind,
         store: &KeyValueStore<K, A>,
         f: impl Fn(&K, V, Option<A>) -> Option<A> + Send + Sync + 'static,
-    ) -> Table<K, A, Option<A>> {
+    ) -> Table<K, A> {
         let f = Arc::new(f);
         let store = self.stream.own_store(&store.stamped());
         let stream = self.stream.then(kind(store), move || {
@@ -215,7 +215,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         kind: fn(usize) -> Kind,
         store: &KeyValueStore<K, A>,
         f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
-    ) -> Table<K, A> {
+    ) -> Table<K, A, A> {
         let f = Arc::new(f);
         let definition = store.stamped();
         let store = self.stream.own_store(&definition);
@@ -242,11 +242,11 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 /// A join reads the row of the record's own key. Closures cannot read the rows of a table yet: for those of other keys,
 /// keep a store of your own ([`App::store`](crate::App::store)).
 ///
-/// `U` is the type of an update: the new row, or an `Option` of it if rows can be deleted. `None` is a Kafka
-/// tombstone.
+/// `U` is the type of an update. It is `Option<V>` where rows can be deleted, as in most tables: `None` is a Kafka
+/// tombstone. It is `V` where they can't be, as in the result of [`count`](Grouped::count): `Table<K, u64, u64>`.
 #[must_use = "a table is kept, but its updates go nowhere until a stream joins with it, or it ends in `to` \
               or `to_stream`"]
-pub struct Table<K, V, U = V> {
+pub struct Table<K, V, U = Option<V>> {
     pub(crate) stream: Stream<K, U>,
     /// The index of the store with the rows.
     pub(crate) store: usize,
@@ -286,7 +286,7 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
     }
 }
 
-impl<K: 'static, V: 'static> Table<K, V> {
+impl<K: 'static, V: 'static> Table<K, V, V> {
     /// Emits only the last row of each key in a transaction, at the commit. If keys are updated often, the app emits far
     /// fewer records and runs faster. Readers miss only intermediate results, which depend on the times of commits.
     /// Streams that join with the table still see each row at once.
@@ -319,7 +319,7 @@ impl<K: 'static, V: 'static> Table<K, V> {
     }
 }
 
-impl<K: 'static, V: 'static> Table<K, V, Option<V>> {
+impl<K: 'static, V: 'static> Table<K, V> {
     /// Emits only the last row of each key in a transaction, or its deletion. See
     /// [`emit_per_commit`](Table::emit_per_commit) of tables without deletions. The timestamp of a tombstone is the
     /// task's stream time.

@@ -39,7 +39,7 @@ impl App {
         &mut self,
         topic: &Topic<K, V, KC, VC>,
         store: &KeyValueStore<K, V::Row>,
-    ) -> Table<K, V::Row, Option<V::Row>>
+    ) -> Table<K, V::Row>
     where
         K: 'static,
         V: Nullable,

@@ -86,7 +86,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     }
 
     /// Counts the records of each key and window.
-    pub fn count(self, store: &WindowStore<K, u64>) -> WindowedTable<K, u64> {
+    pub fn count(self, store: &WindowStore<K, u64>) -> WindowedTable<K, u64, u64> {
         self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
     }
 
@@ -95,7 +95,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         self,
         store: &WindowStore<K, V>,
         f: impl Fn(V, V) -> V + Send + Sync + 'static,
-    ) -> WindowedTable<K, V> {
+    ) -> WindowedTable<K, V, V> {
         self.kept(Kind::Reduce, store, move |_, value, result| match result {
             Some(result) => f(result, value),
             None => value,
@@ -110,7 +110,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         self,
         store: &WindowStore<K, V>,
         f: impl Fn(V, V) -> Option<V> + Send + Sync + 'static,
-    ) -> WindowedTable<K, V, Option<V>> {
+    ) -> WindowedTable<K, V> {
         let kind = Kind::ReduceOrDelete;
         self.kept_or_deleted(kind, store, Some, move |_, value, result| match result {
             Some(result) => f(result, value),
@@ -124,7 +124,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         store: &WindowStore<K, A>,
         init: impl Fn() -> A + Send + Sync + 'static,
         f: impl Fn(&K, V, A) -> A + Send + Sync + 'static,
-    ) -> WindowedTable<K, A> {
+    ) -> WindowedTable<K, A, A> {
         self.kept(Kind::Aggregate, store, move |key, value, result| {
             f(key, value, result.unwrap_or_else(&init))
         })
@@ -166,7 +166,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         store: &WindowStore<K, A>,
         init: impl Fn() -> A + Send + Sync + 'static,
         f: impl Fn(&K, V, A) -> Option<A> + Send + Sync + 'static,
-    ) -> WindowedTable<K, A, Option<A>> {
+    ) -> WindowedTable<K, A> {
         let kind = Kind::AggregateOrDelete;
         self.kept_or_deleted(kind, store, Some, move |key, value, result| {
             f(key, value, result.unwrap_or_else(&init))
@@ -178,7 +178,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         kind: fn(usize) -> Kind,
         store: &WindowStore<K, A>,
         f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
-    ) -> WindowedTable<K, A> {
+    ) -> WindowedTable<K, A, A> {
         let f = move |key: &K, value, result| Some(f(key, value, result));
         self.kept_or_deleted(kind, store, |result| result, f)
     }
@@ -246,7 +246,7 @@ impl<K, V> fmt::Debug for WindowedGroup<K, V> {
 /// `U` is the type of an update: the new result, or an `Option` of it if results can be deleted. `None` is a Kafka
 /// tombstone.
 #[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
-pub struct WindowedTable<K, A, U = A> {
+pub struct WindowedTable<K, A, U = Option<A>> {
     stream: Stream<Windowed<K>, U>,
     /// The index of the store with the results.
     store: usize,
@@ -281,7 +281,7 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
     }
 }
 
-impl<K: 'static, A: 'static> WindowedTable<K, A> {
+impl<K: 'static, A: 'static> WindowedTable<K, A, A> {
     /// Emits only the last result of each key and window in a transaction, at the commit. See
     /// [`Table::emit_per_commit`](crate::Table::emit_per_commit), also for errors. Within a task the results are in the
     /// order of the windows' starts, then of the keys' bytes.
@@ -308,7 +308,7 @@ impl<K: 'static, A: 'static> WindowedTable<K, A> {
     }
 }
 
-impl<K: 'static, A: 'static> WindowedTable<K, A, Option<A>> {
+impl<K: 'static, A: 'static> WindowedTable<K, A> {
     /// Emits only the last result of each key and window in a transaction, or its deletion. See
     /// [`emit_per_commit`](WindowedTable::emit_per_commit) of tables without deletions. The timestamp of a tombstone is
     /// the task's stream time.

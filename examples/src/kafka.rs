@@ -9,7 +9,7 @@ use eos_broker::{EmbeddedKafka, Follower, Keys};
 
 /// The usual address of `eos kafka up`.
 const USUAL: &str = "localhost:9092";
-const VARIABLE: &str = "KAFKA_BOOTSTRAP_SERVERS";
+const VARIABLE: &str = "EOS_BOOTSTRAP_SERVERS";
 
 /// The default of `eos kafka topic`.
 const PARTITIONS: i32 = 6;
@@ -55,7 +55,7 @@ impl Kafka {
     /// An embedded broker with these topics, whose outputs are printed as they are committed. It is gone
     /// with the program.
     ///
-    /// With `--kafka` the one at localhost:9092 instead, and with `KAFKA_BOOTSTRAP_SERVERS` in the
+    /// With `--kafka` the one at localhost:9092 instead, and with `EOS_BOOTSTRAP_SERVERS` in the
     /// environment the one there. Then topics and records are the user's.
     ///
     /// # Errors

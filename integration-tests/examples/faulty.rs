@@ -79,6 +79,6 @@ async fn main() -> anyhow::Result<()> {
         .on_error(policy)
         .try_map(line)
         .to(&Topic::json(&format!("{name}-out")));
-    app.run(&var("KAFKA_BOOTSTRAP_SERVERS")?).await?;
+    app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;
     Ok(())
 }

@@ -40,6 +40,6 @@ async fn main() -> anyhow::Result<()> {
             ctx.emit(&a, record.key.clone(), line())?;
             ctx.emit(&b, record.key.clone(), line())
         });
-    app.run(&var("KAFKA_BOOTSTRAP_SERVERS")?).await?;
+    app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;
     Ok(())
 }

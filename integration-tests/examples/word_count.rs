@@ -31,6 +31,6 @@ async fn main() -> anyhow::Result<()> {
     .group_by_key()
     .count(&KeyValueStore::<String, u64>::plain("counts"))
     .to(&Topic::plain(&format!("{name}-out")));
-    app.run(&var("KAFKA_BOOTSTRAP_SERVERS")?).await?;
+    app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;
     Ok(())
 }

@@ -279,7 +279,6 @@ impl<'a> User<'a> {
         let file = File::create(&log)?;
         command.stdout(file.try_clone()?).stderr(file);
         // Whatever the program says: an address in the environment comes first.
-        command.env("KAFKA_BOOTSTRAP_SERVERS", &kafka);
         command.env("EOS_BOOTSTRAP_SERVERS", &kafka);
         let mut child = ChildGuard::spawn(command)?;
         let mut client = Client::connect(&kafka, PATIENCE)?;
@@ -311,7 +310,7 @@ impl<'a> User<'a> {
         let status = self.shell("eos kafka status")?;
         let line = status
             .lines()
-            .find_map(|l| l.strip_prefix("KAFKA_BOOTSTRAP_SERVERS="));
+            .find_map(|l| l.strip_prefix("EOS_BOOTSTRAP_SERVERS="));
         let found = line.with_context(|| format!("Kafka is not up: {status}"))?;
         *self.bootstrap.borrow_mut() = Some(found.trim().to_owned());
         Ok(found.trim().to_owned())
@@ -322,7 +321,7 @@ impl<'a> User<'a> {
             .current_dir(&self.root)
             .env("EOS_CACHE_DIR", self.home.path())
             .env("EOS_STATE_DIR", self.beside("state"))
-            .env_remove("KAFKA_BOOTSTRAP_SERVERS");
+            .env_remove("EOS_BOOTSTRAP_SERVERS");
     }
 }
 

@@ -59,9 +59,8 @@ pub use paths::{cache_dir, checkout, workspace_root};
 pub use process::ProcessId;
 pub use prove::prove_compose;
 pub use provide::{
-    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, PROGRAMS_VAR, Provided, SHARED_VAR, SKIP_VAR, SKIPPED,
-    external, for_tests, is_ci, is_skipped, missing, own_for_tests, print_skipped, provide,
-    skipped,
+    BOOTSTRAP_VAR, PROGRAMS_VAR, Provided, SHARED_VAR, SKIP_VAR, SKIPPED, external, for_tests,
+    is_ci, is_skipped, missing, own_for_tests, print_skipped, provide, skipped,
 };
 pub use scratch::kill_orphans;
 pub use smoke::smoke;

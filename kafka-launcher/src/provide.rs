@@ -7,16 +7,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Cluster, ClusterOptions, install, ready};
 
-/// The variable with the addresses of the user's own cluster. If it is set, no cluster is started.
-pub const BOOTSTRAP_VAR: &str = "KAFKA_BOOTSTRAP_SERVERS";
+/// The variable with the addresses of the user's own cluster. If it is set, no cluster is started. For apps it
+/// overrides the address in the program (`bootstrap.servers` of eos-core).
+pub const BOOTSTRAP_VAR: &str = "EOS_BOOTSTRAP_SERVERS";
 
 /// The first word of a line of [`print_skipped`].
 pub const SKIPPED: &str = "SKIPPED";
 
-/// The variable that overrides an app's Kafka addresses (`bootstrap.servers` of eos-core).
-pub const APP_BOOTSTRAP_VAR: &str = "EOS_BOOTSTRAP_SERVERS";
-
-/// The variable with the one-node cluster that `cargo xtask test` starts for all tests that only need *a* broker.
+/// The variable with the cluster for all tests that only need *a* broker. `cargo xtask test` starts it, or passes on the
+/// user's own one.
 pub const SHARED_VAR: &str = "TEST_KAFKA_BOOTSTRAP_SERVERS";
 
 /// The variable with the directory of the programs that tests start. `cargo xtask test` has compiled them.
@@ -29,7 +28,7 @@ pub const SKIP_VAR: &str = "EOS_SKIP_KAFKA";
 /// A cluster for the caller.
 #[derive(Debug)]
 pub enum Provided {
-    /// The user's cluster, from `KAFKA_BOOTSTRAP_SERVERS`.
+    /// The user's cluster, from `EOS_BOOTSTRAP_SERVERS`.
     External {
         /// Its addresses.
         bootstrap: String,
@@ -56,7 +55,7 @@ impl Provided {
     }
 }
 
-/// Returns the addresses in `KAFKA_BOOTSTRAP_SERVERS`, if it is set.
+/// Returns the addresses in `EOS_BOOTSTRAP_SERVERS`, if it is set.
 pub fn external() -> Option<String> {
     named_by(BOOTSTRAP_VAR)
 }
@@ -107,7 +106,7 @@ pub fn for_tests(nodes: u8) -> Result<Option<Provided>> {
     provide(nodes).map(Some)
 }
 
-/// Returns a cluster of the test's own, independent of `KAFKA_BOOTSTRAP_SERVERS`. It is for tests that need brokers
+/// Returns a cluster of the test's own, independent of `EOS_BOOTSTRAP_SERVERS`. It is for tests that need brokers
 /// with certain properties, or topics and groups with fixed names. Skips like [`for_tests`].
 ///
 /// # Errors

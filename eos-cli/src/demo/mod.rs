@@ -62,7 +62,7 @@ pub(crate) struct Options {
     /// Counts the book without killing any process
     #[arg(long)]
     calm: bool,
-    /// Starts a real Kafka (with Java) instead of the embedded broker. KAFKA_BOOTSTRAP_SERVERS selects a
+    /// Starts a real Kafka (with Java) instead of the embedded broker. EOS_BOOTSTRAP_SERVERS selects a
     /// running one
     #[arg(long)]
     kafka: bool,

@@ -57,7 +57,7 @@ impl<'a> Stage<'a> {
         let logs = dir.path().join("logs");
         fs::create_dir(&logs)?;
         let environment = [
-            ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+            ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
             // Not `EOS_STATE_DIR`: a pipeline without RocksDB refuses a directory for its state.
             ("XDG_STATE_HOME", dir.path().display().to_string()),
             ("WORKERS", WORKERS.to_string()),

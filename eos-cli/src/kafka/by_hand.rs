@@ -1,6 +1,6 @@
 //! `eos kafka topic | produce | read`: topics and records by hand, to try a pipeline.
 //!
-//! On the cluster that `up` started, or the one that `KAFKA_BOOTSTRAP_SERVERS` names.
+//! On the cluster that `up` started, or the one that `EOS_BOOTSTRAP_SERVERS` names.
 
 use std::io::{BufRead, ErrorKind, Write};
 use std::time::Duration;

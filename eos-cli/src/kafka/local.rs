@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use kafka_launcher::{
-    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Cluster, ClusterOptions, Detached, MissingPrograms, VERSION,
-    docker, external, kill_orphans, paths, ports, ready,
+    BOOTSTRAP_VAR, Cluster, ClusterOptions, Detached, MissingPrograms, VERSION, docker, external,
+    kill_orphans, paths, ports, ready,
 };
 use kafka_wire::Client;
 
@@ -377,9 +377,7 @@ fn none_is_up(place: &Place) -> String {
 #[must_use]
 pub(crate) fn environment(bootstrap: &str) -> String {
     format!(
-        "# your apps (overrides the address in the program):\n{}={bootstrap}\n\
-         # the examples, tests and tools of eos:\n{}={bootstrap}",
-        APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR,
+        "# for eos and your apps (overrides the address in the program):\n{BOOTSTRAP_VAR}={bootstrap}"
     )
 }
 

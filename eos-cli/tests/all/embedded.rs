@@ -17,7 +17,7 @@ impl Eos<'_> {
             .args(arguments.split(' '))
             .env("XDG_CACHE_HOME", self.cache)
             .env_remove("EOS_CACHE_DIR")
-            .env_remove("KAFKA_BOOTSTRAP_SERVERS")
+            .env_remove("EOS_BOOTSTRAP_SERVERS")
             // Without Java and Docker.
             .env("PATH", "")
             .env_remove("JAVA_HOME");
@@ -67,7 +67,7 @@ impl Drop for Eos<'_> {
 
 fn address(up: &str) -> String {
     let mut lines = up.lines();
-    let address = lines.find_map(|it| it.strip_prefix("KAFKA_BOOTSTRAP_SERVERS="));
+    let address = lines.find_map(|it| it.strip_prefix("EOS_BOOTSTRAP_SERVERS="));
     address.expect("it prints the address").to_owned()
 }
 

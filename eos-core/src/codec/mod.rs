@@ -147,7 +147,7 @@ by_pointer!(Arc, Box);
 ///
 /// A codec can use it to find the schema of a topic. For a store, the topic is the store's name, and there are no
 /// headers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Field<'a> {
     topic: &'a str,
     part: Part,

@@ -16,7 +16,7 @@ fn store() -> KeyValueStore<String, String> {
     KeyValueStore::plain("store")
 }
 
-fn table(app: &mut App) -> Table<String, String, Option<String>> {
+fn table(app: &mut App) -> Table<String, String> {
     app.table(&tombstones("table"), &store())
 }
 

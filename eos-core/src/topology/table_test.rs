@@ -3,7 +3,7 @@
 use super::tests::{app, error, text};
 use crate::{App, KeyValueStore, Table, Topic};
 
-fn customers(app: &mut App) -> Table<String, String, Option<String>> {
+fn customers(app: &mut App) -> Table<String, String> {
     app.table(
         &Topic::<_, Option<String>>::plain("customers"),
         &KeyValueStore::plain("customers"),
@@ -19,7 +19,7 @@ fn stages(declare: impl FnOnce(&mut App)) -> Vec<Vec<String>> {
 }
 
 /// Joins orders with their customers.
-fn join_orders(app: &mut App, customers: &Table<String, String, Option<String>>, to: &str) {
+fn join_orders(app: &mut App, customers: &Table<String, String>, to: &str) {
     app.source(&text("orders"))
         .join(customers, |order, customer| order + &customer)
         .to(&text(to));

@@ -42,7 +42,7 @@ pub fn run(scenario: &Scenario, bootstrap: &str, programs: &Programs) -> Result<
         eprintln!("logs and state stay in {}", dir.path().display());
     }
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         (
             "EOS_STATE_DIR",
             dir.path().join("state").display().to_string(),

@@ -108,7 +108,7 @@ impl Scene {
         let mut command = Command::new(&self.program);
         let ms = |time: Duration| time.as_millis().to_string();
         command
-            .env("KAFKA_BOOTSTRAP_SERVERS", &self.bootstrap)
+            .env("EOS_BOOTSTRAP_SERVERS", &self.bootstrap)
             .env("APP", &self.app)
             .env("RUST_LOG", "info,eos_core=debug")
             .env("EOS_STATE_DIR", self.dir.path().join("state"))

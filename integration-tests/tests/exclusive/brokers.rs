@@ -103,7 +103,7 @@ impl Stage {
             client.create_topic(topic, PARTITIONS, 3, &[])?;
         }
         let environment = [
-            ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+            ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
             ("EOS_STATE_DIR", dir.join("state").display().to_string()),
             ("WORKERS", "2".to_owned()),
             // The log's end is shown if it fails, and that is not to be forty lines of this.

@@ -204,7 +204,7 @@ fn without_the_restart_table_words_count_wrong() -> Result<()> {
         client.create_topic(topic, PARTITIONS, 1, &[])?;
     }
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", cluster.bootstrap().to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", cluster.bootstrap().to_owned()),
         ("EOS_STATE_DIR", state.display().to_string()),
         (
             "RUST_LOG",
@@ -295,7 +295,7 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
     }
     let time_out = TIME_OUT.as_millis().to_string();
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", state.display().to_string()),
         ("EOS_SESSION_TIMEOUT_MS", time_out.clone()),
         ("EOS_TRANSACTION_TIMEOUT_MS", time_out),

@@ -39,7 +39,7 @@ fn few_file_handles_and_one_processor_are_enough() -> Result<()> {
     fs::set_permissions(&small, fs::Permissions::from_mode(0o755))?;
     let state = dir.path().join("state").display().to_string();
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", state),
         ("WORKERS", "4".to_owned()),
     ];

@@ -106,7 +106,7 @@ fn each_view_counts_in_its_minute_or_is_late_whoever_is_killed() -> Result<()> {
     }
     let time_out = TIME_OUT.as_millis().to_string();
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", state.display().to_string()),
         ("EOS_NUM_STREAM_THREADS", "2".to_owned()),
         ("EOS_REPARTITION_PURGE_INTERVAL_MS", "200".to_owned()),

@@ -38,7 +38,7 @@ fn no_process_listens(_: &str) -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let dir = tempfile::tempdir()?;
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", port.to_string()),
+        ("EOS_BOOTSTRAP_SERVERS", port.to_string()),
         ("EOS_STATE_DIR", dir.path().display().to_string()),
         // Lines are counted below, and a backtrace would add 40.
         ("RUST_BACKTRACE", "0".into()),

@@ -35,7 +35,7 @@ fn every_city_is_greeted_once_in_order_under_its_key_and_time() -> Result<()> {
 
     let dir = tempfile::tempdir()?;
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", dir.path().display().to_string()),
     ];
     let hello = build("eos-examples", Program::Bin("01-hello"), &[])?;

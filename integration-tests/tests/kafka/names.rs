@@ -121,7 +121,7 @@ impl World {
         )?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
         let environment = [
-            ("KAFKA_BOOTSTRAP_SERVERS", broker.clone()),
+            ("EOS_BOOTSTRAP_SERVERS", broker.clone()),
             ("EOS_STATE_DIR", state.display().to_string()),
             (
                 "EOS_START_DEADLINE_MS",

@@ -88,7 +88,7 @@ impl Shop {
         }
         let dir = tempfile::tempdir()?;
         let environment = [
-            ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+            ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
             ("EOS_STATE_DIR", dir.path().display().to_string()),
             ("APP", app.clone()),
             ("POLICY", policy.to_owned()),

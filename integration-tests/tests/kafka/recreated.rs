@@ -82,7 +82,7 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
 fn fleet(bootstrap: &str, dir: &std::path::Path) -> Result<Fleet> {
     let enrich = build("eos-examples", Program::Bin("02-enrich"), &[])?;
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", dir.join("state").display().to_string()),
         ("RUST_BACKTRACE", "0".into()),
     ];

@@ -110,7 +110,7 @@ impl Scene {
         let mut command = Command::new(&self.program);
         command
             .env("NO_COLOR", "1")
-            .env("KAFKA_BOOTSTRAP_SERVERS", &self.bootstrap)
+            .env("EOS_BOOTSTRAP_SERVERS", &self.bootstrap)
             .env("APP", &self.app)
             .env("RUST_LOG", "info,eos_core=debug")
             .env("EOS_STATE_DIR", self.state())

@@ -135,7 +135,7 @@ fn in_start_up(_: &str) -> Result<()> {
 
 fn fleet(bootstrap: &str, dir: &std::path::Path) -> Result<Fleet> {
     let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", dir.join("state").display().to_string()),
         ("WORKERS", "2".to_owned()),
         ("EOS_START_DEADLINE_MS", STARTING.as_millis().to_string()),

@@ -46,7 +46,7 @@ pub(crate) struct Play {
 }
 
 impl Bench {
-    /// Starts a broker that compiles as one in production does, or uses `KAFKA_BOOTSTRAP_SERVERS`.
+    /// Starts a broker that compiles as one in production does, or uses `EOS_BOOTSTRAP_SERVERS`.
     pub(crate) fn open(partitions: i32) -> Result<Self> {
         let mut cluster = None;
         let bootstrap = match external() {

@@ -24,12 +24,12 @@ fn by_value(app: &mut App) -> Grouped<String, String> {
     keyed(app.source(&text("in")))
 }
 
-fn counts(app: &mut App) -> Table<String, u64> {
+fn counts(app: &mut App) -> Table<String, u64, u64> {
     by_value(app).count(&KeyValueStore::plain("counts"))
 }
 
 /// `word=count@time`.
-fn told(app: &mut App, table: Table<String, u64>) {
+fn told(app: &mut App, table: Table<String, u64, u64>) {
     let out = app.output(&text("out"));
     table.to_stream().for_each(move |ctx, result| {
         assert_eq!(ctx.timestamp(), result.timestamp);

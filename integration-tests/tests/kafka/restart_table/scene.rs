@@ -295,7 +295,7 @@ impl Scene {
         command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .env("KAFKA_BOOTSTRAP_SERVERS", &self.case.bootstrap)
+            .env("EOS_BOOTSTRAP_SERVERS", &self.case.bootstrap)
             .env("APP", &self.case.app)
             .env("EOS_STATE_DIR", self.case.state.path())
             .env("EOS_COMMIT_INTERVAL_MS", "20")

@@ -91,7 +91,7 @@ impl Scene {
     pub(crate) fn start(&mut self, how: Start<'_>) -> Result<Member> {
         let mut command = Command::new(&self.program);
         command
-            .env("KAFKA_BOOTSTRAP_SERVERS", &self.bootstrap)
+            .env("EOS_BOOTSTRAP_SERVERS", &self.bootstrap)
             .env("APP", &self.app)
             .env("RUST_LOG", "info,eos_core=debug")
             .env(

@@ -85,6 +85,8 @@ impl<'a> Case<'a> {
     fn perform(&self, environment: &[(String, String)]) -> Result<End> {
         let mut command = command(self.target);
         command.args([&self.name, "--exact", "--nocapture"]);
+        // It would redirect the apps of every test.
+        command.env_remove(kafka_launcher::BOOTSTRAP_VAR);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let answer = run::answer(&mut command, LIMIT).with_context(|| self.to_string())?;
         Ok(end(&self.name, answer.status.success(), answer.text))

@@ -160,9 +160,12 @@ impl Kafka {
     fn environment(&self, shared: Option<&kafka_launcher::Cluster>) -> Vec<(String, String)> {
         let (name, value) = match (self, shared) {
             (_, Some(shared)) => (kafka_launcher::SHARED_VAR, shared.bootstrap()),
-            (Kafka::Here, None) => return Vec::new(),
+            (Kafka::Here, None) => match kafka_launcher::external() {
+                Some(theirs) => return vec![(kafka_launcher::SHARED_VAR.to_owned(), theirs)],
+                None => return Vec::new(),
+            },
             (Kafka::InDocker { bootstrap }, None) => {
-                (kafka_launcher::BOOTSTRAP_VAR, bootstrap.as_str())
+                (kafka_launcher::SHARED_VAR, bootstrap.as_str())
             }
             (Kafka::Missing { .. }, None) => (kafka_launcher::SKIP_VAR, "1"),
         };
@@ -196,6 +199,7 @@ fn report_of_cargo(
     command
         .args(["test", "--no-fail-fast"])
         .args(arguments)
+        .env_remove(kafka_launcher::BOOTSTRAP_VAR)
         .envs(kafka.environment(None));
     let count = counted(command)?;
     report.counted(name, count, begun.elapsed());

@@ -270,6 +270,7 @@ fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
     let mut command = cargo();
     command
         .args(soak.runs.arguments())
+        .env_remove(kafka_launcher::BOOTSTRAP_VAR)
         .envs(soak.environment.iter().copied());
     if !soak.runs.is_test() {
         let status = command.status().context("start cargo")?;
