@@ -8,6 +8,7 @@ mod eos;
 mod faults;
 mod setup;
 mod sim;
+mod surface;
 mod test;
 mod words;
 
@@ -69,6 +70,8 @@ enum Command {
     Features,
     /// Full sizes, repeats and long sweeps: hours, for each night or each release
     Soak(test::SoakOptions),
+    /// The documentation of eos-core in each feature set, and breaking changes of the API since its baseline
+    Surface,
     /// All tests but the longest, those on a real Kafka included
     Test {
         /// Part of a test's name, or anything that `cargo test` takes
@@ -96,6 +99,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Soak(options) => return test::soak(&options),
         Command::Test { arguments } => return test::run(&arguments),
         Command::Bench { arguments } => return bench::run(&arguments),
+        Command::Surface => return surface::check(),
         Command::Sim { arguments } => return sim::run(&arguments),
     }
     Ok(ExitCode::SUCCESS)

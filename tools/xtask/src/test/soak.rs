@@ -84,7 +84,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-const TABLE: [Soak; 14] = [
+const TABLE: [Soak; 15] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -181,6 +181,13 @@ const TABLE: [Soak; 14] = [
         what: "the demo as a user builds it, without RocksDB",
         environment: &[],
         runs: Runs::Cargo("xtask demo"),
+        times: 1,
+    },
+    Soak {
+        name: "surface",
+        what: "the documentation in each feature set, and breaking changes of the public API",
+        environment: &[],
+        runs: Runs::Cargo("xtask surface"),
         times: 1,
     },
     Soak {

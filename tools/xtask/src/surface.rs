@@ -1,0 +1,69 @@
+//! `cargo xtask surface`: the documentation in each feature set, and breaking changes of the public API.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Result, ensure};
+
+use crate::cargo::{cargo, exit_code, run};
+use crate::setup::{self, Need};
+
+/// The crates that users depend on.
+const CRATES: [&str; 2] = ["eos-core", "eos-testkit"];
+
+/// The commit with which the API is compared. A release moves it, and so does a commit with an intended break, which
+/// CHANGELOG.md names.
+const BASELINE: &str = "4434ad3cb43d6b9b21bd3156983e37f4d80c394d";
+
+/// Feature sets of `eos-core`. Links between pages must work in each.
+const FEATURE_SETS: [&[&str]; 4] = [
+    &["--no-default-features"],
+    &["--no-default-features", "--features=kafka"],
+    &["--no-default-features", "--features=kafka,rocksdb"],
+    &["--all-features"],
+];
+
+/// Checks all of it, and continues after a failure.
+///
+/// # Errors
+/// When a tool is missing and cannot be installed, or cargo cannot be run.
+pub(crate) fn check() -> Result<ExitCode> {
+    setup::ensure(Need::BUILD)?;
+    let mut is_clean = true;
+    for features in FEATURE_SETS {
+        println!("\n=== cargo doc -p eos-core {}", features.join(" "));
+        let mut doc = cargo();
+        doc.args(["doc", "--no-deps", "-p", "eos-core"])
+            .args(features)
+            .env("RUSTDOCFLAGS", "-Dwarnings");
+        is_clean &= run(&mut doc)? == ExitCode::SUCCESS;
+    }
+    install()?;
+    for name in CRATES {
+        println!("\n=== cargo semver-checks -p {name} --baseline-rev {BASELINE}");
+        let mut semver = cargo();
+        semver
+            .args(["semver-checks", "-p", name, "--baseline-rev", BASELINE])
+            .args(["--only-explicit-features", "--release-type=patch"]);
+        is_clean &= run(&mut semver)? == ExitCode::SUCCESS;
+    }
+    Ok(exit_code(is_clean))
+}
+
+/// Installs `cargo-semver-checks` unless it is there.
+fn install() -> Result<()> {
+    let mut version = cargo();
+    version
+        .args(["semver-checks", "--version"])
+        .stdout(Stdio::null());
+    if version.stderr(Stdio::null()).status()?.success() {
+        return Ok(());
+    }
+    println!("\n=== cargo install --locked cargo-semver-checks");
+    let mut install: Command = cargo();
+    install.args(["install", "--locked", "cargo-semver-checks"]);
+    ensure!(
+        install.status()?.success(),
+        "cargo-semver-checks is not installed: see its messages above"
+    );
+    Ok(())
+}
