@@ -1,6 +1,8 @@
 //! Store engines around other engines.
 
 use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
 
 use eos_protocol::state::{Position, StoreId};
 
@@ -8,6 +10,7 @@ use crate::backend::{Cursor, StoreBackend};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::range::{Direction, KeyRange};
+use crate::sealed::Sealed;
 
 /// A [`StoreBackend`] that wraps another one and adds its own work to each write.
 pub trait Around: Send + fmt::Debug {
@@ -25,6 +28,20 @@ pub trait Around: Send + fmt::Debug {
     /// # Errors
     /// As [`StoreBackend::apply`].
     fn apply_around(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError>;
+
+    /// Implements [`StoreBackend::begin_apply`]. By default it writes at once, as
+    /// [`apply_around`](Self::apply_around).
+    ///
+    /// # Errors
+    /// As [`StoreBackend::apply`].
+    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        self.apply_around(&sealed.batch(), sealed.position())
+    }
+
+    /// Implements [`StoreBackend::end_apply`].
+    fn end_around(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        self.inner_mut().end_apply(wait)
+    }
 }
 
 impl<B: Around> StoreBackend for B {
@@ -56,6 +73,14 @@ impl<B: Around> StoreBackend for B {
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.apply_around(batch, position)
+    }
+
+    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        self.begin_around(sealed)
+    }
+
+    fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        self.end_around(wait)
     }
 
     fn position(&self) -> Option<&Position> {

@@ -1,12 +1,15 @@
 //! The interface of a storage engine.
 
 use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
 
 use eos_protocol::state::{Position, StoreId};
 
 use crate::StoreError;
 use crate::batch::Batch;
 use crate::range::{Direction, KeyRange};
+use crate::sealed::Sealed;
 
 /// One task's committed state, in one engine.
 ///
@@ -52,6 +55,21 @@ pub trait StoreBackend: Send + fmt::Debug {
     /// Durable against a crash of the process once it returns, but not against a power loss. A power loss returns the
     /// data and the position to an earlier `apply`.
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError>;
+
+    /// Begins to write a committed transaction. The engine may continue on another thread and serves reads meanwhile.
+    /// A read of a key or range that the transaction wrote may see the state before or after it.
+    ///
+    /// The owner calls [`end_apply`](Self::end_apply) until it is ready, before any other write. When the engine is
+    /// dropped, it has finished. By default the transaction is written at once.
+    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        self.apply(&sealed.batch(), sealed.position())
+    }
+
+    /// The result of the write that was begun last. With `wait`, the call blocks until it is known.
+    fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        let _ = wait;
+        Poll::Ready(Ok(()))
+    }
 
     /// The position of the last [`apply`](Self::apply); `None` if there was none.
     fn position(&self) -> Option<&Position>;

@@ -34,6 +34,7 @@ mod range;
 #[cfg(feature = "rocksdb")]
 pub mod rocks;
 mod scan;
+mod sealed;
 mod task_store;
 #[cfg(test)]
 mod testing;
@@ -47,4 +48,5 @@ pub use memory::MemoryBackend;
 pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
 pub use scan::Scan;
-pub use task_store::{Changed, TaskStore};
+pub use sealed::Sealed;
+pub use task_store::{Changed, Defences, TaskStore};

@@ -3,22 +3,27 @@
 use std::cell::OnceCell;
 use std::cmp::Ordering;
 
+use eos_protocol::state::StoreId;
+
 use crate::StoreError;
 use crate::backend::{Cursor, KeyValue};
 use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};
+use crate::sealed::Sealed;
 
-/// Reads a range in order: the record's writes over the transaction's writes over the committed data. Created by
+/// Reads a range in order: the record's writes over the transaction's writes over the committed data, of which the
+/// engine may not have the last part yet. Created by
 /// [`TaskStore::scan`](crate::TaskStore::scan).
 ///
 /// It shows the range at the beginning of the scan, whatever is written meanwhile.
 pub struct Scan<'a> {
     scratch: Written,
     overlay: Layer<'a>,
+    sealed: Option<Box<SealedLayer<'a>>>,
     committed: Box<dyn Cursor + 'a>,
     direction: Direction,
     /// Which layers are at the last returned key, and have to advance.
-    used: [bool; 3],
+    used: [bool; 4],
     poison: &'a OnceCell<StoreError>,
 }
 
@@ -36,32 +41,42 @@ struct Layer<'a> {
     at: Option<u32>,
 }
 
+/// The part of the last transaction, while the engine takes it.
+struct SealedLayer<'a> {
+    layer: Layer<'a>,
+    store: StoreId,
+    of: &'a Sealed,
+}
+
 #[derive(Clone, Copy)]
 enum Top {
     Scratch,
     Overlay,
+    Sealed,
     Committed,
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(
         scratch: &Table,
-        (overlay, mut rest): (&'a Table, Entries<'a>),
+        (overlay, rest): (&'a Table, Entries<'a>),
+        sealed: Option<(&'a Sealed, usize)>,
         committed: Box<dyn Cursor + 'a>,
         (range, direction): (&KeyRange, Direction),
         poison: &'a OnceCell<StoreError>,
     ) -> Self {
-        let at = rest.next();
+        let sealed = sealed.and_then(|(of, store)| {
+            let (store, table, rest) = of.scan(store, range, direction)?;
+            let layer = Layer::new(table, rest);
+            Some(Box::new(SealedLayer { layer, store, of }))
+        });
         Self {
             scratch: Written::copy(scratch, range, direction),
-            overlay: Layer {
-                table: overlay,
-                rest,
-                at,
-            },
+            overlay: Layer::new(overlay, rest),
+            sealed,
             committed,
             direction,
-            used: [false; 3],
+            used: [false; 4],
             poison,
         }
     }
@@ -92,18 +107,22 @@ impl<'a> Scan<'a> {
         Ok(match top {
             Top::Scratch => self.scratch.entry(),
             Top::Overlay => self.overlay.entry(),
+            Top::Sealed => self.sealed.as_ref().and_then(|it| it.entry()),
             Top::Committed => self.committed.entry(),
         })
     }
 
     /// Moves every layer past the last returned key.
     fn go_on(&mut self) -> Result<(), StoreError> {
-        let [scratch, overlay, committed] = std::mem::take(&mut self.used);
+        let [scratch, overlay, sealed, committed] = std::mem::take(&mut self.used);
         if scratch {
             self.scratch.at = self.scratch.rest.next();
         }
         if overlay {
             self.overlay.at = self.overlay.rest.next();
+        }
+        if let Some(sealed) = self.sealed.as_mut().filter(|_| sealed) {
+            sealed.layer.at = sealed.layer.rest.next();
         }
         if committed {
             self.committed.advance()?;
@@ -116,6 +135,7 @@ impl<'a> Scan<'a> {
         let keys = [
             self.scratch.at.map(|n| self.scratch.table.key(n)),
             self.overlay.at.map(|n| self.overlay.table.key(n)),
+            self.sealed.as_ref().and_then(|it| it.key()),
             self.committed.entry().map(|(key, _)| key),
         ];
         let order = |a: &[u8], b: &[u8]| match self.direction {
@@ -125,10 +145,18 @@ impl<'a> Scan<'a> {
         let first = keys.into_iter().flatten().min_by(|a, b| order(a, b))?;
         let used = keys.map(|key| key.is_some_and(|key| order(key, first) == Ordering::Equal));
         self.used = used;
+        let is_over = || {
+            let sealed = self.sealed.as_ref();
+            sealed.is_some_and(|it| it.of.is_over(it.store, first))
+        };
         Some(match used {
             [true, ..] => (Top::Scratch, self.scratch.entry().is_some()),
-            [_, true, _] => (Top::Overlay, self.overlay.entry().is_some()),
-            _ => (Top::Committed, true),
+            [_, true, ..] => (Top::Overlay, self.overlay.entry().is_some()),
+            [_, _, true, _] => {
+                let entry = self.sealed.as_ref().and_then(|it| it.entry());
+                (Top::Sealed, entry.is_some() && !is_over())
+            }
+            _ => (Top::Committed, !is_over()),
         })
     }
 }
@@ -167,9 +195,24 @@ impl Written {
     }
 }
 
-impl Layer<'_> {
+impl<'a> Layer<'a> {
+    fn new(table: &'a Table, mut rest: Entries<'a>) -> Self {
+        let at = rest.next();
+        Self { table, rest, at }
+    }
+
     fn entry(&self) -> Option<KeyValue<'_>> {
         let at = self.at?;
         Some((self.table.key(at), self.table.value(at)?))
+    }
+}
+
+impl SealedLayer<'_> {
+    fn key(&self) -> Option<&[u8]> {
+        self.layer.at.map(|n| self.layer.table.key(n))
+    }
+
+    fn entry(&self) -> Option<KeyValue<'_>> {
+        self.layer.entry()
     }
 }

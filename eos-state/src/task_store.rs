@@ -2,6 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
+use std::task::Poll;
 
 use eos_protocol::state::{Family, PerFamily, Position, StoreId};
 
@@ -12,6 +13,7 @@ use crate::cache::{CacheMemory, CommittedCache};
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
+use crate::sealed::{Sealed, SealedStore};
 
 /// The size in bytes of a record batch without its key and value. It is the sum of the batch header, the largest
 /// record overhead (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`), and the store
@@ -20,14 +22,17 @@ const OVERHEAD: usize = 61 + 21 + 4;
 
 /// The stores of one task, as its records read and write them.
 ///
-/// There are three layers. A read returns the value of the first layer that has the key:
+/// There are four layers. A read returns the value of the first layer that has the key:
 ///
 /// ```text
 ///   put, delete ─→ scratch    writes of this record       drop_record drops them
 ///                     │ keep_record
 ///                     ↓
 ///                  overlay    writes of this transaction  discard drops them
-///                     │ apply, once the commit is known
+///                     │ begin_apply, once the commit is known
+///                     ↓
+///                  sealed     writes of the committed transaction, until the backend has them
+///                     │ end_apply
 ///                     ↓
 ///                  backend    committed data, some of it in a cache
 /// ```
@@ -51,6 +56,21 @@ pub struct TaskStore {
     caches: RefCell<Vec<CommittedCache>>,
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
+    /// The last transaction, while the backend takes it.
+    sealed: Option<Arc<Sealed>>,
+    /// Emptied overlays, one for each entry of `stores`, to use their memory again.
+    spare: Vec<Overlay>,
+    defences: Defences,
+}
+
+/// The defences of a [`TaskStore`] that the simulation takes away, to see that it finds what goes wrong.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Defences {
+    /// A transaction is applied after the previous one.
+    pub applies_in_order: bool,
+    /// Reads see a transaction that the backend does not have yet.
+    pub reads_sealed: bool,
 }
 
 #[derive(Debug)]
@@ -113,6 +133,12 @@ impl TaskStore {
             caches: RefCell::new(caches),
             hasher: KeyHasher::random(),
             poison: OnceCell::new(),
+            sealed: None,
+            spare: Vec::new(),
+            defences: Defences {
+                applies_in_order: true,
+                reads_sealed: true,
+            },
         })
     }
 
@@ -132,6 +158,14 @@ impl TaskStore {
         for slot in &mut self.stores {
             slot.limit = limits.get(slot.id.family()).unwrap_or(usize::MAX);
         }
+        self
+    }
+
+    /// Takes defences away.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn defended(mut self, defences: Defences) -> Self {
+        self.defences = defences;
         self
     }
 
@@ -243,6 +277,7 @@ impl TaskStore {
         Ok(Scan::new(
             &self.scratch.borrow()[slot],
             (overlay.table(), overlay.scan(range, direction)),
+            self.readable().map(|sealed| (sealed, slot)),
             committed,
             (range, direction),
             &self.poison,
@@ -294,10 +329,12 @@ impl TaskStore {
         }
     }
 
-    /// The bytes of the transaction's writes. Too many of them cause an early commit.
+    /// The bytes of the writes in memory: those of the transaction, and those that the backend does not have yet. Too
+    /// many of them cause an early commit.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.stores.iter().map(|slot| slot.overlay.bytes()).sum()
+        let open: usize = self.stores.iter().map(|slot| slot.overlay.bytes()).sum();
+        open + self.sealed.as_ref().map_or(0, |sealed| sealed.bytes())
     }
 
     /// Whether the transaction wrote to a store of this family.
@@ -334,43 +371,89 @@ impl TaskStore {
     /// # Errors
     /// If the engine can't write. The store is poisoned: the disk has this position or the previous one.
     pub fn apply(&mut self, position: &Position) -> Result<(), StoreError> {
-        self.apply_and_forget(position, &[])
+        self.begin_apply(position.clone(), Vec::new())?;
+        match self.end_apply(true) {
+            Poll::Ready(applied) => applied,
+            Poll::Pending => Ok(()),
+        }
     }
 
-    /// Works as [`apply`](Self::apply), and in the same step deletes every key of these ranges, written by this
-    /// transaction or before: expired windows.
+    /// Begins to apply the committed transaction. In the same step, the backend deletes every key of the ranges `over`,
+    /// written by this transaction or before: expired windows. Reads and writes may go on at once.
+    ///
+    /// Transactions are applied one after the other: this call waits for the previous one.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
-    pub fn apply_and_forget(
+    pub fn begin_apply(
         &mut self,
-        position: &Position,
-        over: &[(StoreId, KeyRange)],
+        position: Position,
+        over: Vec<(StoreId, KeyRange)>,
     ) -> Result<(), StoreError> {
         self.healthy()?;
-        self.sort();
-        let writes = self.stores.iter().map(|slot| slot.overlay.table().len());
-        let mut batch = Batch::with_capacity(writes.sum());
-        for write in self.stores.iter().flat_map(Slot::writes) {
-            batch.write(write.store, write.key, write.value);
+        if self.defences.applies_in_order
+            && let Poll::Ready(applied) = self.end_apply(true)
+        {
+            applied?;
         }
-        for (store, range) in over {
-            batch.forget(*store, range);
+        let mut spare = std::mem::take(&mut self.spare).into_iter();
+        let stores = self.stores.iter_mut().map(|slot| {
+            let order = slot.sorted();
+            let empty = spare.next().unwrap_or_else(|| slot.overlay.empty());
+            slot.sorted = None;
+            SealedStore {
+                id: slot.id,
+                overlay: std::mem::replace(&mut slot.overlay, empty),
+                order,
+            }
+        });
+        let sealed = Arc::new(Sealed::new(stores.collect(), over, position));
+        let begun = self.backend.begin_apply(&sealed);
+        self.sealed = Some(sealed);
+        self.poisoning(begun)
+    }
+
+    /// Whether the backend still takes a transaction, as far as [`end_apply`](Self::end_apply) knows.
+    #[must_use]
+    pub fn is_applying(&self) -> bool {
+        self.sealed.is_some()
+    }
+
+    /// The end of [`begin_apply`](Self::begin_apply). Pending while the backend is not finished. With `wait`, the call
+    /// blocks until it is.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        if self.sealed.is_none() {
+            return Poll::Ready(Ok(()));
         }
-        let applied = self.backend.apply(&batch, position);
-        self.poisoning(applied)?;
-        for (slot, cache) in self.stores.iter().zip(self.caches.get_mut()) {
-            let table = slot.overlay.table();
+        if let Err(error) = self.healthy() {
+            return Poll::Ready(Err(error));
+        }
+        let applied = std::task::ready!(self.backend.end_apply(wait));
+        if let Err(error) = self.poisoning(applied) {
+            return Poll::Ready(Err(error));
+        }
+        let Some(sealed) = self.sealed.take() else {
+            return Poll::Ready(Ok(()));
+        };
+        for (store, cache) in sealed.stores.iter().zip(self.caches.get_mut()) {
+            let table = store.overlay.table();
             for number in table.numbers() {
                 cache.put(table.hash(number), table.key(number), table.value(number));
             }
             // The cache does not support ranges.
-            if over.iter().any(|(store, _)| *store == slot.id) {
+            if sealed.has_ranges(store.id) {
                 cache.clear();
             }
         }
-        self.clear();
-        Ok(())
+        if let Some(sealed) = Arc::into_inner(sealed) {
+            let overlays = sealed.stores.into_iter().map(|store| store.overlay);
+            self.spare = overlays.collect();
+            self.spare.iter_mut().for_each(Overlay::clear);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Drops all writes of the aborted transaction and of its last record.
@@ -387,7 +470,8 @@ impl TaskStore {
         self.healthy()?;
         let scratch = self.scratch.get_mut().iter();
         let open = scratch.chain(self.stores.iter().map(|slot| slot.overlay.table()));
-        if open.into_iter().any(|table| !table.is_empty()) {
+        let is_open = open.into_iter().any(|table| !table.is_empty());
+        if is_open || self.sealed.is_some() {
             return Err(StoreError::OpenTransaction);
         }
         self.caches
@@ -457,7 +541,17 @@ impl TaskStore {
         if let Some(written) = self.stores[slot].overlay.get(hash, key) {
             return Some(take(written));
         }
+        let sealed = self.readable();
+        if let Some(written) = sealed.and_then(|sealed| sealed.get(slot, hash, key)) {
+            return Some(take(written));
+        }
         self.caches.borrow_mut()[slot].get(hash, key).map(take)
+    }
+
+    /// The transaction that the backend does not have yet.
+    fn readable(&self) -> Option<&Sealed> {
+        let sealed = self.sealed.as_deref();
+        sealed.filter(|_| self.defences.reads_sealed)
     }
 
     /// The index of a store, if the store is healthy.

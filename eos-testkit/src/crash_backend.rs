@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use eos_core::spi::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::Position;
-use eos_state::{Around, Batch, StoreBackend, StoreError};
+use eos_state::{Around, Batch, Sealed, StoreBackend, StoreError};
 
 use crate::client::Edge;
 
@@ -23,6 +25,12 @@ pub struct CrashHome {
     home: Arc<dyn Home>,
     at_write: Arc<AtWrite>,
     opened: Opened,
+    /// Whether writes end later than they begin.
+    overlaps: bool,
+    /// Whether a position is written before its data: a planted bug.
+    position_first: bool,
+    /// Whether the process is dying: writes that have not ended are lost.
+    dying: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for CrashHome {
@@ -40,7 +48,32 @@ impl CrashHome {
             home,
             at_write: Arc::new(at_write),
             opened: Opened::default(),
+            overlaps: false,
+            position_first: false,
+            dying: Arc::default(),
         }
+    }
+
+    /// Lets most writes of committed transactions end a number of polls after their begin, as those of RocksDB do.
+    #[must_use]
+    pub fn overlapping(self) -> CrashHome {
+        let overlaps = true;
+        CrashHome { overlaps, ..self }
+    }
+
+    /// Writes each position before its data: a planted bug.
+    #[must_use]
+    pub fn position_first(self) -> CrashHome {
+        let position_first = true;
+        CrashHome {
+            position_first,
+            ..self
+        }
+    }
+
+    /// Loses the writes that have not ended, as the death of the process does. The process is dropped next.
+    pub fn dies(&self) {
+        self.dying.store(true, Ordering::Relaxed);
     }
 
     /// Every database that was ever opened, and the number of workers that have it open.
@@ -67,6 +100,7 @@ impl Home for CrashHome {
         let Some(database) = self.home.open(task)? else {
             return Ok(None);
         };
+        self.dying.store(false, Ordering::Relaxed);
         *lock(&self.opened).entry(task.clone()).or_default() += 1;
         Ok(Some(Box::new(CrashBackend {
             database,
@@ -74,6 +108,10 @@ impl Home for CrashHome {
             at_write: Arc::clone(&self.at_write),
             opened: Arc::clone(&self.opened),
             writes: 0,
+            overlaps: self.overlaps,
+            position_first: self.position_first,
+            dying: Arc::clone(&self.dying),
+            pending: Vec::new(),
         })))
     }
 
@@ -89,6 +127,19 @@ struct CrashBackend {
     opened: Opened,
     /// The number of writes since the database was opened.
     writes: u64,
+    overlaps: bool,
+    position_first: bool,
+    dying: Arc<AtomicBool>,
+    /// The writes that have not ended. There is at most one, unless a defence is missing.
+    pending: Vec<Pending>,
+}
+
+/// A write that has begun.
+#[derive(Debug)]
+struct Pending {
+    sealed: Arc<Sealed>,
+    /// The number of polls until it ends.
+    polls: u64,
 }
 
 impl fmt::Debug for CrashBackend {
@@ -97,8 +148,26 @@ impl fmt::Debug for CrashBackend {
     }
 }
 
+impl CrashBackend {
+    /// Ends the writes that are due.
+    fn end(&mut self, is_due: impl Fn(&Pending) -> bool) -> Result<(), StoreError> {
+        while let Some(at) = self.pending.iter().position(&is_due) {
+            let Pending { sealed, .. } = self.pending.remove(at);
+            self.database.apply(&sealed.batch(), sealed.position())?;
+            (self.at_write)(Edge::After, self.writes);
+        }
+        Ok(())
+    }
+}
+
 impl Drop for CrashBackend {
     fn drop(&mut self) {
+        // An engine that is closed has ended its writes. A dead process has not.
+        if !self.dying.load(Ordering::Relaxed) && !std::thread::panicking() {
+            for Pending { sealed, .. } in std::mem::take(&mut self.pending) {
+                let _ = self.database.apply(&sealed.batch(), sealed.position());
+            }
+        }
         if let Some(by) = lock(&self.opened).get_mut(&self.task) {
             *by -= 1;
         }
@@ -122,5 +191,32 @@ impl Around for CrashBackend {
         self.database.apply(batch, position)?;
         (self.at_write)(Edge::After, self.writes);
         Ok(())
+    }
+
+    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        // Some writes end at once, most of them within the next transaction or at its end.
+        let polls = self.writes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
+        if !self.overlaps || polls < 4 {
+            return self.apply_around(&sealed.batch(), sealed.position());
+        }
+        self.writes += 1;
+        (self.at_write)(Edge::Before, self.writes);
+        if self.position_first {
+            self.database.apply(&Batch::new(), sealed.position())?;
+        }
+        let sealed = Arc::clone(sealed);
+        self.pending.push(Pending { sealed, polls });
+        Ok(())
+    }
+
+    fn end_around(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        for pending in &mut self.pending {
+            pending.polls = pending.polls.saturating_sub(1);
+        }
+        let ended = self.end(|pending| wait || pending.polls == 0);
+        match self.pending.is_empty() {
+            true => Poll::Ready(ended),
+            false => Poll::Pending,
+        }
     }
 }

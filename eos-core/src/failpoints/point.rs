@@ -22,7 +22,8 @@ pub(crate) enum Point {
     InRevoke,
     ClientCommit,
     PostCommitPreState,
-    PostState,
+    ApplyBegun,
+    ApplyDone,
     RestoreK,
 }
 
@@ -78,11 +79,13 @@ pub(crate) enum Defence {
     FailedEffects,
     HeldBack,
     Tombstones,
+    ApplyOrder,
+    ReadSealed,
 }
 
 #[cfg(feature = "failpoints")]
 impl Point {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Poll,
         Self::Begin,
         Self::FirstSend,
@@ -96,7 +99,8 @@ impl Point {
         Self::InRevoke,
         Self::ClientCommit,
         Self::PostCommitPreState,
-        Self::PostState,
+        Self::ApplyBegun,
+        Self::ApplyDone,
         Self::RestoreK,
     ];
 
@@ -115,7 +119,8 @@ impl Point {
             Self::InRevoke => "in_revoke",
             Self::ClientCommit => "client_commit",
             Self::PostCommitPreState => "post_commit_pre_state",
-            Self::PostState => "post_state",
+            Self::ApplyBegun => "apply_begun",
+            Self::ApplyDone => "apply_done",
             Self::RestoreK => "restore_k",
         }
     }
@@ -140,7 +145,7 @@ impl Point {
             Self::PostCommit => (CallSite::Commit, fatal(code::LOCAL_FENCED)),
             Self::PreAbort => (CallSite::Abort, late()),
             // No call of the client is made there: the worker stops, as for a database that fails.
-            Self::PostCommitPreState | Self::PostState | Self::RestoreK => {
+            Self::PostCommitPreState | Self::ApplyBegun | Self::ApplyDone | Self::RestoreK => {
                 (CallSite::Poll, fatal(code::LOCAL_STATE))
             }
             Self::InRevoke => (
@@ -158,7 +163,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 48] = [
+    pub(super) const ALL: [Self; 50] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -207,6 +212,8 @@ impl Defence {
         Self::FailedEffects,
         Self::HeldBack,
         Self::Tombstones,
+        Self::ApplyOrder,
+        Self::ReadSealed,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -259,6 +266,8 @@ impl Defence {
             Self::FailedEffects => "failed_effects",
             Self::HeldBack => "held_back",
             Self::Tombstones => "tombstones",
+            Self::ApplyOrder => "apply_order",
+            Self::ReadSealed => "read_sealed",
         }
     }
 }

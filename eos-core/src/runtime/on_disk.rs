@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::Poll;
 
 use eos_protocol::state::{Family, Position, PositionError};
 use eos_protocol::{AppId, TaskId};
 use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
 use eos_state::rocks::{RocksBackend, StateMemory};
-use eos_state::{Around, Batch, StoreBackend, StoreError};
+use eos_state::{Around, Batch, Sealed, StoreBackend, StoreError};
 
 use super::open_databases::OpenDatabases;
 use crate::worker::{Home, HomeError, TaskHome};
@@ -145,5 +146,17 @@ impl Around for Housed {
         self.backend.apply(batch, position)?;
         self.open.written();
         Ok(())
+    }
+
+    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        self.backend.begin_apply(sealed)
+    }
+
+    fn end_around(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        let ended = self.backend.end_apply(wait);
+        if ended.is_ready() {
+            self.open.written();
+        }
+        ended
     }
 }

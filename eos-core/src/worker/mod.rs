@@ -87,7 +87,7 @@ use turns::TurnLengths;
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest wait for an event. The worker detects a stop after this time at the latest.
 const NAP: Duration = Duration::from_millis(50);
-/// The longest wait for a response that a rebalance needs.
+/// The longest wait for a response that a rebalance needs, or for a database.
 const SHORT_NAP: Duration = Duration::from_millis(5);
 /// The longest time that one step may take records.
 const STRETCH: Duration = Duration::from_millis(5);
@@ -185,6 +185,9 @@ impl<C: Client> Worker<C> {
     fn act(&mut self) -> Result<Step, WorkerError> {
         self.clear_wakes();
         self.txn.look_at_markers(&self.shared);
+        if let Err(error) = self.end_apply(false) {
+            self.give_up(error);
+        }
         self.poll()?;
         self.advance(Event::Tick);
         let mut busy = self.rebalance()?;
@@ -336,9 +339,22 @@ impl<C: Client> Worker<C> {
         if !rules::stores_known_ends_only() {
             chores::take_any_end(&self.shared, &mut self.source, &mut self.tasks);
         }
-        let applied = self.tasks.apply(self.shared.env.wall_clock());
-        let hit = failpoints::hit(Point::PostState).map_err(WorkerError::Client);
-        applied.and(hit)
+        self.tasks.apply(self.shared.env.wall_clock())?;
+        failpoints::hit(Point::ApplyBegun).map_err(WorkerError::Client)?;
+        self.end_apply(false)
+    }
+
+    /// Ends the writes of the last transaction to the databases, as far as they are finished, or all of them with
+    /// `wait`.
+    fn end_apply(&mut self, wait: bool) -> Result<(), WorkerError> {
+        if !self.tasks.is_applying() {
+            return Ok(());
+        }
+        self.tasks.end_apply(wait)?;
+        if self.tasks.is_applying() {
+            return Ok(());
+        }
+        failpoints::hit(Point::ApplyDone).map_err(WorkerError::Client)
     }
 
     /// Discards the transaction. Its tasks go back to the last commit.
@@ -405,6 +421,10 @@ impl<C: Client> Worker<C> {
     }
 
     fn seal(&mut self) {
+        // A task whose last transaction is not in its database must not commit the next one.
+        if let Err(error) = self.end_apply(rules::applies_in_order()) {
+            return self.give_up(error);
+        }
         let (pipeline, tasks) = (&mut self.pipeline, &mut self.tasks);
         match seal::seal(&self.shared, pipeline, tasks, &mut self.txn) {
             Ok(true) => self.advance(Event::Sealed),
@@ -899,6 +919,9 @@ impl<C: Client> Worker<C> {
 
     fn end(&mut self, busy: bool) -> Result<Step, WorkerError> {
         let drained = self.txn.is_settled() && !self.pipeline.has_unsent();
+        if drained && self.lifecycle.is_stopping() {
+            self.end_apply(true)?;
+        }
         let (shared, source) = (&self.shared, &mut self.source);
         if self
             .lifecycle
@@ -938,6 +961,7 @@ impl<C: Client> Worker<C> {
             self.group.wake.wait(),
             self.restorer.wake.wait(),
             self.pipeline.wake.wait(),
+            self.tasks.is_applying().then_some(SHORT_NAP),
         ];
         waits.into_iter().flatten().fold(longest, Duration::min)
     }

@@ -147,7 +147,7 @@ impl TaskState {
         };
         let over = (self.windows).committed(self.wrote.windowed, name.stream_time);
         self.settle();
-        self.store.apply_and_forget(&position, &over)?;
+        self.store.begin_apply(position, over)?;
         if let Some(trimming) = &mut self.trimming {
             trimming.committed(name.stream_time);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::task::Poll;
 
 use eos_protocol::state::Family;
 use eos_protocol::{Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition};
@@ -264,6 +265,27 @@ impl<R: Records> Tasks<R> {
             }
         }
         applied
+    }
+
+    /// Whether an engine may still take a transaction.
+    pub(super) fn is_applying(&self) -> bool {
+        let mut states = self.values().filter_map(|task| task.state.as_ref());
+        states.any(|state| state.store.is_applying())
+    }
+
+    /// Ends the writes of the last transaction that are finished, or all of them with `wait`.
+    pub(super) fn end_apply(&mut self, wait: bool) -> Result<(), WorkerError> {
+        let mut ended = Ok(());
+        for task in self.values_mut() {
+            let Some(state) = &mut task.state else {
+                continue;
+            };
+            if let Poll::Ready(Err(source)) = state.store.end_apply(wait) {
+                let (task, source) = (task.progress.task, Box::new(source));
+                ended = ended.and(Err(WorkerError::Store { task, source }));
+            }
+        }
+        ended
     }
 
     /// Updates the tasks after a commit. `held` has processed a record that is not part of it.

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::Arc;
+use std::task::Poll;
 
 use eos_protocol::state::{Position, StoreId};
 use tempfile::tempdir;
@@ -9,7 +11,7 @@ use tempfile::tempdir;
 use super::*;
 use crate::backend::{Cursor, KeyValue};
 use crate::testing::Memory;
-use crate::{Batch, Direction, KeyRange, MemoryBackend};
+use crate::{Around, Batch, Direction, KeyRange, MemoryBackend, Sealed};
 
 const BUGS: [&str; 10] = [
     "deletes are forgotten",
@@ -188,4 +190,67 @@ fn an_engine_that_forgets_is_found() {
         }
     }
     assert!(check(&Forgetful, tempdir().unwrap().path(), 100).is_err());
+}
+
+/// An engine that takes a committed transaction only when its owner waits for it.
+#[derive(Debug, Default)]
+struct Late {
+    inner: MemoryBackend,
+    pending: Option<Arc<Sealed>>,
+    /// A planted bug: the transaction is lost.
+    loses: bool,
+}
+
+impl Around for Late {
+    type Inner = MemoryBackend;
+
+    fn inner(&self) -> &MemoryBackend {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut MemoryBackend {
+        &mut self.inner
+    }
+
+    fn apply_around(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.inner.apply(batch, position)
+    }
+
+    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        assert!(self.pending.is_none(), "one transaction at a time");
+        self.pending = Some(Arc::clone(sealed));
+        Ok(())
+    }
+
+    fn end_around(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        match self.pending.take_if(|_| wait) {
+            Some(_) if self.loses => Poll::Ready(Ok(())),
+            Some(sealed) => Poll::Ready(self.inner.apply(&sealed.batch(), sealed.position())),
+            None if self.pending.is_some() => Poll::Pending,
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+struct Lates {
+    loses: bool,
+}
+
+impl Engine for Lates {
+    fn open(&self, _: &Path) -> Result<Box<dyn StoreBackend>, StoreError> {
+        let loses = self.loses;
+        let late = Late::default();
+        Ok(Box::new(Late { loses, ..late }))
+    }
+
+    fn lasts(&self) -> Lasts {
+        Lasts::Process
+    }
+}
+
+/// Meanwhile the task store serves reads, scans and deleted ranges by itself.
+#[test]
+fn an_engine_may_take_a_transaction_late() {
+    check(&Lates { loses: false }, tempdir().unwrap().path(), 2_000).unwrap();
+    assert!(check(&Lates { loses: true }, tempdir().unwrap().path(), 100).is_err());
 }

@@ -34,6 +34,15 @@ impl Overlay {
         }
     }
 
+    /// An empty overlay of the same kind.
+    pub(crate) fn empty(&self) -> Self {
+        Self {
+            table: Table::new(),
+            order: self.order.is_some().then(BTreeMap::new),
+            order_bytes: 0,
+        }
+    }
+
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }

@@ -7,6 +7,8 @@ use rocksdb::{
     WriteBufferManager,
 };
 
+use super::applier::Appliers;
+
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
@@ -22,13 +24,14 @@ const FIRST_LEVEL: u64 = 16;
 
 /// The memory of all databases of a process, from one number.
 ///
-/// Created once and passed to each [`RocksBackend::open`](super::RocksBackend::open). Blocks read from disk, with
+/// Also the threads that write committed transactions. Created once and passed to each [`RocksBackend::open`](super::RocksBackend::open). Blocks read from disk, with
 /// their indexes and filters, and unflushed writes share it. An overlay (uncommitted data) is not part of it. RocksDB
 /// may exceed it briefly: a read never fails for lack of cache.
 #[derive(Clone)]
 pub struct StateMemory {
     cache: Cache,
     writes: WriteBufferManager,
+    pub(super) appliers: Appliers,
     bytes: usize,
 }
 
@@ -48,6 +51,7 @@ impl StateMemory {
         Self {
             cache,
             writes,
+            appliers: Appliers::start(),
             bytes,
         }
     }

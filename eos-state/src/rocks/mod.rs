@@ -13,6 +13,7 @@
 //! returns to an earlier batch, with data and position together. (Without the log for bulk loads, followed by commits
 //! with it, a crash left a position over no data: measured.)
 
+mod applier;
 mod cursor;
 mod fault;
 mod flusher;
@@ -22,6 +23,7 @@ use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Poll;
 
 use eos_protocol::state::{Family, Position, StoreId};
 use rocksdb::{ColumnFamily, DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
@@ -32,7 +34,9 @@ pub use memory::StateMemory;
 use crate::backend::{Cursor, StoreBackend};
 use crate::batch::Batch;
 use crate::range::{Direction, KeyRange};
+use crate::sealed::Sealed;
 use crate::{EngineFault, StoreError};
+use applier::{Appliers, Applying};
 use cursor::{RocksCursor, bounds};
 use fault::fault;
 
@@ -51,11 +55,11 @@ pub struct RocksBackend {
     position: Option<Position>,
     poison: OnceCell<StoreError>,
     reads: ReadOptions,
-    writes: WriteOptions,
     /// The searched key with its prefix, kept so that a read allocates nothing.
     key: RefCell<Vec<u8>>,
-    /// The encoded position, kept for the next write.
-    encoded: Vec<u8>,
+    appliers: Appliers,
+    /// The write that a thread has taken.
+    applying: Option<Applying>,
 }
 
 impl RocksBackend {
@@ -79,18 +83,15 @@ impl RocksBackend {
         }
         let with_options = names.into_iter().map(|name| (name, options.clone()));
         let db = DB::open_cf_with_opts(&options, path, with_options).map_err(at)?;
-        let mut writes = WriteOptions::default();
-        // Batches are sorted: each key's place is near that of the previous one.
-        writes.set_memtable_insert_hint_per_batch(true);
         let mut backend = Self {
             db: Arc::new(db),
             path: path.to_owned(),
             position: None,
             poison: OnceCell::new(),
             reads: ReadOptions::default(),
-            writes,
             key: RefCell::default(),
-            encoded: Vec::new(),
+            appliers: memory.appliers.clone(),
+            applying: None,
         };
         backend.read_layout()?;
         Ok(backend)
@@ -104,10 +105,7 @@ impl RocksBackend {
             (Some(Ok(bytes)), _) => self.check_format(u32::from_be_bytes(bytes))?,
             // The database is new, or its very first batch was lost in a power loss.
             (None, None) => {
-                self.checked(
-                    self.db
-                        .put_opt(FORMAT_KEY, FORMAT.to_be_bytes(), &self.writes),
-                )?;
+                self.checked(self.db.put(FORMAT_KEY, FORMAT.to_be_bytes()))?;
             }
             _ => return Err(self.damaged("it has no readable format")),
         }
@@ -156,39 +154,90 @@ impl RocksBackend {
         })
     }
 
-    /// Deletes every key from here on, one by one, including those that the batch writes.
-    fn delete_up(
-        &self,
-        out: &mut WriteBatch,
-        family: &ColumnFamily,
-        from: Vec<u8>,
-        batch: &Batch<'_>,
-    ) -> Result<(), StoreError> {
-        let mut full = Vec::new();
-        for write in batch.writes() {
-            prefixed(&mut full, write.store, write.key);
-            if full >= from && write.store.family() == Family::Windowed {
-                out.delete_cf(family, &full);
-            }
-        }
-        let mut reads = ReadOptions::default();
-        reads.set_iterate_lower_bound(from);
-        let mut rows = self.db.raw_iterator_cf_opt(family, reads);
-        rows.seek_to_first();
-        while let Some(key) = rows.key() {
-            out.delete_cf(family, key);
-            rows.next();
-        }
-        self.checked(rows.status())
+    fn poisoning<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.map_err(|error| self.poison.get_or_init(|| error).clone())
     }
 
     fn family(&self, store: StoreId) -> Result<&ColumnFamily, StoreError> {
-        let name = match store.family() {
-            Family::Plain => PLAIN,
-            Family::Windowed => WINDOWED,
-        };
-        (self.db.cf_handle(name)).ok_or(StoreError::UnknownStore { store })
+        family(&self.db, store)
     }
+}
+
+fn family(db: &DB, store: StoreId) -> Result<&ColumnFamily, StoreError> {
+    let name = match store.family() {
+        Family::Plain => PLAIN,
+        Family::Windowed => WINDOWED,
+    };
+    (db.cf_handle(name)).ok_or(StoreError::UnknownStore { store })
+}
+
+/// Writes a batch and its position, both or neither.
+fn write_batch(
+    db: &DB,
+    path: &Path,
+    batch: &Batch<'_>,
+    position: &Position,
+) -> Result<(), StoreError> {
+    let mut encoded = Vec::new();
+    position.encode(&mut encoded);
+    // A put takes a few bytes more than its key and value.
+    let bytes = batch.bytes() + batch.writes().len() * 12 + encoded.len() + 64;
+    let mut out = WriteBatch::with_capacity_bytes(bytes);
+    out.put(POSITION_KEY, &encoded);
+    let mut full = Vec::new();
+    let mut last: Option<(StoreId, &ColumnFamily)> = None;
+    for write in batch.writes() {
+        let family = match last {
+            Some((store, family)) if store == write.store => family,
+            _ => family(db, write.store)?,
+        };
+        last = Some((write.store, family));
+        prefixed(&mut full, write.store, write.key);
+        match write.value {
+            Some(value) => out.put_cf(family, &full[..], value),
+            None => out.delete_cf(family, &full[..]),
+        }
+    }
+    for (store, range) in batch.forgotten() {
+        let (from, to) = bounds(*store, range);
+        let family = family(db, *store)?;
+        match to {
+            Some(to) => out.delete_range_cf(family, from, to),
+            // No key is above the last id, so there is no end of the range.
+            None => delete_up(db, &mut out, family, from, batch).map_err(|e| fault(path, e))?,
+        }
+    }
+    let mut options = WriteOptions::default();
+    // Batches are sorted: each key's place is near that of the previous one.
+    options.set_memtable_insert_hint_per_batch(true);
+    db.write_opt(out, &options)
+        .map_err(|error| fault(path, error))
+}
+
+/// Deletes every key from here on, one by one, including those that the batch writes.
+fn delete_up(
+    db: &DB,
+    out: &mut WriteBatch,
+    family: &ColumnFamily,
+    from: Vec<u8>,
+    batch: &Batch<'_>,
+) -> Result<(), rocksdb::Error> {
+    let mut full = Vec::new();
+    for write in batch.writes() {
+        prefixed(&mut full, write.store, write.key);
+        if full >= from && write.store.family() == Family::Windowed {
+            out.delete_cf(family, &full);
+        }
+    }
+    let mut reads = ReadOptions::default();
+    reads.set_iterate_lower_bound(from);
+    let mut rows = db.raw_iterator_cf_opt(family, reads);
+    rows.seek_to_first();
+    while let Some(key) = rows.key() {
+        out.delete_cf(family, key);
+        rows.next();
+    }
+    rows.status()
 }
 
 impl StoreBackend for RocksBackend {
@@ -272,39 +321,28 @@ impl StoreBackend for RocksBackend {
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.healthy()?;
-        self.encoded.clear();
-        position.encode(&mut self.encoded);
-        // A put takes a few bytes more than its key and value.
-        let bytes = batch.bytes() + batch.writes().len() * 12 + self.encoded.len() + 64;
-        let mut out = WriteBatch::with_capacity_bytes(bytes);
-        out.put(POSITION_KEY, &self.encoded);
-        let mut full = self.key.borrow_mut();
-        let mut last: Option<(StoreId, &ColumnFamily)> = None;
-        for write in batch.writes() {
-            let family = match last {
-                Some((store, family)) if store == write.store => family,
-                _ => self.family(write.store)?,
-            };
-            last = Some((write.store, family));
-            prefixed(&mut full, write.store, write.key);
-            match write.value {
-                Some(value) => out.put_cf(family, &full[..], value),
-                None => out.delete_cf(family, &full[..]),
-            }
-        }
-        for (store, range) in batch.forgotten() {
-            let (from, to) = bounds(*store, range);
-            let family = self.family(*store)?;
-            match to {
-                Some(to) => out.delete_range_cf(family, from, to),
-                // No key is above the last id, so there is no end of the range.
-                None => self.delete_up(&mut out, family, from, batch)?,
-            }
-        }
-        self.checked(self.db.write_opt(out, &self.writes))?;
-        drop(full);
+        let written = write_batch(&self.db, &self.path, batch, position);
+        self.poisoning(written)?;
         self.position = Some(position.clone());
         Ok(())
+    }
+
+    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        self.healthy()?;
+        self.applying = self.appliers.begin(&self.db, &self.path, sealed);
+        match &self.applying {
+            Some(_) => Ok(()),
+            None => self.apply(&sealed.batch(), sealed.position()),
+        }
+    }
+
+    fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        let Some(applying) = &self.applying else {
+            return Poll::Ready(Ok(()));
+        };
+        let written = std::task::ready!(applying.end(&self.path, wait));
+        let position = self.applying.take().map(|applying| applying.position);
+        Poll::Ready(self.poisoning(written).map(|()| self.position = position))
     }
 
     fn position(&self) -> Option<&Position> {
@@ -322,6 +360,13 @@ impl StoreBackend for RocksBackend {
             .filter_map(|name| self.db.cf_handle(name))
             .collect();
         self.checked(self.db.flush_cfs_opt(&families, &FlushOptions::default()))
+    }
+}
+
+/// The database is closed when this returns, and another owner may open it.
+impl Drop for RocksBackend {
+    fn drop(&mut self) {
+        let _ = self.end_apply(true);
     }
 }
 

@@ -19,7 +19,7 @@ const STATE: &[&str] = &["VIOLATED state_", " holds {"];
 
 /// The defence; within how many seeds it is found, several times as many as it took; and what a violation says then,
 /// one of these.
-const PLANTED: [(&str, u64, &[&str]); 36] = [
+const PLANTED: [(&str, u64, &[&str]); 39] = [
     ("every_touched_task", 200, REFUSED),
     ("rewind", 200, LOST),
     ("in_doubt", 300, DOUBLED),
@@ -61,6 +61,10 @@ const PLANTED: [(&str, u64, &[&str]); 36] = [
     ("restore_to_end", 3_000, REFUSED),
     ("task_lock", 1_500, &["workers of process"]),
     ("keep_in_doubt", 1_500, STATE),
+    // Databases that take a transaction while the next one runs.
+    ("read_sealed", 50, DOUBLED),
+    ("data_with_position", 150, STATE),
+    ("apply_order", 1_000, STATE),
     // Windows.
     ("stream_time", 300, LOST),
     ("forget_over", 100, STATE),

@@ -14,6 +14,11 @@ const EARLIER: usize = 6;
 pub trait Disks: Sync {
     /// Returns an empty disk for a process of this name.
     fn disk(&self, process: &str) -> Box<dyn ProcessDisk>;
+
+    /// Whether databases write a position before its data: a planted bug.
+    fn position_first(&self) -> bool {
+        false
+    }
 }
 
 /// The disk of a process, which outlives the process.
@@ -49,6 +54,20 @@ pub(super) struct Unlocked;
 impl Disks for Unlocked {
     fn disk(&self, _: &str) -> Box<dyn ProcessDisk> {
         Box::new(Disk::default().keeping(EARLIER).unlocked())
+    }
+}
+
+/// Disks in memory on which a position is written before its data: a planted bug.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PositionFirst;
+
+impl Disks for PositionFirst {
+    fn disk(&self, process: &str) -> Box<dyn ProcessDisk> {
+        InMemory.disk(process)
+    }
+
+    fn position_first(&self) -> bool {
+        true
     }
 }
 

@@ -61,8 +61,12 @@ struct Slot {
 impl Slot {
     fn new(instance: &str, nemesis: &Nemesis, disks: &dyn Disks) -> Slot {
         let disk = disks.disk(instance);
+        let home = nemesis.watch(disk.home(), instance).overlapping();
         Slot {
-            home: nemesis.watch(disk.home(), instance),
+            home: match disks.position_first() {
+                true => home.position_first(),
+                false => home,
+            },
             instance: instance.to_owned(),
             workers: 1,
             disk,
@@ -109,6 +113,7 @@ impl<'a> Processes<'a> {
     pub(super) fn kill_all(&mut self, rng: &mut Rng, found: &mut Found) {
         for slot in 0..self.slots.len() {
             let pause = rng.between(0, 500);
+            self.slots[slot].home.dies();
             self.over(slot, pause, found, "dies");
         }
     }
@@ -397,6 +402,7 @@ impl<'a> Processes<'a> {
 
     fn die(&mut self, at: usize, kind: Kind, rng: &mut Rng, found: &mut Found) {
         let pause = rng.between(0, 5_000);
+        self.slots[at].home.dies();
         self.over(at, pause, found, "dies");
         let back = rng.between(1, 4).unsigned_abs() as usize;
         let disk = &self.slots[at].disk;

@@ -6,14 +6,14 @@ use eos_client::Client;
 use eos_protocol::{Offset, Partition, TopicPartition, partition_for};
 
 use super::case::Case;
-use super::disks::{Disks, InMemory, Unlocked};
+use super::disks::{Disks, InMemory, PositionFirst, Unlocked};
 use super::nemesis::Nemesis;
 use super::processes::Processes;
 use super::record::{Draft, Given};
 use super::remains::{Found, Left};
 use super::run::{FAULTS, Outcome, Run};
 use super::topics::{APP, INPUT};
-use super::without::{COMPACTION, TASK_LOCK, take_away};
+use super::without::{COMPACTION, DATA_WITH_POSITION, TASK_LOCK, take_away};
 use super::{cases, check};
 use eos_broker::broker::{Broker, BrokerOptions};
 use eos_testkit::client::{Cluster, Written};
@@ -71,8 +71,10 @@ impl Run {
     /// `failpoints` is missing. [`check_defence`](super::check_defence) checks this without a panic.
     #[must_use]
     pub fn run_on(self, disks: &dyn Disks) -> Outcome {
-        if self.without == Some(TASK_LOCK) {
-            return Simulation::new(self, &Unlocked).run();
+        match self.without {
+            Some(TASK_LOCK) => return Simulation::new(self, &Unlocked).run(),
+            Some(DATA_WITH_POSITION) => return Simulation::new(self, &PositionFirst).run(),
+            _ => {}
         }
         let of_runtime = self.without.filter(|name| *name != COMPACTION);
         let _away = of_runtime.map(|name| match take_away(name) {

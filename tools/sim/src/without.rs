@@ -9,6 +9,9 @@ pub(super) const TASK_LOCK: &str = "task_lock";
 /// The compaction of changelogs, which the runtime configures, instead of the deletion of old records.
 pub(super) const COMPACTION: &str = "compaction";
 
+/// The write of a position and its data in one batch. It is a defence of the disk.
+pub(super) const DATA_WITH_POSITION: &str = "data_with_position";
+
 /// The error of a defence that does not exist, or cannot be removed in this build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoDefence(String);
@@ -27,7 +30,7 @@ impl Error for NoDefence {}
 /// [`NoDefence`], with the existing names.
 pub fn check_defence(name: &str) -> Result<(), NoDefence> {
     match name {
-        TASK_LOCK | COMPACTION => Ok(()),
+        TASK_LOCK | COMPACTION | DATA_WITH_POSITION => Ok(()),
         name => take_away(name).map(drop),
     }
 }
@@ -50,7 +53,7 @@ pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
     match eos_core::spi::failpoints::Failpoints::parse("", name) {
         Ok(failpoints) => Ok(failpoints.enter()),
         Err(unreadable) => Err(NoDefence(format!(
-            "{unreadable}, {TASK_LOCK}, {COMPACTION}"
+            "{unreadable}, {TASK_LOCK}, {COMPACTION}, {DATA_WITH_POSITION}"
         ))),
     }
 }
@@ -72,6 +75,7 @@ mod tests {
     fn what_is_not_the_runtimes_can_always_be_taken_away() {
         assert_eq!(check_defence(TASK_LOCK), Ok(()));
         assert_eq!(check_defence(COMPACTION), Ok(()));
+        assert_eq!(check_defence(DATA_WITH_POSITION), Ok(()));
     }
 
     #[cfg(feature = "failpoints")]
@@ -84,7 +88,8 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.contains(", rewind, ") && error.ends_with(", task_lock, compaction"),
+            error.contains(", rewind, ")
+                && error.ends_with(", task_lock, compaction, data_with_position"),
             "{error}"
         );
         for name in ["", " ", "rewind,drain"] {

@@ -8,7 +8,7 @@ use eos_protocol::state::{
     Standing, StoreNames, StoresHash, TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Stage, TopicName, TopicPartition};
-use eos_state::{StoreBackend, TaskStore};
+use eos_state::{Defences, StoreBackend, TaskStore};
 
 use super::other_store::Names;
 use super::reading::{Pending, Reader};
@@ -253,7 +253,11 @@ impl<C: Client> Restoring<C> {
         let store = TaskStore::new(backend, self.stores.iter().copied())
             .map_err(|source| store_failed(self.task, source))?
             .cached(&spec.state.cache)
-            .limited(&self.changelog_limits(shared));
+            .limited(&self.changelog_limits(shared))
+            .defended(Defences {
+                applies_in_order: rules::applies_in_order(),
+                reads_sealed: rules::reads_sealed_changes(),
+            });
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));
         };

@@ -240,7 +240,7 @@ fn killed_in_a_restore(scene: &mut Scene, undefended: &str) -> Result<Findings> 
 fn applied_late(scene: &mut Scene, undefended: &str) -> Result<Findings> {
     scene.run(Start::on("one"), ["seed"])?;
     let mut late = scene.start(Start {
-        failpoints: "post_commit_pre_state=freeze;post_state=crash",
+        failpoints: "post_commit_pre_state=freeze;apply_done=crash",
         undefended,
         ..Start::on("one")
     })?;

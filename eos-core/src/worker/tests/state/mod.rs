@@ -1,12 +1,16 @@
 //! State: what a transaction changed is in the changelog, in the database and nowhere else.
 
+mod applies;
 mod restores;
 
 use std::sync::Mutex;
+use std::task::Poll;
 
 use eos_protocol::Partition;
 use eos_protocol::state::{Position, RestartError, Standing, StoreId};
-use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
+use eos_state::{
+    Batch, Cursor, Direction, KeyRange, MemoryBackend, Sealed, StoreBackend, StoreError,
+};
 
 use super::*;
 use crate::{KeyValueStore, Output, Store};
@@ -23,6 +27,7 @@ pub(super) struct Disk {
     looked_at: Arc<Mutex<bool>>,
     /// So does every read.
     broken: Arc<Mutex<bool>>,
+    applies: Arc<Mutex<applies::Applies>>,
 }
 
 /// A database that is open; it goes back to the disk when it is closed.
@@ -31,6 +36,8 @@ struct Open {
     task: TaskHome,
     disk: Disk,
     inner: Option<MemoryBackend>,
+    /// A transaction that is written when the worker waits for it, or at the close.
+    pending: Option<Arc<Sealed>>,
 }
 
 impl Home for Disk {
@@ -40,6 +47,7 @@ impl Home for Disk {
             task: task.clone(),
             disk: self.clone(),
             inner: Some(found.unwrap_or_default()),
+            pending: None,
         })))
     }
 
@@ -101,6 +109,26 @@ impl StoreBackend for Open {
         self.inner.as_mut().unwrap().apply(batch, position)
     }
 
+    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+        if !self.disk.applies.lock().unwrap().are_slow {
+            return self.apply(&sealed.batch(), sealed.position());
+        }
+        assert!(self.pending.is_none(), "one at a time");
+        self.pending = Some(Arc::clone(sealed));
+        Ok(())
+    }
+
+    fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
+        let Some(sealed) = self.pending.take_if(|_| wait) else {
+            return match self.pending {
+                Some(_) => Poll::Pending,
+                None => Poll::Ready(Ok(())),
+            };
+        };
+        self.disk.applies.lock().unwrap().waited += 1;
+        Poll::Ready(self.apply(&sealed.batch(), sealed.position()))
+    }
+
     fn position(&self) -> Option<&Position> {
         self.inner().position()
     }
@@ -108,6 +136,9 @@ impl StoreBackend for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        if let Some(sealed) = self.pending.take() {
+            let _ = self.apply(&sealed.batch(), sealed.position());
+        }
         let inner = self.inner.take().unwrap();
         let mut databases = self.disk.databases.lock().unwrap();
         databases.insert(self.task.clone(), inner);

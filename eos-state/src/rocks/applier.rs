@@ -1,0 +1,99 @@
+//! Threads that write committed transactions while their workers go on.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::thread;
+
+use eos_protocol::state::Position;
+use rocksdb::DB;
+
+use super::write_batch;
+use crate::sealed::Sealed;
+use crate::{EngineFault, StoreError};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The largest number of threads. Each write uses one processor.
+const MAX_THREADS: usize = 8;
+
+/// The threads of a process, shared by all its databases. They end with the last copy of this value.
+#[derive(Clone)]
+pub(super) struct Appliers {
+    /// `None` if no thread could be started. Then the worker writes itself.
+    jobs: Option<Sender<Job>>,
+}
+
+impl Appliers {
+    /// Starts one thread for each processor, at most 8.
+    pub(super) fn start() -> Self {
+        let (jobs, queue) = channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let wanted = thread::available_parallelism().map_or(1, usize::from);
+        let started = (0..wanted.min(MAX_THREADS)).filter(|_| {
+            let queue = Arc::clone(&queue);
+            let thread = thread::Builder::new().name("eos-apply".to_owned());
+            thread.spawn(move || work(&queue)).is_ok()
+        });
+        let jobs = (started.count() > 0).then_some(jobs);
+        Self { jobs }
+    }
+
+    /// Begins to write a transaction. `None` if there is no thread for it.
+    pub(super) fn begin(
+        &self,
+        db: &Arc<DB>,
+        path: &Path,
+        sealed: &Arc<Sealed>,
+    ) -> Option<Applying> {
+        let jobs = self.jobs.as_ref()?;
+        let (done, result) = sync_channel(1);
+        let position = sealed.position().clone();
+        let (db, path, sealed) = (Arc::clone(db), path.to_owned(), Arc::clone(sealed));
+        let job = move || {
+            let written = write_batch(&db, &path, &sealed.batch(), sealed.position());
+            // The owner uses the memory of the writes again, and closes the database.
+            drop((sealed, db));
+            // The owner waits for the result, even when it is dropped.
+            let _ = done.send(written);
+        };
+        jobs.send(Box::new(job)).ok()?;
+        Some(Applying { result, position })
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match job {
+            Ok(job) => job(),
+            Err(_) => return,
+        }
+    }
+}
+
+/// A write that a thread has taken.
+#[derive(Debug)]
+pub(super) struct Applying {
+    result: Receiver<Result<(), StoreError>>,
+    /// The position of the database after the write.
+    pub(super) position: Position,
+}
+
+impl Applying {
+    pub(super) fn end(&self, path: &Path, wait: bool) -> Poll<Result<(), StoreError>> {
+        let ended = match wait {
+            true => self.result.recv().map_err(|_| TryRecvError::Disconnected),
+            false => self.result.try_recv(),
+        };
+        match ended {
+            Ok(written) => Poll::Ready(written),
+            Err(TryRecvError::Empty) => Poll::Pending,
+            Err(TryRecvError::Disconnected) => Poll::Ready(Err(StoreError::Damaged {
+                path: path.to_owned(),
+                source: EngineFault::new("the thread that wrote a transaction has ended"),
+            })),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The writes of a committed transaction, until the engine has them.
+
+use std::sync::Arc;
+
+use eos_protocol::state::{Position, StoreId};
+
+use crate::batch::Batch;
+use crate::overlay::{Entries, KeyHash, Overlay, Table, Written};
+use crate::range::{Direction, KeyRange};
+
+/// The writes of a committed transaction to all stores of a task, and its position.
+///
+/// The engine may take them on another thread. Meanwhile the task reads them from here.
+#[derive(Debug)]
+pub struct Sealed {
+    /// One for each store of the task, in the order of the task's stores.
+    pub(crate) stores: Vec<SealedStore>,
+    over: Vec<(StoreId, KeyRange)>,
+    position: Position,
+}
+
+/// The writes to one store.
+#[derive(Debug)]
+pub(crate) struct SealedStore {
+    pub(crate) id: StoreId,
+    pub(crate) overlay: Overlay,
+    /// The entries in the order of their keys.
+    pub(crate) order: Arc<Vec<u32>>,
+}
+
+impl Sealed {
+    pub(crate) fn new(
+        stores: Vec<SealedStore>,
+        over: Vec<(StoreId, KeyRange)>,
+        position: Position,
+    ) -> Self {
+        Self {
+            stores,
+            over,
+            position,
+        }
+    }
+
+    /// The position of the transaction.
+    #[must_use]
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// The writes, sorted, and the ranges to delete.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_> {
+        let writes = self.stores.iter().map(|store| store.order.len());
+        let mut batch = Batch::with_capacity(writes.sum());
+        for store in &self.stores {
+            let table = store.overlay.table();
+            for &number in &*store.order {
+                batch.write(store.id, table.key(number), table.value(number));
+            }
+        }
+        for (store, range) in &self.over {
+            batch.forget(*store, range);
+        }
+        batch
+    }
+
+    /// The bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.stores.iter().map(|store| store.overlay.bytes()).sum()
+    }
+
+    /// The last write to a key, or its deletion together with its range.
+    pub(crate) fn get(&self, store: usize, hash: KeyHash, key: &[u8]) -> Option<Written<'_>> {
+        let store = self.stores.get(store)?;
+        if self.is_over(store.id, key) {
+            return Some(None);
+        }
+        store.overlay.get(hash, key)
+    }
+
+    /// Whether the transaction deleted all keys of a range with this key.
+    pub(crate) fn is_over(&self, store: StoreId, key: &[u8]) -> bool {
+        let mut over = self.over.iter();
+        over.any(|(id, range)| *id == store && range.contains(key))
+    }
+
+    /// The writes to a range of one store.
+    pub(crate) fn scan(
+        &self,
+        store: usize,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Option<(StoreId, &Table, Entries<'_>)> {
+        let store = self.stores.get(store)?;
+        let entries = store.overlay.scan(range, direction);
+        Some((store.id, store.overlay.table(), entries))
+    }
+
+    /// Whether the transaction deleted ranges of this store.
+    pub(crate) fn has_ranges(&self, store: StoreId) -> bool {
+        self.over.iter().any(|(id, _)| *id == store)
+    }
+}
