@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kafka_launcher::{BOOTSTRAP_VAR, PROGRAMS_VAR, external, run};
 
 use crate::cargo::cargo;
 use crate::setup::{self, Need};
+
+/// The program of the demo's pipeline.
+const PIPELINE: &str = "06-word-count";
 
 /// The time-out of `kafka up --docker`, which may pull an image.
 const UP_LIMIT: Duration = Duration::from_secs(1_200);
@@ -36,14 +39,50 @@ pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
     if arguments.iter().any(|it| it == "--kafka") && external().is_none() {
         setup::ensure(Need::KAFKA)?;
     }
-    // The tests have built the pipeline already.
-    let built = std::env::var_os(PROGRAMS_VAR).map(|programs| {
-        let mut pipeline = OsString::from("--pipeline=");
-        pipeline.push(PathBuf::from(programs).join("06-word-count"));
-        pipeline
-    });
-    let arguments = arguments.iter().map(OsString::from);
-    become_eos("demo", arguments.chain(built))
+    let is = |begin: &str| arguments.iter().any(|it| it.starts_with(begin));
+    let given = arguments.iter().map(OsString::from);
+    if is("--help") || is("-h") || is("--pipeline") {
+        return become_eos("demo", given);
+    }
+    // The tests have built both programs already.
+    let programs = match std::env::var_os(PROGRAMS_VAR) {
+        Some(programs) => PathBuf::from(programs),
+        None => build_demo(is("--rocksdb"))?,
+    };
+    let mut pipeline = OsString::from("--pipeline=");
+    pipeline.push(programs.join(PIPELINE));
+    let mut eos = Command::new(programs.join("eos"));
+    eos.arg("demo").args(given).arg(pipeline);
+    replace(&mut eos)
+}
+
+/// Builds `eos` and the demo's pipeline in one run of cargo, and returns their directory.
+fn build_demo(rocksdb: bool) -> Result<PathBuf> {
+    let xtask = std::env::current_exe().context("find this program")?;
+    let mut cargo = cargo();
+    cargo.arg("build");
+    if xtask.with_file_name("eos").exists() && xtask.with_file_name(PIPELINE).exists() {
+        cargo.arg("--quiet");
+    } else {
+        let (compiled, takes) = match rocksdb {
+            true => ("librdkafka and RocksDB", "ten minutes and more"),
+            false => ("librdkafka", "one or two minutes"),
+        };
+        eprintln!(
+            "Building the demo; the first time this compiles {compiled} and takes {takes} ..."
+        );
+    }
+    cargo
+        .args(["--package", "eos-cli", "--package", "eos-examples"])
+        .args(["--bin", "eos", "--bin", PIPELINE])
+        .args(rocksdb.then_some("--features=eos-examples/rocksdb"));
+    let status = cargo.status().context("run cargo: is it on the PATH?")?;
+    ensure!(
+        status.success(),
+        "the demo does not build: see cargo's messages above"
+    );
+    // Cargo puts them beside this program.
+    Ok(xtask.with_file_name(""))
 }
 
 /// Starts the cluster of `docker-compose.yml` unless it is up. Returns its addresses.
@@ -56,10 +95,13 @@ pub(crate) fn up_in_docker() -> Result<String> {
 }
 
 fn become_eos(command: &str, arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let mut program = program();
-    program.env("CLI_PROGRAM_NAME", "cargo xtask");
-    let error = program.arg(command).args(arguments).exec();
-    Err(error).context("run cargo: is it on the PATH?")
+    replace(program().arg(command).args(arguments))
+}
+
+/// Replaces this process by a program that calls itself `cargo xtask`.
+fn replace(program: &mut Command) -> Result<ExitCode> {
+    let error = program.env("CLI_PROGRAM_NAME", "cargo xtask").exec();
+    Err(error).with_context(|| format!("run {}", program.get_program().display()))
 }
 
 /// The program, built by cargo unless the tests have built it.
