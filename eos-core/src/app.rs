@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_without_a_kafka_client_is_refused_with_the_line_to_add() {
+    fn a_start_without_the_kafka_feature_fails_and_names_the_fix() {
         let mut app = App::new("a");
         app.source(&crate::Topic::<String, String>::plain("t"))
             .ignore();

@@ -242,8 +242,8 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 /// A join reads the row of the record's own key. Closures cannot read the rows of a table yet: for those of other keys,
 /// keep a store of your own ([`App::store`](crate::App::store)).
 ///
-/// `U` is the type of an update. It is `Option<V>` where rows can be deleted, as in most tables: `None` is a Kafka
-/// tombstone. It is `V` where they can't be, as in the result of [`count`](Grouped::count): `Table<K, u64, u64>`.
+/// `U` is the type of an update. By default it is `Option<V>`: rows can be deleted, and `None` is a Kafka tombstone. It
+/// is `V` for tables whose rows are never deleted: [`count`](Grouped::count) returns a `Table<K, u64, u64>`.
 #[must_use = "a table is kept, but its updates go nowhere until a stream joins with it, or it ends in `to` \
               or `to_stream`"]
 pub struct Table<K, V, U = Option<V>> {

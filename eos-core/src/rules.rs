@@ -111,9 +111,9 @@ rules! {
     drops_failed_effects = FailedEffects,
     /// Results that are emitted once per commit take no effects of a waiting record along.
     gives_held_records_back = HeldBack,
-    /// A database takes the transactions of a task one after the other.
+    /// A database applies the transactions of a task in order.
     applies_in_order = ApplyOrder,
-    /// A task reads its last transaction although its database does not have it yet.
+    /// A task reads its last transaction while its database applies it.
     reads_sealed_changes = ReadSealed,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,

@@ -131,7 +131,7 @@ impl TaskProgress {
         self
     }
 
-    /// Sets the names of its stores. Its transaction names carry them, for errors about renamed stores.
+    /// Sets the names of its stores. Transaction names include them, so that an error can name a renamed store.
     #[must_use]
     pub fn with_stores(mut self, stores: StoreNames) -> Self {
         self.stores = stores;

@@ -29,7 +29,7 @@ pub trait Around: Send + fmt::Debug {
     /// As [`StoreBackend::apply`].
     fn apply_around(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError>;
 
-    /// Implements [`StoreBackend::begin_apply`]. By default it writes at once, as
+    /// Implements [`StoreBackend::begin_apply`]. The default writes at once, like
     /// [`apply_around`](Self::apply_around).
     ///
     /// # Errors

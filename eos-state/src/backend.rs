@@ -56,16 +56,17 @@ pub trait StoreBackend: Send + fmt::Debug {
     /// data and the position to an earlier `apply`.
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError>;
 
-    /// Begins to write a committed transaction. The engine may continue on another thread and serves reads meanwhile.
-    /// A read of a key or range that the transaction wrote may see the state before or after it.
+    /// Starts to write a committed transaction. The engine may write on another thread, and serves reads meanwhile. A
+    /// read of a key or range that the transaction wrote may return the state before or after the write.
     ///
-    /// The owner calls [`end_apply`](Self::end_apply) until it is ready, before any other write. When the engine is
-    /// dropped, it has finished. By default the transaction is written at once.
+    /// Before any other write, the owner calls [`end_apply`](Self::end_apply) until it returns `Ready`. The drop of the
+    /// engine waits for the write. The default writes at once.
     fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
         self.apply(&sealed.batch(), sealed.position())
     }
 
-    /// The result of the write that was begun last. With `wait`, the call blocks until it is known.
+    /// Returns the result of the last [`begin_apply`](Self::begin_apply). With `wait`, blocks until the write has
+    /// finished.
     fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
         let _ = wait;
         Poll::Ready(Ok(()))

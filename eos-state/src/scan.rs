@@ -11,8 +11,8 @@ use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};
 use crate::sealed::Sealed;
 
-/// Reads a range in order: the record's writes over the transaction's writes over the committed data, of which the
-/// engine may not have the last part yet. Created by
+/// Reads a range in order, from four layers: the writes of the record, of the open transaction and of the sealed
+/// transaction, and the data of the engine. Each layer hides the later ones. Created by
 /// [`TaskStore::scan`](crate::TaskStore::scan).
 ///
 /// It shows the range at the beginning of the scan, whatever is written meanwhile.
@@ -41,7 +41,7 @@ struct Layer<'a> {
     at: Option<u32>,
 }
 
-/// The part of the last transaction, while the engine takes it.
+/// The part of the sealed transaction that is in the range.
 struct SealedLayer<'a> {
     layer: Layer<'a>,
     store: StoreId,

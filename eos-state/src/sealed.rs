@@ -1,4 +1,4 @@
-//! The writes of a committed transaction, until the engine has them.
+//! Committed writes that the engine has not applied yet.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::range::{Direction, KeyRange};
 
 /// The writes of a committed transaction to all stores of a task, and its position.
 ///
-/// The engine may take them on another thread. Meanwhile the task reads them from here.
+/// The engine may apply the writes on another thread. Until then, the task reads them from this value.
 #[derive(Debug)]
 pub struct Sealed {
     /// One for each store of the task, in the order of the task's stores.
@@ -24,7 +24,7 @@ pub struct Sealed {
 pub(crate) struct SealedStore {
     pub(crate) id: StoreId,
     pub(crate) overlay: Overlay,
-    /// The entries in the order of their keys.
+    /// The numbers of the entries, in the order of their keys.
     pub(crate) order: Arc<Vec<u32>>,
 }
 
@@ -47,7 +47,7 @@ impl Sealed {
         &self.position
     }
 
-    /// The writes, sorted, and the ranges to delete.
+    /// Returns the sorted writes, and the ranges to delete.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
         let writes = self.stores.iter().map(|store| store.order.len());
@@ -64,12 +64,12 @@ impl Sealed {
         batch
     }
 
-    /// The bytes in memory.
+    /// The size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.stores.iter().map(|store| store.overlay.bytes()).sum()
     }
 
-    /// The last write to a key, or its deletion together with its range.
+    /// Returns the last write to a key. `Some(None)` is a deletion, of the key or of a range that contains it.
     pub(crate) fn get(&self, store: usize, hash: KeyHash, key: &[u8]) -> Option<Written<'_>> {
         let store = self.stores.get(store)?;
         if self.is_over(store.id, key) {
@@ -78,13 +78,13 @@ impl Sealed {
         store.overlay.get(hash, key)
     }
 
-    /// Whether the transaction deleted all keys of a range with this key.
+    /// Whether the transaction deleted a range that contains this key.
     pub(crate) fn is_over(&self, store: StoreId, key: &[u8]) -> bool {
         let mut over = self.over.iter();
         over.any(|(id, range)| *id == store && range.contains(key))
     }
 
-    /// The writes to a range of one store.
+    /// Returns the writes to a range of one store.
     pub(crate) fn scan(
         &self,
         store: usize,

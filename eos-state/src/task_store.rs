@@ -56,20 +56,20 @@ pub struct TaskStore {
     caches: RefCell<Vec<CommittedCache>>,
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
-    /// The last transaction, while the backend takes it.
+    /// The committed transaction that the backend has not applied yet.
     sealed: Option<Arc<Sealed>>,
-    /// Emptied overlays, one for each entry of `stores`, to use their memory again.
+    /// Cleared overlays, one for each entry of `stores`, to reuse their memory.
     spare: Vec<Overlay>,
     defences: Defences,
 }
 
-/// The defences of a [`TaskStore`] that the simulation takes away, to see that it finds what goes wrong.
+/// The defences of a [`TaskStore`]. The simulation removes each, and must detect the violation.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Defences {
-    /// A transaction is applied after the previous one.
+    /// Transactions are applied in order.
     pub applies_in_order: bool,
-    /// Reads see a transaction that the backend does not have yet.
+    /// Reads include a transaction that the backend has not applied yet.
     pub reads_sealed: bool,
 }
 
@@ -161,7 +161,7 @@ impl TaskStore {
         self
     }
 
-    /// Takes defences away.
+    /// Sets the active defences.
     #[doc(hidden)]
     #[must_use]
     pub fn defended(mut self, defences: Defences) -> Self {
@@ -329,8 +329,8 @@ impl TaskStore {
         }
     }
 
-    /// The bytes of the writes in memory: those of the transaction, and those that the backend does not have yet. Too
-    /// many of them cause an early commit.
+    /// The size in bytes of the writes in memory, of the open and the sealed transaction. Too many bytes cause an early
+    /// commit.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let open: usize = self.stores.iter().map(|slot| slot.overlay.bytes()).sum();
@@ -378,10 +378,10 @@ impl TaskStore {
         }
     }
 
-    /// Begins to apply the committed transaction. In the same step, the backend deletes every key of the ranges `over`,
-    /// written by this transaction or before: expired windows. Reads and writes may go on at once.
+    /// Starts to apply the committed transaction. In the same step, the backend deletes every key in `over`, the ranges
+    /// of expired windows. This includes keys that the transaction wrote. Reads and writes can continue at once.
     ///
-    /// Transactions are applied one after the other: this call waits for the previous one.
+    /// Transactions are applied in order, so this call waits for the previous transaction.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -413,14 +413,14 @@ impl TaskStore {
         self.poisoning(begun)
     }
 
-    /// Whether the backend still takes a transaction, as far as [`end_apply`](Self::end_apply) knows.
+    /// Whether a transaction is being applied. [`end_apply`](Self::end_apply) updates this.
     #[must_use]
     pub fn is_applying(&self) -> bool {
         self.sealed.is_some()
     }
 
-    /// The end of [`begin_apply`](Self::begin_apply). Pending while the backend is not finished. With `wait`, the call
-    /// blocks until it is.
+    /// Completes [`begin_apply`](Self::begin_apply). Returns `Pending` while the backend writes. With `wait`, blocks
+    /// until the backend has finished.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -548,7 +548,7 @@ impl TaskStore {
         self.caches.borrow_mut()[slot].get(hash, key).map(take)
     }
 
-    /// The transaction that the backend does not have yet.
+    /// Returns the sealed transaction, unless its defence is removed.
     fn readable(&self) -> Option<&Sealed> {
         let sealed = self.sealed.as_deref();
         sealed.filter(|_| self.defences.reads_sealed)

@@ -25,11 +25,11 @@ pub struct CrashHome {
     home: Arc<dyn Home>,
     at_write: Arc<AtWrite>,
     opened: Opened,
-    /// Whether writes end later than they begin.
+    /// Whether most writes end some polls after they begin.
     overlaps: bool,
     /// Whether a position is written before its data: a planted bug.
     position_first: bool,
-    /// Whether the process is dying: writes that have not ended are lost.
+    /// Whether the process is being killed: pending writes are lost.
     dying: Arc<AtomicBool>,
 }
 
@@ -54,7 +54,7 @@ impl CrashHome {
         }
     }
 
-    /// Lets most writes of committed transactions end a number of polls after their begin, as those of RocksDB do.
+    /// Ends most writes of committed transactions some polls after they begin, like the threads of RocksDB.
     #[must_use]
     pub fn overlapping(self) -> CrashHome {
         let overlaps = true;
@@ -71,7 +71,7 @@ impl CrashHome {
         }
     }
 
-    /// Loses the writes that have not ended, as the death of the process does. The process is dropped next.
+    /// Discards pending writes, like the death of the process. The caller drops the process next.
     pub fn dies(&self) {
         self.dying.store(true, Ordering::Relaxed);
     }
@@ -130,15 +130,15 @@ struct CrashBackend {
     overlaps: bool,
     position_first: bool,
     dying: Arc<AtomicBool>,
-    /// The writes that have not ended. There is at most one, unless a defence is missing.
+    /// The writes that have not ended: at most one, unless a defence is removed.
     pending: Vec<Pending>,
 }
 
-/// A write that has begun.
+/// A write that has not ended.
 #[derive(Debug)]
 struct Pending {
     sealed: Arc<Sealed>,
-    /// The number of polls until it ends.
+    /// The number of polls until the write ends.
     polls: u64,
 }
 
@@ -162,7 +162,7 @@ impl CrashBackend {
 
 impl Drop for CrashBackend {
     fn drop(&mut self) {
-        // An engine that is closed has ended its writes. A dead process has not.
+        // Closing an engine completes its writes. The death of a process does not.
         if !self.dying.load(Ordering::Relaxed) && !std::thread::panicking() {
             for Pending { sealed, .. } in std::mem::take(&mut self.pending) {
                 let _ = self.database.apply(&sealed.batch(), sealed.position());
@@ -194,7 +194,7 @@ impl Around for CrashBackend {
     }
 
     fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
-        // Some writes end at once, most of them within the next transaction or at its end.
+        // Some writes end at once, and most of them during the next transaction or at its end.
         let polls = self.writes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
         if !self.overlaps || polls < 4 {
             return self.apply_around(&sealed.batch(), sealed.position());

@@ -55,8 +55,8 @@ impl Kafka {
     /// An embedded broker with these topics, whose outputs are printed as they are committed. It is gone
     /// with the program.
     ///
-    /// With `--kafka` the one at localhost:9092 instead, and with `EOS_BOOTSTRAP_SERVERS` in the
-    /// environment the one there. Then topics and records are the user's.
+    /// With `--kafka`, the broker at localhost:9092 instead. `EOS_BOOTSTRAP_SERVERS` in the environment selects another
+    /// broker. Then topics and records are the user's.
     ///
     /// # Errors
     /// When there is another argument than `--kafka`, or the embedded broker does not start.

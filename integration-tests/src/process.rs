@@ -51,7 +51,7 @@ pub fn build(package: &str, program: Program<'_>, options: &[&str]) -> Result<Pa
 
 /// Builds the binary `name` of a crate outside of this workspace, from its `Cargo.toml`.
 ///
-/// Its dependencies have the settings of this workspace, so that compiled ones are used again.
+/// Dependencies have the profile settings of this workspace, so that compiled dependencies are reused.
 ///
 /// # Errors
 /// As [`build`].

@@ -14,8 +14,8 @@ pub const BOOTSTRAP_VAR: &str = "EOS_BOOTSTRAP_SERVERS";
 /// The first word of a line of [`print_skipped`].
 pub const SKIPPED: &str = "SKIPPED";
 
-/// The variable with the cluster for all tests that only need *a* broker. `cargo xtask test` starts it, or passes on the
-/// user's own one.
+/// The variable with the addresses of the cluster for all tests that only need *a* broker. `cargo xtask test` starts
+/// this cluster, or passes on the addresses of the user's own cluster.
 pub const SHARED_VAR: &str = "TEST_KAFKA_BOOTSTRAP_SERVERS";
 
 /// The variable with the directory of the programs that tests start. `cargo xtask test` has compiled them.

@@ -1,6 +1,6 @@
 //! `eos kafka topic | produce | read`: topics and records by hand, to try a pipeline.
 //!
-//! On the cluster that `up` started, or the one that `EOS_BOOTSTRAP_SERVERS` names.
+//! The commands use the cluster that `up` started, or the cluster in `EOS_BOOTSTRAP_SERVERS`.
 
 use std::io::{BufRead, ErrorKind, Write};
 use std::time::Duration;

@@ -41,8 +41,8 @@
 //! | `in_revoke` | the open transaction is to be settled before partitions go | the group fences it |
 //! | `client_commit` | inside the client's `commit_transaction`, before anything is sent | a retriable time-out |
 //! | `post_commit_pre_state` | the commit is known, and no database has it yet | the worker stops |
-//! | `apply_begun` | the databases begin to take it | the worker stops |
-//! | `apply_done` | every database has it | the worker stops |
+//! | `apply_begun` | the databases begin to apply the transaction | the worker stops |
+//! | `apply_done` | every database has applied the transaction | the worker stops |
 //! | `restore_k` | before a batch of a restore is written, the last one included | the worker stops |
 //!
 //! | defence | without it |
@@ -95,8 +95,8 @@
 //! | `failed_effects` | the outputs and state changes of a failed record stay |
 //! | `held_back` | per-commit results include the effects of a record that waits for the next transaction |
 //! | `tombstones` | deletions from a store are not written to its changelog |
-//! | `apply_order` | a database takes transactions in any order |
-//! | `read_sealed` | reads ignore a committed transaction until the database has it |
+//! | `apply_order` | a database applies transactions in any order |
+//! | `read_sealed` | reads ignore a committed transaction until the database has applied it |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -162,7 +162,7 @@ fn a_topic_is_read_as_one_type_or_as_a_view() {
     assert!(nulls.is_ok(), "{nulls:?}");
     let view = read(|app, topic| app.source(&topic.values::<Vec<u8>>()).ignore());
     assert!(view.is_ok(), "{view:?}");
-    // A struct that writes a topic need not be the one that reads it.
+    // A topic may be written as one type and read as another.
     let written = read(|app, _| app.source(&text("u")).map(|_| 7).to(&Topic::plain("t")));
     assert!(written.is_ok(), "{written:?}");
 }

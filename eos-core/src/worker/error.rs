@@ -13,28 +13,29 @@ use super::storage::HomeError;
 use crate::client::ClientError;
 use crate::topology::Fault;
 
-/// A store in the state of a task that this program does not have.
+/// A store that the state of a task contains, and that this program does not have in this form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnknownStore {
-    /// The program has a store with this name, whose values have another format.
+    /// This program has a store with the same name and another format of values.
     OtherFormat {
-        /// The name.
+        /// The name of the store.
         name: String,
     },
-    /// The program has a store with this name, of the other kind: with windows, or without.
+    /// This program has a store with the same name and the other kind: plain or windowed.
     OtherKind {
-        /// The name.
+        /// The name of the store.
         name: String,
     },
-    /// The program that committed the state had a store with this name.
+    /// This program has no store with this name.
     Gone {
-        /// The name.
+        /// The name of the store.
         name: String,
-        /// The stores of this program that the other program did not have. One of them may be the renamed store.
+        /// The stores of this program that the committed state does not have. One of them may be the renamed store.
         new: Vec<String>,
     },
-    /// Only its id is known. Releases that write offset metadata up to format `eos2` do not record the names.
+    /// Only the id of the store is known. Offset metadata has no store names in the formats `eos1` and `eos2`, or if
+    /// the names exceed 1,000 bytes.
     Unnamed,
 }
 
@@ -45,15 +46,15 @@ impl UnknownStore {
                 format!("the store {name} in another format (id {store})")
             }
             Self::OtherKind { name } => format!(
-                "the {} store {name}, which this program has as a {} store",
+                "the {} store {name}, which this program declares as a {} store",
                 kind(store.family()),
                 kind(other(store.family()))
             ),
             Self::Gone { name, new } => {
                 let new = match &new[..] {
                     [] => String::new(),
-                    [one] => format!("; the store {one} of this program is new"),
-                    more => format!("; the stores {} of this program are new", more.join(", ")),
+                    [one] => format!("; the store {one} is new"),
+                    more => format!("; the stores {} are new", more.join(", ")),
                 };
                 format!("the store {name}, which this program does not have{new}")
             }
@@ -67,26 +68,28 @@ impl UnknownStore {
         match self {
             Self::OtherFormat { name } if store == StoreId::stamped(store.family(), name) => {
                 format!(
-                    "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), whose values \
-                 have a timestamp. Now it belongs to a closure (`app.store`), whose values have none: put it \
-                 back as it was, or start under another app name"
+                    "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), which keeps \
+                     values with a timestamp. Now it belongs to a closure (`app.store`), which keeps values without \
+                     one. Return the store to the operator, or start under another app name"
                 )
             }
             Self::OtherFormat { name } => format!(
-                "The store {name} belonged to a closure (`app.store`), whose values have no timestamp. Now it \
-                 belongs to an operator (`count`, `reduce`, `aggregate`, a table), whose values have one: put it \
-                 back as it was, or start under another app name"
+                "The store {name} belonged to a closure (`app.store`), which keeps values without a timestamp. Now it \
+                 belongs to an operator (`count`, `reduce`, `aggregate`, a table), which keeps values with one. Return \
+                 the store to the closure, or start under another app name"
             ),
-            Self::OtherKind { name } => {
-                format!("Put the store {name} back as it was, or start under another app name")
-            }
+            Self::OtherKind { name } => format!(
+                "Make {name} a {} store again, or start under another app name",
+                kind(store.family())
+            ),
             Self::Gone { name, new } => match &new[..] {
                 [one] => format!(
-                    "If {name} was renamed to {one}, name it {name} again. If it was removed, put it back, or give \
+                    "If the store {name} was renamed to {one}, rename it back. If it was removed, put it back or give \
                      the app another name"
                 ),
                 _ => format!(
-                    "If {name} was removed or renamed, put it back under this name, or give the app another name"
+                    "If the store {name} was removed or renamed, put it back under this name or give the app \
+                     another name"
                 ),
             },
             Self::Unnamed => {
@@ -126,7 +129,7 @@ pub enum WorkerError {
     #[error("{0}")]
     Changelog(Box<ChangelogError>),
     /// The state of a task includes a store that this program does not have.
-    #[error("task {task}: {place} has keys of {}. Nothing was changed. {}", known.what(*store), known.fix(*store))]
+    #[error("task {task}: {place} has keys of {}. The state is unchanged. {}", known.what(*store), known.fix(*store))]
     OtherStore {
         /// The task.
         task: TaskId,
@@ -134,7 +137,7 @@ pub enum WorkerError {
         place: String,
         /// The store.
         store: StoreId,
-        /// What is known about the store.
+        /// The relation of the store to the stores of this program.
         known: UnknownStore,
     },
     /// After a rewind, the client skipped a record that the log still has.

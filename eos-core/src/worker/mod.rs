@@ -87,7 +87,7 @@ use turns::TurnLengths;
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest wait for an event. The worker detects a stop after this time at the latest.
 const NAP: Duration = Duration::from_millis(50);
-/// The longest wait for a response that a rebalance needs, or for a database.
+/// The longest wait for a response that a rebalance needs, or for a database write.
 const SHORT_NAP: Duration = Duration::from_millis(5);
 /// The longest time that one step may take records.
 const STRETCH: Duration = Duration::from_millis(5);
@@ -344,8 +344,8 @@ impl<C: Client> Worker<C> {
         self.end_apply(false)
     }
 
-    /// Ends the writes of the last transaction to the databases, as far as they are finished, or all of them with
-    /// `wait`.
+    /// Takes the results of the finished database writes of the last transaction. With `wait`, blocks until all
+    /// writes have finished.
     fn end_apply(&mut self, wait: bool) -> Result<(), WorkerError> {
         if !self.tasks.is_applying() {
             return Ok(());
@@ -421,7 +421,7 @@ impl<C: Client> Worker<C> {
     }
 
     fn seal(&mut self) {
-        // A task whose last transaction is not in its database must not commit the next one.
+        // If a database can't apply a transaction, its task must not commit the next one.
         if let Err(error) = self.end_apply(rules::applies_in_order()) {
             return self.give_up(error);
         }

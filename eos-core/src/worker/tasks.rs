@@ -267,13 +267,14 @@ impl<R: Records> Tasks<R> {
         applied
     }
 
-    /// Whether an engine may still take a transaction.
+    /// Whether a database may still be applying a transaction.
     pub(super) fn is_applying(&self) -> bool {
         let mut states = self.values().filter_map(|task| task.state.as_ref());
         states.any(|state| state.store.is_applying())
     }
 
-    /// Ends the writes of the last transaction that are finished, or all of them with `wait`.
+    /// Takes the results of the finished database writes of the last transaction. With `wait`, blocks until all
+    /// writes have finished.
     pub(super) fn end_apply(&mut self, wait: bool) -> Result<(), WorkerError> {
         let mut ended = Ok(());
         for task in self.values_mut() {

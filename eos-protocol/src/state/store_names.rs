@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Family, StoreId};
 
-/// The longest list of names in a transaction's name, in bytes. Each committed offset has the list in its metadata,
-/// and the broker accepts 4,096 bytes (`offset.metadata.max.bytes`).
+/// The maximum length of the list in a transaction name, in bytes. Each committed offset has the list in its metadata,
+/// and by default the broker accepts 4,096 bytes (`offset.metadata.max.bytes`).
 const LONGEST: usize = 1_000;
 
 /// The names of a task's stores.
@@ -15,7 +15,7 @@ const LONGEST: usize = 1_000;
 /// an error about a renamed store can show the old name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreNames {
-    /// Sorted, with commas between them. A store's name has no comma.
+    /// The sorted names, separated by commas. Names of stores contain no comma.
     joined: Arc<str>,
 }
 
@@ -27,7 +27,7 @@ impl Default for StoreNames {
 }
 
 impl StoreNames {
-    /// Lists names in any order. The list is empty if it would have more than 1,000 bytes.
+    /// Creates a list from names in any order. The list is empty if it would exceed 1,000 bytes.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();
@@ -41,20 +41,20 @@ impl StoreNames {
         }
     }
 
-    /// Reads a list of at least one name.
+    /// Parses a list of at least one name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let are_names = text.split(',').all(|name| !name.is_empty());
         let joined = || Arc::from(text);
         are_names.then(|| Self { joined: joined() })
     }
 
-    /// Whether no name is known.
+    /// Whether the list has no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.joined.is_empty()
     }
 
-    /// The names.
+    /// Returns the names in sorted order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.joined.split(',').filter(|name| !name.is_empty())
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_too_long_is_left_out() {
+    fn a_list_that_is_too_long_is_omitted() {
         let names: Vec<String> = (0..100).map(|n| format!("store-number-{n}")).collect();
         let all = StoreNames::of(names.iter().map(String::as_str));
         assert!(all.is_empty(), "{all}");

@@ -192,12 +192,12 @@ fn an_engine_that_forgets_is_found() {
     assert!(check(&Forgetful, tempdir().unwrap().path(), 100).is_err());
 }
 
-/// An engine that takes a committed transaction only when its owner waits for it.
+/// An engine that applies a committed transaction only when its owner waits for it.
 #[derive(Debug, Default)]
 struct Late {
     inner: MemoryBackend,
     pending: Option<Arc<Sealed>>,
-    /// A planted bug: the transaction is lost.
+    /// Whether the transaction is lost: a planted bug.
     loses: bool,
 }
 
@@ -248,9 +248,9 @@ impl Engine for Lates {
     }
 }
 
-/// Meanwhile the task store serves reads, scans and deleted ranges by itself.
+/// Until the engine has applied the transaction, the task store serves reads and scans, and hides deleted ranges.
 #[test]
-fn an_engine_may_take_a_transaction_late() {
+fn an_engine_may_apply_a_transaction_late() {
     check(&Lates { loses: false }, tempdir().unwrap().path(), 2_000).unwrap();
     assert!(check(&Lates { loses: true }, tempdir().unwrap().path(), 100).is_err());
 }

@@ -135,7 +135,7 @@ impl Run<'_> {
         for (store, key) in gone {
             self.compare_key(store, &key)?;
         }
-        // Every third transaction stays on its way to the engine while the next operations run.
+        // Every third transaction stays in flight while the next operations run.
         if seq.is_multiple_of(3) {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl Run<'_> {
         match self.store()?.end_apply(true) {
             Poll::Ready(applied) => applied.map_err(broke),
             Poll::Pending => Err(TestCaseError::fail(
-                "an apply that was waited for is pending",
+                "`end_apply` with `wait` returned `Pending`",
             )),
         }
     }

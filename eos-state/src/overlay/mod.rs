@@ -34,7 +34,7 @@ impl Overlay {
         }
     }
 
-    /// An empty overlay of the same kind.
+    /// Returns an empty overlay of the same kind.
     pub(crate) fn empty(&self) -> Self {
         Self {
             table: Table::new(),

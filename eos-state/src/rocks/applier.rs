@@ -1,4 +1,4 @@
-//! Threads that write committed transactions while their workers go on.
+//! Background threads that write committed transactions.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
@@ -18,10 +18,10 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The largest number of threads. Each write uses one processor.
 const MAX_THREADS: usize = 8;
 
-/// The threads of a process, shared by all its databases. They end with the last copy of this value.
+/// The writer threads of a process, shared by all its databases. The threads end when the last clone is dropped.
 #[derive(Clone)]
 pub(super) struct Appliers {
-    /// `None` if no thread could be started. Then the worker writes itself.
+    /// `None` if no thread could be started. Then each worker writes on its own thread.
     jobs: Option<Sender<Job>>,
 }
 
@@ -40,7 +40,7 @@ impl Appliers {
         Self { jobs }
     }
 
-    /// Begins to write a transaction. `None` if there is no thread for it.
+    /// Queues the write of a transaction. Returns `None` if there is no thread.
     pub(super) fn begin(
         &self,
         db: &Arc<DB>,
@@ -53,9 +53,9 @@ impl Appliers {
         let (db, path, sealed) = (Arc::clone(db), path.to_owned(), Arc::clone(sealed));
         let job = move || {
             let written = write_batch(&db, &path, &sealed.batch(), sealed.position());
-            // The owner uses the memory of the writes again, and closes the database.
+            // After the result, the owner reuses the memory of the writes, and may close the database.
             drop((sealed, db));
-            // The owner waits for the result, even when it is dropped.
+            // The send succeeds, because even the drop of the owner waits for the result.
             let _ = done.send(written);
         };
         jobs.send(Box::new(job)).ok()?;
@@ -73,7 +73,7 @@ fn work(queue: &Mutex<Receiver<Job>>) {
     }
 }
 
-/// A write that a thread has taken.
+/// A write that was queued for a thread.
 #[derive(Debug)]
 pub(super) struct Applying {
     result: Receiver<Result<(), StoreError>>,
@@ -92,7 +92,7 @@ impl Applying {
             Err(TryRecvError::Empty) => Poll::Pending,
             Err(TryRecvError::Disconnected) => Poll::Ready(Err(StoreError::Damaged {
                 path: path.to_owned(),
-                source: EngineFault::new("the thread that wrote a transaction has ended"),
+                source: EngineFault::new("a writer thread ended before its write was finished"),
             })),
         }
     }

@@ -24,9 +24,10 @@ const FIRST_LEVEL: u64 = 16;
 
 /// The memory of all databases of a process, from one number.
 ///
-/// Also the threads that write committed transactions. Created once and passed to each [`RocksBackend::open`](super::RocksBackend::open). Blocks read from disk, with
-/// their indexes and filters, and unflushed writes share it. An overlay (uncommitted data) is not part of it. RocksDB
-/// may exceed it briefly: a read never fails for lack of cache.
+/// Created once and passed to each [`RocksBackend::open`](super::RocksBackend::open). The value also has the threads
+/// that write committed transactions. Blocks read from disk, with their indexes and filters, and unflushed writes share
+/// the memory. An overlay (uncommitted data) is not part of it. RocksDB may exceed it briefly: a read never fails for
+/// lack of cache.
 #[derive(Clone)]
 pub struct StateMemory {
     cache: Cache,

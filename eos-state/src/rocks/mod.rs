@@ -58,7 +58,7 @@ pub struct RocksBackend {
     /// The searched key with its prefix, kept so that a read allocates nothing.
     key: RefCell<Vec<u8>>,
     appliers: Appliers,
-    /// The write that a thread has taken.
+    /// The write in flight.
     applying: Option<Applying>,
 }
 
@@ -171,7 +171,7 @@ fn family(db: &DB, store: StoreId) -> Result<&ColumnFamily, StoreError> {
     (db.cf_handle(name)).ok_or(StoreError::UnknownStore { store })
 }
 
-/// Writes a batch and its position, both or neither.
+/// Writes a batch and its position atomically.
 fn write_batch(
     db: &DB,
     path: &Path,
@@ -214,7 +214,7 @@ fn write_batch(
         .map_err(|error| fault(path, error))
 }
 
-/// Deletes every key from here on, one by one, including those that the batch writes.
+/// Deletes every key from `from` on, one by one, including those that the batch writes.
 fn delete_up(
     db: &DB,
     out: &mut WriteBatch,
@@ -363,7 +363,7 @@ impl StoreBackend for RocksBackend {
     }
 }
 
-/// The database is closed when this returns, and another owner may open it.
+/// Waits for the write in flight, so that the next owner can open the database.
 impl Drop for RocksBackend {
     fn drop(&mut self) {
         let _ = self.end_apply(true);

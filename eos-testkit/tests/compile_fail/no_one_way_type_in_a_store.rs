@@ -1,4 +1,4 @@
-//! The values of a store are written and read back.
+//! A store writes its values and reads them back, so their codec must support both.
 
 use eos_core::KeyValueStore;
 use eos_core::state::{OrderedStore, WindowStore};

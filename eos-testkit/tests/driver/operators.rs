@@ -395,7 +395,7 @@ fn a_processor_says_what_an_abort_makes_of_it() {
 
 /// `Record::new` sets no time.
 #[test]
-fn an_emitted_record_without_a_time_has_that_of_the_record_at_hand() {
+fn an_emitted_record_without_a_time_has_the_time_of_the_input_record() {
     let (lines, out) = (
         Topic::<String, String>::plain("lines"),
         Topic::<String, String>::plain("out"),

@@ -310,7 +310,7 @@ fn check(case: &Case, rows: &[String]) -> Result<()> {
     );
     let as_it_must = match case.point {
         "post_commit_pre_state" => any(if case.after > 1 { "replay" } else { "no_state" }),
-        // The database may have it or not.
+        // The database may have applied the transaction or not.
         "apply_begun" => all("exact") || any("replay") || (case.after <= 1 && any("no_state")),
         // Both tasks: what was not touched is where it was.
         "apply_done" => all("exact"),

@@ -61,7 +61,7 @@ const PLANTED: [(&str, u64, &[&str]); 39] = [
     ("restore_to_end", 3_000, REFUSED),
     ("task_lock", 1_500, &["workers of process"]),
     ("keep_in_doubt", 1_500, STATE),
-    // Databases that take a transaction while the next one runs.
+    // Databases that apply a transaction while the next one runs.
     ("read_sealed", 50, DOUBLED),
     ("data_with_position", 150, STATE),
     ("apply_order", 1_000, STATE),

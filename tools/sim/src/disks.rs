@@ -57,7 +57,7 @@ impl Disks for Unlocked {
     }
 }
 
-/// Disks in memory on which a position is written before its data: a planted bug.
+/// Disks in memory whose databases write a position before its data: a planted bug.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PositionFirst;
 

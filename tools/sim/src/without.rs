@@ -9,7 +9,7 @@ pub(super) const TASK_LOCK: &str = "task_lock";
 /// The compaction of changelogs, which the runtime configures, instead of the deletion of old records.
 pub(super) const COMPACTION: &str = "compaction";
 
-/// The write of a position and its data in one batch. It is a defence of the disk.
+/// The write of a position and its data in one batch. The simulated disk provides this defence.
 pub(super) const DATA_WITH_POSITION: &str = "data_with_position";
 
 /// The error of a defence that does not exist, or cannot be removed in this build.

@@ -70,7 +70,7 @@ enum Command {
     Features,
     /// Full sizes, repeats and long sweeps: hours, for each night or each release
     Soak(test::SoakOptions),
-    /// The documentation of eos-core in each feature set, and breaking changes of the API since its baseline
+    /// Checks of the documentation of eos-core in each feature set, and of the API for breaking changes
     Surface,
     /// All tests but the longest, those on a real Kafka included
     Test {

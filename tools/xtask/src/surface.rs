@@ -1,4 +1,4 @@
-//! `cargo xtask surface`: the documentation in each feature set, and breaking changes of the public API.
+//! `cargo xtask surface`: checks of documentation and public API.
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -10,11 +10,11 @@ use crate::setup::{self, Need};
 /// The crates that users depend on.
 const CRATES: [&str; 2] = ["eos-core", "eos-testkit"];
 
-/// The commit with which the API is compared. A release moves it, and so does a commit with an intended break, which
-/// CHANGELOG.md names.
+/// The commit with which the API is compared. Update it with each release and each intended breaking change. A breaking
+/// change also needs an entry in CHANGELOG.md.
 const BASELINE: &str = "4434ad3cb43d6b9b21bd3156983e37f4d80c394d";
 
-/// Feature sets of `eos-core`. Links between pages must work in each.
+/// The feature sets of `eos-core`. Links between pages must resolve in each.
 const FEATURE_SETS: [&[&str]; 4] = [
     &["--no-default-features"],
     &["--no-default-features", "--features=kafka"],
@@ -22,10 +22,10 @@ const FEATURE_SETS: [&[&str]; 4] = [
     &["--all-features"],
 ];
 
-/// Checks all of it, and continues after a failure.
+/// Runs all checks, and continues after a failure.
 ///
 /// # Errors
-/// When a tool is missing and cannot be installed, or cargo cannot be run.
+/// If a tool is missing and cannot be installed, or cargo cannot be run.
 pub(crate) fn check() -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
     let mut is_clean = true;
@@ -49,7 +49,7 @@ pub(crate) fn check() -> Result<ExitCode> {
     Ok(exit_code(is_clean))
 }
 
-/// Installs `cargo-semver-checks` unless it is there.
+/// Installs `cargo-semver-checks` if it is missing.
 fn install() -> Result<()> {
     let mut version = cargo();
     version
@@ -63,7 +63,7 @@ fn install() -> Result<()> {
     install.args(["install", "--locked", "cargo-semver-checks"]);
     ensure!(
         install.status()?.success(),
-        "cargo-semver-checks is not installed: see its messages above"
+        "cargo-semver-checks could not be installed: see the output of cargo above"
     );
     Ok(())
 }

@@ -13,9 +13,9 @@ use crate::worker::error::{UnknownStore, WorkerError};
 /// The names of a task's stores.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Those of this program.
+    /// The stores of this program, with their families.
     here: Vec<(Family, Box<str>)>,
-    /// Those of the program that committed the offsets. Empty if the offsets have no names.
+    /// The names in the committed offsets. Empty if the offsets have none.
     kept: StoreNames,
 }
 
@@ -94,7 +94,7 @@ impl<C: Client> Restoring<C> {
     }
 }
 
-/// Replaces the error of a changelog if the unknown store has a name.
+/// Replaces a changelog's error about an unknown store with one that names the store, if the name is known.
 pub(super) fn with_name(task: TaskId, names: &Names, error: WorkerError) -> WorkerError {
     let WorkerError::Changelog(found) = &error else {
         return error;

@@ -85,7 +85,7 @@ fn a_changelog_recreated_under_a_running_app_is_noticed_at_the_next_start() {
     }
 }
 
-/// Offsets of earlier versions name neither stores nor topics; those of this version do.
+/// Offsets in format 1 name neither topics nor stores, and those in format 2 name topics. This version writes format 3.
 #[test]
 fn a_rolling_upgrade_continues_at_the_offsets_of_the_previous_versions() {
     let disk = Disk::default();

@@ -180,8 +180,8 @@ fn a_renamed_store_is_refused() {
         };
         assert_eq!(place == "the local database", !wiped, "{place}");
         let says = [
-            "keys of the store counts, which this program does not have; the store count of this program is new",
-            "If counts was renamed to count, name it counts again",
+            "keys of the store counts, which this program does not have; the store count is new",
+            "If the store counts was renamed to count, rename it back",
         ];
         for part in says {
             assert!(error.to_string().contains(part), "{error}");
@@ -253,7 +253,7 @@ fn a_closures_store_that_became_an_operators_is_refused() {
                 }
             );
             assert!(known && text.contains(says), "{text}");
-            assert!(text.contains("put it back as it was"), "{text}");
+            assert!(text.contains("Return the store to the "), "{text}");
             bench.put_back(&disk, before);
             let visible = bench.visible().len();
             bench.take(&["a"]);
@@ -293,8 +293,9 @@ fn a_store_of_windows_that_became_a_plain_one_is_refused() {
     let (mut bench, _disk) = redeployed_from(|app| with(app, true), |app| with(app, false), None);
     let error = bench.end().unwrap_err();
     let text = error.to_string();
-    let says = "the windowed store seen, which this program has as a plain store";
+    let says = "the windowed store seen, which this program declares as a plain store";
     assert!(text.contains(says), "{text}");
+    assert!(text.contains("Make seen a windowed store again"), "{text}");
 }
 
 #[test]

@@ -210,7 +210,7 @@ pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
         matches!(&error, Error::Worker(WorkerError::OtherStore { .. })),
         "{error}"
     );
-    says(&error, &["removed or renamed, put it back"])?;
+    says(&error, &["was renamed to other-counts, rename it back"])?;
     // Nothing was thrown away before that: put back, it reads nothing.
     scene.log();
     scene.run(&["a"])?.took("exact")?;
@@ -218,10 +218,10 @@ pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
     let app = scene.counting("other-counts");
     let error = scene.case.failure_of(app)?;
     ensure!(
-        matches!(&error, Error::Worker(WorkerError::Changelog(_))),
+        matches!(&error, Error::Worker(WorkerError::OtherStore { .. })),
         "{error}"
     );
-    says(&error, &["removed or renamed, put it back"])?;
+    says(&error, &["was renamed to other-counts, rename it back"])?;
     scene.run(&["a"])?;
     scene.judge()
 }

@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
     fn perform(&self, environment: &[(String, String)]) -> Result<End> {
         let mut command = command(self.target);
         command.args([&self.name, "--exact", "--nocapture"]);
-        // It would redirect the apps of every test.
+        // The variable would redirect the apps of every test to another cluster.
         command.env_remove(kafka_launcher::BOOTSTRAP_VAR);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let answer = run::answer(&mut command, LIMIT).with_context(|| self.to_string())?;

@@ -1,8 +1,8 @@
-//! The write of a committed transaction to its database, while the worker goes on.
+//! Database writes that overlap with the next transaction.
 
 use super::*;
 
-/// How databases take transactions.
+/// The settings and the count of database writes.
 #[derive(Debug, Default)]
 pub(super) struct Applies {
     /// Whether a write ends only when the worker waits for it.
@@ -11,7 +11,7 @@ pub(super) struct Applies {
     pub(super) waited: u32,
 }
 
-/// A worker whose database has not taken the last transaction yet.
+/// A worker whose database has not applied the last transaction yet.
 fn slow() -> (Bench, Disk) {
     let (mut bench, disk) = counted();
     disk.applies.lock().unwrap().are_slow = true;
@@ -28,7 +28,7 @@ impl Disk {
 }
 
 #[test]
-fn records_are_processed_before_the_database_has_the_last_transaction() {
+fn records_are_processed_while_the_database_applies_the_last_transaction() {
     let (mut bench, disk) = slow();
     bench.take(&["a", "b"]);
     bench.assert_counted();
@@ -39,7 +39,7 @@ fn records_are_processed_before_the_database_has_the_last_transaction() {
 }
 
 #[test]
-fn an_abort_keeps_the_transaction_that_the_database_does_not_have_yet() {
+fn an_abort_keeps_the_transaction_that_the_database_still_applies() {
     let (mut bench, disk) = slow();
     bench.next_flush_aborts();
     bench.take(&["b", "a"]);
@@ -50,7 +50,7 @@ fn an_abort_keeps_the_transaction_that_the_database_does_not_have_yet() {
 }
 
 #[test]
-fn a_database_that_refuses_a_transaction_stops_the_task_before_its_next_commit() {
+fn a_failed_database_write_stops_the_task_before_its_next_commit() {
     let (mut bench, disk) = slow();
     *disk.full.lock().unwrap() = true;
     bench.feed(0, &["b"]);
@@ -64,7 +64,7 @@ fn a_database_that_refuses_a_transaction_stops_the_task_before_its_next_commit()
 }
 
 #[test]
-fn a_revoked_task_leaves_a_database_that_is_exact() {
+fn a_revoked_task_leaves_an_exact_database() {
     let (mut bench, disk) = slow();
     bench.revoke(0, false);
     bench.settle();
@@ -76,7 +76,7 @@ fn a_revoked_task_leaves_a_database_that_is_exact() {
 }
 
 #[test]
-fn a_stopped_worker_has_written_its_last_transaction() {
+fn a_worker_writes_its_last_transaction_before_it_stops() {
     let (mut bench, disk) = slow();
     bench.worker.stop(StopMode::Restart);
     bench.end().unwrap();

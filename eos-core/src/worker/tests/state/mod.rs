@@ -36,7 +36,7 @@ struct Open {
     task: TaskHome,
     disk: Disk,
     inner: Option<MemoryBackend>,
-    /// A transaction that is written when the worker waits for it, or at the close.
+    /// A transaction that is written when the worker waits for it, or when the database is closed.
     pending: Option<Arc<Sealed>>,
 }
 

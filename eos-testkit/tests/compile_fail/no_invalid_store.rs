@@ -1,4 +1,4 @@
-//! A store is declared by its definition, and an ordered store needs keys whose bytes have their order.
+//! `app.store` needs a definition of a store, and an ordered store needs keys whose bytes sort like the keys.
 
 use eos_core::App;
 use eos_core::state::OrderedStore;
