@@ -114,7 +114,7 @@ rules! {
     /// A database applies the transactions of a task in order.
     applies_in_order = ApplyOrder,
     /// A task reads its last transaction while its database applies it.
-    reads_sealed_changes = ReadSealed,
+    reads_changes_in_flight = ReadInFlight,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -9,8 +9,8 @@ use eos_protocol::state::{Position, StoreId};
 use crate::backend::{Cursor, StoreBackend};
 use crate::batch::Batch;
 use crate::error::StoreError;
+use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
-use crate::sealed::Sealed;
 
 /// A [`StoreBackend`] that wraps another one and adds its own work to each write.
 pub trait Around: Send + fmt::Debug {
@@ -34,8 +34,8 @@ pub trait Around: Send + fmt::Debug {
     ///
     /// # Errors
     /// As [`StoreBackend::apply`].
-    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
-        self.apply_around(&sealed.batch(), sealed.position())
+    fn begin_around(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
+        self.apply_around(&in_flight.batch(), in_flight.position())
     }
 
     /// Implements [`StoreBackend::end_apply`].
@@ -75,8 +75,8 @@ impl<B: Around> StoreBackend for B {
         self.apply_around(batch, position)
     }
 
-    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
-        self.begin_around(sealed)
+    fn begin_apply(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
+        self.begin_around(in_flight)
     }
 
     fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {

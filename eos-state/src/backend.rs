@@ -8,8 +8,8 @@ use eos_protocol::state::{Position, StoreId};
 
 use crate::StoreError;
 use crate::batch::Batch;
+use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
-use crate::sealed::Sealed;
 
 /// One task's committed state, in one engine.
 ///
@@ -61,8 +61,8 @@ pub trait StoreBackend: Send + fmt::Debug {
     ///
     /// Before any other write, the owner calls [`end_apply`](Self::end_apply) until it returns `Ready`. The drop of the
     /// engine waits for the write. The default writes at once.
-    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
-        self.apply(&sealed.batch(), sealed.position())
+    fn begin_apply(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
+        self.apply(&in_flight.batch(), in_flight.position())
     }
 
     /// Returns the result of the last [`begin_apply`](Self::begin_apply). With `wait`, blocks until the write has

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`changelog`] | the format of a changelog topic's records |
 //! | [`directory`] | the directories of tasks on disk, and their owners |
-//! | [`TaskStore`] | all stores of a task from a record's view: scratch over overlay over backend |
+//! | [`TaskStore`] | all stores of a task from a record's view: scratch over overlay over in flight over backend |
 //! | [`StoreBackend`] | the interface of an engine |
 //! | [`Around`] | an engine around another one |
 //! | [`MemoryBackend`] | the engine in memory |
@@ -27,6 +27,7 @@ pub mod changelog;
 pub mod conformance;
 pub mod directory;
 mod error;
+mod in_flight;
 mod memory;
 mod overlay;
 pub mod pressure;
@@ -34,7 +35,6 @@ mod range;
 #[cfg(feature = "rocksdb")]
 pub mod rocks;
 mod scan;
-mod sealed;
 mod task_store;
 #[cfg(test)]
 mod testing;
@@ -44,9 +44,9 @@ pub use backend::{Cursor, KeyValue, StoreBackend};
 pub use batch::{Batch, Write};
 pub use cache::CacheMemory;
 pub use error::{EngineFault, StoreError};
+pub use in_flight::InFlight;
 pub use memory::MemoryBackend;
 pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
 pub use scan::Scan;
-pub use sealed::Sealed;
 pub use task_store::{Changed, Defences, TaskStore};

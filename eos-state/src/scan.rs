@@ -7,11 +7,11 @@ use eos_protocol::state::StoreId;
 
 use crate::StoreError;
 use crate::backend::{Cursor, KeyValue};
+use crate::in_flight::InFlight;
 use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};
-use crate::sealed::Sealed;
 
-/// Reads a range in order, from four layers: the writes of the record, of the open transaction and of the sealed
+/// Reads a range in order, from four layers: the writes of the record, of the open transaction and of the
 /// transaction, and the data of the engine. Each layer hides the later ones. Created by
 /// [`TaskStore::scan`](crate::TaskStore::scan).
 ///
@@ -19,7 +19,7 @@ use crate::sealed::Sealed;
 pub struct Scan<'a> {
     scratch: Written,
     overlay: Layer<'a>,
-    sealed: Option<Box<SealedLayer<'a>>>,
+    in_flight: Option<Box<InFlightLayer<'a>>>,
     committed: Box<dyn Cursor + 'a>,
     direction: Direction,
     /// Which layers are at the last returned key, and have to advance.
@@ -41,18 +41,18 @@ struct Layer<'a> {
     at: Option<u32>,
 }
 
-/// The part of the sealed transaction that is in the range.
-struct SealedLayer<'a> {
+/// The part of the transaction in flight that is in the range.
+struct InFlightLayer<'a> {
     layer: Layer<'a>,
     store: StoreId,
-    of: &'a Sealed,
+    of: &'a InFlight,
 }
 
 #[derive(Clone, Copy)]
 enum Top {
     Scratch,
     Overlay,
-    Sealed,
+    InFlight,
     Committed,
 }
 
@@ -60,20 +60,20 @@ impl<'a> Scan<'a> {
     pub(crate) fn new(
         scratch: &Table,
         (overlay, rest): (&'a Table, Entries<'a>),
-        sealed: Option<(&'a Sealed, usize)>,
+        in_flight: Option<(&'a InFlight, usize)>,
         committed: Box<dyn Cursor + 'a>,
         (range, direction): (&KeyRange, Direction),
         poison: &'a OnceCell<StoreError>,
     ) -> Self {
-        let sealed = sealed.and_then(|(of, store)| {
+        let in_flight = in_flight.and_then(|(of, store)| {
             let (store, table, rest) = of.scan(store, range, direction)?;
             let layer = Layer::new(table, rest);
-            Some(Box::new(SealedLayer { layer, store, of }))
+            Some(Box::new(InFlightLayer { layer, store, of }))
         });
         Self {
             scratch: Written::copy(scratch, range, direction),
             overlay: Layer::new(overlay, rest),
-            sealed,
+            in_flight,
             committed,
             direction,
             used: [false; 4],
@@ -107,22 +107,22 @@ impl<'a> Scan<'a> {
         Ok(match top {
             Top::Scratch => self.scratch.entry(),
             Top::Overlay => self.overlay.entry(),
-            Top::Sealed => self.sealed.as_ref().and_then(|it| it.entry()),
+            Top::InFlight => self.in_flight.as_ref().and_then(|it| it.entry()),
             Top::Committed => self.committed.entry(),
         })
     }
 
     /// Moves every layer past the last returned key.
     fn go_on(&mut self) -> Result<(), StoreError> {
-        let [scratch, overlay, sealed, committed] = std::mem::take(&mut self.used);
+        let [scratch, overlay, in_flight, committed] = std::mem::take(&mut self.used);
         if scratch {
             self.scratch.at = self.scratch.rest.next();
         }
         if overlay {
             self.overlay.at = self.overlay.rest.next();
         }
-        if let Some(sealed) = self.sealed.as_mut().filter(|_| sealed) {
-            sealed.layer.at = sealed.layer.rest.next();
+        if let Some(in_flight) = self.in_flight.as_mut().filter(|_| in_flight) {
+            in_flight.layer.at = in_flight.layer.rest.next();
         }
         if committed {
             self.committed.advance()?;
@@ -135,7 +135,7 @@ impl<'a> Scan<'a> {
         let keys = [
             self.scratch.at.map(|n| self.scratch.table.key(n)),
             self.overlay.at.map(|n| self.overlay.table.key(n)),
-            self.sealed.as_ref().and_then(|it| it.key()),
+            self.in_flight.as_ref().and_then(|it| it.key()),
             self.committed.entry().map(|(key, _)| key),
         ];
         let order = |a: &[u8], b: &[u8]| match self.direction {
@@ -146,15 +146,15 @@ impl<'a> Scan<'a> {
         let used = keys.map(|key| key.is_some_and(|key| order(key, first) == Ordering::Equal));
         self.used = used;
         let is_over = || {
-            let sealed = self.sealed.as_ref();
-            sealed.is_some_and(|it| it.of.is_over(it.store, first))
+            let in_flight = self.in_flight.as_ref();
+            in_flight.is_some_and(|it| it.of.is_over(it.store, first))
         };
         Some(match used {
             [true, ..] => (Top::Scratch, self.scratch.entry().is_some()),
             [_, true, ..] => (Top::Overlay, self.overlay.entry().is_some()),
             [_, _, true, _] => {
-                let entry = self.sealed.as_ref().and_then(|it| it.entry());
-                (Top::Sealed, entry.is_some() && !is_over())
+                let entry = self.in_flight.as_ref().and_then(|it| it.entry());
+                (Top::InFlight, entry.is_some() && !is_over())
             }
             _ => (Top::Committed, !is_over()),
         })
@@ -207,7 +207,7 @@ impl<'a> Layer<'a> {
     }
 }
 
-impl SealedLayer<'_> {
+impl InFlightLayer<'_> {
     fn key(&self) -> Option<&[u8]> {
         self.layer.at.map(|n| self.layer.table.key(n))
     }

@@ -10,10 +10,10 @@ use crate::StoreError;
 use crate::backend::StoreBackend;
 use crate::batch::{Batch, Write};
 use crate::cache::{CacheMemory, CommittedCache};
+use crate::in_flight::{InFlight, InFlightStore};
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
-use crate::sealed::{Sealed, SealedStore};
 
 /// The size in bytes of a record batch without its key and value. It is the sum of the batch header, the largest
 /// record overhead (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`), and the store
@@ -31,7 +31,7 @@ const OVERHEAD: usize = 61 + 21 + 4;
 ///                  overlay    writes of this transaction  discard drops them
 ///                     │ begin_apply, once the commit is known
 ///                     ↓
-///                  sealed     writes of the committed transaction, until the backend has them
+///                  in flight  writes of the committed transaction, until the backend has them
 ///                     │ end_apply
 ///                     ↓
 ///                  backend    committed data, some of it in a cache
@@ -57,7 +57,7 @@ pub struct TaskStore {
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
     /// The committed transaction that the backend has not applied yet.
-    sealed: Option<Arc<Sealed>>,
+    in_flight: Option<Arc<InFlight>>,
     /// Cleared overlays, one for each entry of `stores`, to reuse their memory.
     spare: Vec<Overlay>,
     defences: Defences,
@@ -70,7 +70,7 @@ pub struct Defences {
     /// Transactions are applied in order.
     pub applies_in_order: bool,
     /// Reads include a transaction that the backend has not applied yet.
-    pub reads_sealed: bool,
+    pub reads_in_flight: bool,
 }
 
 #[derive(Debug)]
@@ -133,11 +133,11 @@ impl TaskStore {
             caches: RefCell::new(caches),
             hasher: KeyHasher::random(),
             poison: OnceCell::new(),
-            sealed: None,
+            in_flight: None,
             spare: Vec::new(),
             defences: Defences {
                 applies_in_order: true,
-                reads_sealed: true,
+                reads_in_flight: true,
             },
         })
     }
@@ -277,7 +277,7 @@ impl TaskStore {
         Ok(Scan::new(
             &self.scratch.borrow()[slot],
             (overlay.table(), overlay.scan(range, direction)),
-            self.readable().map(|sealed| (sealed, slot)),
+            self.readable().map(|in_flight| (in_flight, slot)),
             committed,
             (range, direction),
             &self.poison,
@@ -329,12 +329,10 @@ impl TaskStore {
         }
     }
 
-    /// The size in bytes of the writes in memory, of the open and the sealed transaction. Too many bytes cause an early
-    /// commit.
+    /// The size in bytes of the open transaction's writes. Too many bytes cause an early commit.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let open: usize = self.stores.iter().map(|slot| slot.overlay.bytes()).sum();
-        open + self.sealed.as_ref().map_or(0, |sealed| sealed.bytes())
+        self.stores.iter().map(|slot| slot.overlay.bytes()).sum()
     }
 
     /// Whether the transaction wrote to a store of this family.
@@ -401,22 +399,22 @@ impl TaskStore {
             let order = slot.sorted();
             let empty = spare.next().unwrap_or_else(|| slot.overlay.empty());
             slot.sorted = None;
-            SealedStore {
+            InFlightStore {
                 id: slot.id,
                 overlay: std::mem::replace(&mut slot.overlay, empty),
                 order,
             }
         });
-        let sealed = Arc::new(Sealed::new(stores.collect(), over, position));
-        let begun = self.backend.begin_apply(&sealed);
-        self.sealed = Some(sealed);
+        let in_flight = Arc::new(InFlight::new(stores.collect(), over, position));
+        let begun = self.backend.begin_apply(&in_flight);
+        self.in_flight = Some(in_flight);
         self.poisoning(begun)
     }
 
     /// Whether a transaction is being applied. [`end_apply`](Self::end_apply) updates this.
     #[must_use]
     pub fn is_applying(&self) -> bool {
-        self.sealed.is_some()
+        self.in_flight.is_some()
     }
 
     /// Completes [`begin_apply`](Self::begin_apply). Returns `Pending` while the backend writes. With `wait`, blocks
@@ -425,31 +423,33 @@ impl TaskStore {
     /// # Errors
     /// As [`apply`](Self::apply).
     pub fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
-        if self.sealed.is_none() {
+        if self.in_flight.is_none() {
             return Poll::Ready(Ok(()));
         }
         if let Err(error) = self.healthy() {
             return Poll::Ready(Err(error));
         }
         let applied = std::task::ready!(self.backend.end_apply(wait));
+        // After a failure, the store is poisoned, and the error is returned once.
+        let in_flight = self.in_flight.take();
         if let Err(error) = self.poisoning(applied) {
             return Poll::Ready(Err(error));
         }
-        let Some(sealed) = self.sealed.take() else {
+        let Some(in_flight) = in_flight else {
             return Poll::Ready(Ok(()));
         };
-        for (store, cache) in sealed.stores.iter().zip(self.caches.get_mut()) {
+        for (store, cache) in in_flight.stores.iter().zip(self.caches.get_mut()) {
             let table = store.overlay.table();
             for number in table.numbers() {
                 cache.put(table.hash(number), table.key(number), table.value(number));
             }
             // The cache does not support ranges.
-            if sealed.has_ranges(store.id) {
+            if in_flight.has_ranges(store.id) {
                 cache.clear();
             }
         }
-        if let Some(sealed) = Arc::into_inner(sealed) {
-            let overlays = sealed.stores.into_iter().map(|store| store.overlay);
+        if let Some(in_flight) = Arc::into_inner(in_flight) {
+            let overlays = in_flight.stores.into_iter().map(|store| store.overlay);
             self.spare = overlays.collect();
             self.spare.iter_mut().for_each(Overlay::clear);
         }
@@ -471,7 +471,7 @@ impl TaskStore {
         let scratch = self.scratch.get_mut().iter();
         let open = scratch.chain(self.stores.iter().map(|slot| slot.overlay.table()));
         let is_open = open.into_iter().any(|table| !table.is_empty());
-        if is_open || self.sealed.is_some() {
+        if is_open || self.in_flight.is_some() {
             return Err(StoreError::OpenTransaction);
         }
         self.caches
@@ -541,17 +541,17 @@ impl TaskStore {
         if let Some(written) = self.stores[slot].overlay.get(hash, key) {
             return Some(take(written));
         }
-        let sealed = self.readable();
-        if let Some(written) = sealed.and_then(|sealed| sealed.get(slot, hash, key)) {
+        let in_flight = self.readable();
+        if let Some(written) = in_flight.and_then(|in_flight| in_flight.get(slot, hash, key)) {
             return Some(take(written));
         }
         self.caches.borrow_mut()[slot].get(hash, key).map(take)
     }
 
-    /// Returns the sealed transaction, unless its defence is removed.
-    fn readable(&self) -> Option<&Sealed> {
-        let sealed = self.sealed.as_deref();
-        sealed.filter(|_| self.defences.reads_sealed)
+    /// Returns the transaction in flight, unless its defence is removed.
+    fn readable(&self) -> Option<&InFlight> {
+        let in_flight = self.in_flight.as_deref();
+        in_flight.filter(|_| self.defences.reads_in_flight)
     }
 
     /// The index of a store, if the store is healthy.

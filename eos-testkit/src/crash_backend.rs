@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use eos_core::spi::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::Position;
-use eos_state::{Around, Batch, Sealed, StoreBackend, StoreError};
+use eos_state::{Around, Batch, InFlight, StoreBackend, StoreError};
 
 use crate::client::Edge;
 
@@ -31,6 +31,8 @@ pub struct CrashHome {
     position_first: bool,
     /// Whether the process is being killed: pending writes are lost.
     dying: Arc<AtomicBool>,
+    /// The number of opened databases.
+    opens: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for CrashHome {
@@ -51,6 +53,7 @@ impl CrashHome {
             overlaps: false,
             position_first: false,
             dying: Arc::default(),
+            opens: Arc::default(),
         }
     }
 
@@ -101,6 +104,7 @@ impl Home for CrashHome {
             return Ok(None);
         };
         self.dying.store(false, Ordering::Relaxed);
+        let opens = self.opens.fetch_add(1, Ordering::Relaxed);
         *lock(&self.opened).entry(task.clone()).or_default() += 1;
         Ok(Some(Box::new(CrashBackend {
             database,
@@ -108,6 +112,7 @@ impl Home for CrashHome {
             at_write: Arc::clone(&self.at_write),
             opened: Arc::clone(&self.opened),
             writes: 0,
+            opens,
             overlaps: self.overlaps,
             position_first: self.position_first,
             dying: Arc::clone(&self.dying),
@@ -127,6 +132,8 @@ struct CrashBackend {
     opened: Opened,
     /// The number of writes since the database was opened.
     writes: u64,
+    /// The number of databases that were opened before this one.
+    opens: u64,
     overlaps: bool,
     position_first: bool,
     dying: Arc<AtomicBool>,
@@ -137,7 +144,7 @@ struct CrashBackend {
 /// A write that has not ended.
 #[derive(Debug)]
 struct Pending {
-    sealed: Arc<Sealed>,
+    in_flight: Arc<InFlight>,
     /// The number of polls until the write ends.
     polls: u64,
 }
@@ -152,11 +159,20 @@ impl CrashBackend {
     /// Ends the writes that are due.
     fn end(&mut self, is_due: impl Fn(&Pending) -> bool) -> Result<(), StoreError> {
         while let Some(at) = self.pending.iter().position(&is_due) {
-            let Pending { sealed, .. } = self.pending.remove(at);
-            self.database.apply(&sealed.batch(), sealed.position())?;
+            let Pending { in_flight, .. } = self.pending.remove(at);
+            self.write(&in_flight)?;
             (self.at_write)(Edge::After, self.writes);
         }
         Ok(())
+    }
+
+    /// Writes a transaction as the runtime does, from begin to end.
+    fn write(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
+        self.database.begin_apply(in_flight)?;
+        match self.database.end_apply(true) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => Ok(()),
+        }
     }
 }
 
@@ -164,8 +180,8 @@ impl Drop for CrashBackend {
     fn drop(&mut self) {
         // Closing an engine completes its writes. The death of a process does not.
         if !self.dying.load(Ordering::Relaxed) && !std::thread::panicking() {
-            for Pending { sealed, .. } in std::mem::take(&mut self.pending) {
-                let _ = self.database.apply(&sealed.batch(), sealed.position());
+            for Pending { in_flight, .. } in std::mem::take(&mut self.pending) {
+                let _ = self.write(&in_flight);
             }
         }
         if let Some(by) = lock(&self.opened).get_mut(&self.task) {
@@ -193,19 +209,23 @@ impl Around for CrashBackend {
         Ok(())
     }
 
-    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+    fn begin_around(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
         // Some writes end at once, and most of them during the next transaction or at its end.
-        let polls = self.writes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
+        let polls = (self.writes + 1 + self.opens * 31).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
         if !self.overlaps || polls < 4 {
-            return self.apply_around(&sealed.batch(), sealed.position());
+            self.writes += 1;
+            (self.at_write)(Edge::Before, self.writes);
+            self.write(in_flight)?;
+            (self.at_write)(Edge::After, self.writes);
+            return Ok(());
         }
         self.writes += 1;
         (self.at_write)(Edge::Before, self.writes);
         if self.position_first {
-            self.database.apply(&Batch::new(), sealed.position())?;
+            self.database.apply(&Batch::new(), in_flight.position())?;
         }
-        let sealed = Arc::clone(sealed);
-        self.pending.push(Pending { sealed, polls });
+        let in_flight = Arc::clone(in_flight);
+        self.pending.push(Pending { in_flight, polls });
         Ok(())
     }
 

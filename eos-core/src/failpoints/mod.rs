@@ -96,7 +96,7 @@
 //! | `held_back` | per-commit results include the effects of a record that waits for the next transaction |
 //! | `tombstones` | deletions from a store are not written to its changelog |
 //! | `apply_order` | a database applies transactions in any order |
-//! | `read_sealed` | reads ignore a committed transaction until the database has applied it |
+//! | `read_in_flight` | reads ignore a committed transaction until the database has applied it |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

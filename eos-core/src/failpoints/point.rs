@@ -80,7 +80,7 @@ pub(crate) enum Defence {
     HeldBack,
     Tombstones,
     ApplyOrder,
-    ReadSealed,
+    ReadInFlight,
 }
 
 #[cfg(feature = "failpoints")]
@@ -213,7 +213,7 @@ impl Defence {
         Self::HeldBack,
         Self::Tombstones,
         Self::ApplyOrder,
-        Self::ReadSealed,
+        Self::ReadInFlight,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -267,7 +267,7 @@ impl Defence {
             Self::HeldBack => "held_back",
             Self::Tombstones => "tombstones",
             Self::ApplyOrder => "apply_order",
-            Self::ReadSealed => "read_sealed",
+            Self::ReadInFlight => "read_in_flight",
         }
     }
 }

@@ -198,7 +198,7 @@ pub struct CommitTimes {
     pub drain: Spent,
     /// `commit_transaction` (EndTxn), until its outcome was known.
     pub commit: Spent,
-    /// What was changed in stores goes to their databases.
+    /// The changes go to the databases: the hand-over, and the wait for the previous transaction.
     pub apply: Spent,
     /// All of it: `seal`, the longer one of `send_offsets` and `drain`, `commit`, `apply`.
     pub whole: Histogram,

@@ -8,7 +8,7 @@ use eos_protocol::state::{Family, Position, PositionError};
 use eos_protocol::{AppId, TaskId};
 use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
 use eos_state::rocks::{RocksBackend, StateMemory};
-use eos_state::{Around, Batch, Sealed, StoreBackend, StoreError};
+use eos_state::{Around, Batch, InFlight, StoreBackend, StoreError};
 
 use super::open_databases::OpenDatabases;
 use crate::worker::{Home, HomeError, TaskHome};
@@ -148,8 +148,10 @@ impl Around for Housed {
         Ok(())
     }
 
-    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
-        self.backend.begin_apply(sealed)
+    fn begin_around(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
+        self.backend.begin_apply(in_flight)?;
+        self.open.written();
+        Ok(())
     }
 
     fn end_around(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {

@@ -35,7 +35,7 @@ pub enum UnknownStore {
         new: Vec<String>,
     },
     /// Only the id of the store is known. Offset metadata has no store names in the formats `eos1` and `eos2`, or if
-    /// the names exceed 1,000 bytes.
+    /// the names exceed 300 bytes.
     Unnamed,
 }
 

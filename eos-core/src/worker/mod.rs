@@ -1,7 +1,7 @@
 //! One worker: a consumer, a transactional producer, and the tasks it owns.
 //!
 //! [`Worker::step`] does a short piece of all due work and returns. Nothing calls back into the worker, and no call
-//! blocks for longer than a slice. So a simulation can step several workers on one thread under a virtual clock.
+//! blocks for longer than a slice, except the wait for a database before a commit. So a simulation can step several workers on one thread under a virtual clock.
 //! `eos-protocol` makes the decisions, and the worker carries them out.
 //!
 //! Each part owns its state. Parts exchange values: the transaction machine takes events and returns actions, and
@@ -296,6 +296,9 @@ impl<C: Client> Worker<C> {
             }
             Action::Commit if !rules::applies_after_commit() => {
                 self.apply_state();
+                if let Err(error) = self.end_apply(true) {
+                    self.lifecycle.fail(error);
+                }
                 self.txn.perform(&self.shared, action)?;
             }
             Action::Drop if !rules::keeps_changes_in_doubt() => {
@@ -350,7 +353,10 @@ impl<C: Client> Worker<C> {
         if !self.tasks.is_applying() {
             return Ok(());
         }
-        self.tasks.end_apply(wait)?;
+        let begun = self.shared.now();
+        let ended = self.tasks.end_apply(wait);
+        self.txn.pace.applied(self.shared.now().since(begun));
+        ended?;
         if self.tasks.is_applying() {
             return Ok(());
         }
@@ -382,6 +388,10 @@ impl<C: Client> Worker<C> {
     /// Commits the open transaction.
     fn commit(&mut self, cause: CommitCause) {
         if self.txn.is_open() {
+            // Before the deadline of the commit begins: a database may stall.
+            if let Err(error) = self.end_apply(rules::applies_in_order()) {
+                return self.give_up(error);
+            }
             self.txn.pace.commits_for(cause);
             self.advance(Event::CommitDue);
         }
@@ -508,9 +518,14 @@ impl<C: Client> Worker<C> {
     /// Stops without a commit of the open transaction: it may be incomplete, can't be fenced, or its topic no longer
     /// exists.
     fn give_up(&mut self, error: WorkerError) {
-        if self.lifecycle.fail(error) {
-            self.advance(Event::Lost);
+        if self.lifecycle.has_failed() {
+            // The worker ends with its first error.
+            tracing::error!(
+                app = %self.shared.spec.app, worker = %self.shared.spec.id, %error, "another error"
+            );
         }
+        self.lifecycle.fail(error);
+        self.advance(Event::Lost);
     }
 
     // The group.
@@ -612,6 +627,10 @@ impl<C: Client> Worker<C> {
     fn close(&mut self, mut plan: Revocation) -> Result<(), WorkerError> {
         // Their changelogs go with them, and their databases close before other workers may open them.
         plan.unassign.extend(self.restorer.forget(&plan.close));
+        // The close of a database would wait for its last write, and hide an error.
+        if let Err(error) = self.end_apply(true) {
+            self.give_up(error);
+        }
         if rules::closes_revoked_tasks() {
             self.tasks.close(&plan.close);
         }
@@ -919,8 +938,11 @@ impl<C: Client> Worker<C> {
 
     fn end(&mut self, busy: bool) -> Result<Step, WorkerError> {
         let drained = self.txn.is_settled() && !self.pipeline.has_unsent();
-        if drained && self.lifecycle.is_stopping() {
-            self.end_apply(true)?;
+        if drained
+            && self.lifecycle.is_stopping()
+            && let Err(error) = self.end_apply(true)
+        {
+            self.give_up(error);
         }
         let (shared, source) = (&self.shared, &mut self.source);
         if self

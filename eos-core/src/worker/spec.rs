@@ -79,7 +79,8 @@ pub struct StateSpec {
     pub delete_retention: BTreeMap<TopicName, Duration>,
     /// The cache of recent reads and writes, for all stores of the process.
     pub cache: CacheMemory,
-    /// The limit of a transaction's changes, in bytes. Beyond it, the worker commits early.
+    /// The limit of a transaction's changes, in bytes. Beyond it, the worker commits early. The databases may
+    /// still be applying as many bytes of the previous transaction.
     pub uncommitted_bytes: usize,
     /// The size of a write batch of a restore, in bytes.
     pub restore_batch: usize,

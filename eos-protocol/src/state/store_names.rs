@@ -7,7 +7,7 @@ use super::{Family, StoreId};
 
 /// The maximum length of the list in a transaction name, in bytes. Each committed offset has the list in its metadata,
 /// and by default the broker accepts 4,096 bytes (`offset.metadata.max.bytes`).
-const LONGEST: usize = 1_000;
+const LONGEST: usize = 300;
 
 /// The names of a task's stores.
 ///
@@ -27,7 +27,7 @@ impl Default for StoreNames {
 }
 
 impl StoreNames {
-    /// Creates a list from names in any order. The list is empty if it would exceed 1,000 bytes.
+    /// Creates a list from names in any order. The list is empty if it would exceed 300 bytes.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();
@@ -99,7 +99,7 @@ mod tests {
         let names: Vec<String> = (0..100).map(|n| format!("store-number-{n}")).collect();
         let all = StoreNames::of(names.iter().map(String::as_str));
         assert!(all.is_empty(), "{all}");
-        let some = StoreNames::of(names[..50].iter().map(String::as_str));
-        assert_eq!(some.iter().count(), 50);
+        let some = StoreNames::of(names[..15].iter().map(String::as_str));
+        assert_eq!(some.iter().count(), 15);
     }
 }

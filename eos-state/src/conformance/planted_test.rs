@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use super::*;
 use crate::backend::{Cursor, KeyValue};
 use crate::testing::Memory;
-use crate::{Around, Batch, Direction, KeyRange, MemoryBackend, Sealed};
+use crate::{Around, Batch, Direction, InFlight, KeyRange, MemoryBackend};
 
 const BUGS: [&str; 10] = [
     "deletes are forgotten",
@@ -196,7 +196,7 @@ fn an_engine_that_forgets_is_found() {
 #[derive(Debug, Default)]
 struct Late {
     inner: MemoryBackend,
-    pending: Option<Arc<Sealed>>,
+    pending: Option<Arc<InFlight>>,
     /// Whether the transaction is lost: a planted bug.
     loses: bool,
 }
@@ -216,16 +216,18 @@ impl Around for Late {
         self.inner.apply(batch, position)
     }
 
-    fn begin_around(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+    fn begin_around(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
         assert!(self.pending.is_none(), "one transaction at a time");
-        self.pending = Some(Arc::clone(sealed));
+        self.pending = Some(Arc::clone(in_flight));
         Ok(())
     }
 
     fn end_around(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
         match self.pending.take_if(|_| wait) {
             Some(_) if self.loses => Poll::Ready(Ok(())),
-            Some(sealed) => Poll::Ready(self.inner.apply(&sealed.batch(), sealed.position())),
+            Some(in_flight) => {
+                Poll::Ready(self.inner.apply(&in_flight.batch(), in_flight.position()))
+            }
             None if self.pending.is_some() => Poll::Pending,
             None => Poll::Ready(Ok(())),
         }

@@ -10,13 +10,14 @@ use eos_protocol::state::Position;
 use rocksdb::DB;
 
 use super::write_batch;
-use crate::sealed::Sealed;
+use crate::in_flight::InFlight;
 use crate::{EngineFault, StoreError};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The largest number of threads. Each write uses one processor.
-const MAX_THREADS: usize = 8;
+/// The number of threads: one for each processor, within these limits. A write uses a processor, except while RocksDB
+/// stalls it. Then other databases need a thread.
+const THREADS: std::ops::RangeInclusive<usize> = 4..=8;
 
 /// The writer threads of a process, shared by all its databases. The threads end when the last clone is dropped.
 #[derive(Clone)]
@@ -26,12 +27,12 @@ pub(super) struct Appliers {
 }
 
 impl Appliers {
-    /// Starts one thread for each processor, at most 8.
+    /// Starts the threads.
     pub(super) fn start() -> Self {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         let wanted = thread::available_parallelism().map_or(1, usize::from);
-        let started = (0..wanted.min(MAX_THREADS)).filter(|_| {
+        let started = (0..wanted.clamp(*THREADS.start(), *THREADS.end())).filter(|_| {
             let queue = Arc::clone(&queue);
             let thread = thread::Builder::new().name("eos-apply".to_owned());
             thread.spawn(move || work(&queue)).is_ok()
@@ -45,16 +46,16 @@ impl Appliers {
         &self,
         db: &Arc<DB>,
         path: &Path,
-        sealed: &Arc<Sealed>,
+        in_flight: &Arc<InFlight>,
     ) -> Option<Applying> {
         let jobs = self.jobs.as_ref()?;
         let (done, result) = sync_channel(1);
-        let position = sealed.position().clone();
-        let (db, path, sealed) = (Arc::clone(db), path.to_owned(), Arc::clone(sealed));
+        let position = in_flight.position().clone();
+        let (db, path, in_flight) = (Arc::clone(db), path.to_owned(), Arc::clone(in_flight));
         let job = move || {
-            let written = write_batch(&db, &path, &sealed.batch(), sealed.position());
+            let written = write_batch(&db, &path, &in_flight.batch(), in_flight.position());
             // After the result, the owner reuses the memory of the writes, and may close the database.
-            drop((sealed, db));
+            drop((in_flight, db));
             // The send succeeds, because even the drop of the owner waits for the result.
             let _ = done.send(written);
         };
@@ -90,7 +91,7 @@ impl Applying {
         match ended {
             Ok(written) => Poll::Ready(written),
             Err(TryRecvError::Empty) => Poll::Pending,
-            Err(TryRecvError::Disconnected) => Poll::Ready(Err(StoreError::Damaged {
+            Err(TryRecvError::Disconnected) => Poll::Ready(Err(StoreError::Engine {
                 path: path.to_owned(),
                 source: EngineFault::new("a writer thread ended before its write was finished"),
             })),

@@ -33,8 +33,8 @@ pub use memory::StateMemory;
 
 use crate::backend::{Cursor, StoreBackend};
 use crate::batch::Batch;
+use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
-use crate::sealed::Sealed;
 use crate::{EngineFault, StoreError};
 use applier::{Appliers, Applying};
 use cursor::{RocksCursor, bounds};
@@ -327,12 +327,12 @@ impl StoreBackend for RocksBackend {
         Ok(())
     }
 
-    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+    fn begin_apply(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
         self.healthy()?;
-        self.applying = self.appliers.begin(&self.db, &self.path, sealed);
+        self.applying = self.appliers.begin(&self.db, &self.path, in_flight);
         match &self.applying {
             Some(_) => Ok(()),
-            None => self.apply(&sealed.batch(), sealed.position()),
+            None => self.apply(&in_flight.batch(), in_flight.position()),
         }
     }
 

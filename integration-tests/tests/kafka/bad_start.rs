@@ -54,7 +54,7 @@ fn no_process_listens(_: &str) -> Result<()> {
         &log,
         &[
             "Connection refused. Tried 127.0.0.1:",
-            "(in the program) for 15 s",
+            "(environment variable EOS_BOOTSTRAP_SERVERS) for 15 s",
             "Is it running",
         ],
     )?;

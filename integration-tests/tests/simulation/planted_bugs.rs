@@ -62,9 +62,9 @@ const PLANTED: [(&str, u64, &[&str]); 39] = [
     ("task_lock", 1_500, &["workers of process"]),
     ("keep_in_doubt", 1_500, STATE),
     // Databases that apply a transaction while the next one runs.
-    ("read_sealed", 50, DOUBLED),
-    ("data_with_position", 150, STATE),
-    ("apply_order", 1_000, STATE),
+    ("read_in_flight", 50, &["VIOLATED stale"]),
+    ("data_with_position", 300, STATE),
+    ("apply_order", 400, STATE),
     // Windows.
     ("stream_time", 300, LOST),
     ("forget_over", 100, STATE),

@@ -256,7 +256,7 @@ impl<C: Client> Restoring<C> {
             .limited(&self.changelog_limits(shared))
             .defended(Defences {
                 applies_in_order: rules::applies_in_order(),
-                reads_sealed: rules::reads_sealed_changes(),
+                reads_in_flight: rules::reads_changes_in_flight(),
             });
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));

@@ -28,6 +28,8 @@ pub(in crate::worker) struct Pace {
     awaits_markers: bool,
     /// The idle time of the worker since the last commit.
     idle: Duration,
+    /// The time that the databases took from the worker since the last commit.
+    applying: Duration,
 }
 
 impl Pace {
@@ -41,6 +43,7 @@ impl Pace {
             begins_at: Now::default(),
             awaits_markers: false,
             idle: Duration::ZERO,
+            applying: Duration::ZERO,
         }
     }
 
@@ -139,6 +142,11 @@ impl Pace {
         self.idle += now.since(from.max(self.begins_at));
     }
 
+    /// Adds the time for which the worker waited for its databases.
+    pub(in crate::worker) fn applied(&mut self, took: Duration) {
+        self.applying += took;
+    }
+
     /// Begins the commit. Returns the age of the transaction.
     pub(super) fn seal(&mut self, now: Now) -> Option<Duration> {
         self.stopwatch = Stopwatch::start(now);
@@ -163,11 +171,14 @@ impl Pace {
     ) -> Phases {
         self.load = None;
         self.kept = 0;
-        let phases = self.stopwatch.stop(now);
+        let mut phases = self.stopwatch.stop(now);
         if guarantee == Guarantee::ExactlyOnce {
             let known = Now(now.0.saturating_sub(phases.apply));
             self.begins_at = known.after(until_markers_are_written(phases.commit));
         }
+        let applying = std::mem::take(&mut self.applying);
+        phases.apply += applying;
+        phases.whole += applying;
         self.pacer.committed(CommitCost {
             took: phases.whole + self.begins_at.since(now),
             idle: std::mem::take(&mut self.idle),

@@ -39,7 +39,10 @@ fn what_is_no_defence_is_refused_before_anything_runs() {
         assert!(!said.contains("panicked"), "{said}");
         if cfg!(feature = "failpoints") {
             assert!(said.contains("the defences are quarantine, "), "{said}");
-            assert!(said.contains(", task_lock, compaction\n"), "{said}");
+            assert!(
+                said.contains(", task_lock, compaction, data_with_position\n"),
+                "{said}"
+            );
         } else {
             assert!(said.contains("the cargo feature `failpoints`"), "{said}");
         }

@@ -63,11 +63,41 @@ fn a_failed_database_write_stops_the_task_before_its_next_commit() {
     bench.assert_counted();
 }
 
+/// The worker ends with the first error, and does not wait for a deadline.
+#[test]
+fn a_failed_database_write_ends_a_worker_whose_record_has_failed() {
+    let disk = Disk::default();
+    let failing = |app: &mut App| {
+        let (counts, out) = counts_and_out(app);
+        app.source(&text("in"))
+            .with_store(&counts)
+            .for_each(move |ctx, record| {
+                if record.value == "poison" {
+                    return Err("poison".into());
+                }
+                ctx.store(&counts).put(&record.value, &1)?;
+                ctx.emit(&out, record.key, record.value)
+            });
+    };
+    let mut bench = Bench::of(stateful(&disk, 0), failing);
+    bench.feed(0, &["a"]);
+    bench.assign(&[0]);
+    bench.settle();
+    disk.applies.lock().unwrap().are_slow = true;
+    bench.take(&["b"]);
+    *disk.full.lock().unwrap() = true;
+    bench.feed(0, &["c", "poison"]);
+    let error = bench.end_within(20).unwrap_err();
+    assert!(matches!(error, WorkerError::Record { .. }), "{error}");
+    assert_eq!(bench.visible(), ["a", "b"]);
+}
+
 #[test]
 fn a_revoked_task_leaves_an_exact_database() {
     let (mut bench, disk) = slow();
     bench.revoke(0, false);
     bench.settle();
+    assert_eq!(disk.waited(), 1);
     assert_eq!(disk.seq(), 3);
     bench.restart(&disk);
     bench.take(&["a"]);

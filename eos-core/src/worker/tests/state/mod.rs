@@ -9,7 +9,7 @@ use std::task::Poll;
 use eos_protocol::Partition;
 use eos_protocol::state::{Position, RestartError, Standing, StoreId};
 use eos_state::{
-    Batch, Cursor, Direction, KeyRange, MemoryBackend, Sealed, StoreBackend, StoreError,
+    Batch, Cursor, Direction, InFlight, KeyRange, MemoryBackend, StoreBackend, StoreError,
 };
 
 use super::*;
@@ -37,7 +37,7 @@ struct Open {
     disk: Disk,
     inner: Option<MemoryBackend>,
     /// A transaction that is written when the worker waits for it, or when the database is closed.
-    pending: Option<Arc<Sealed>>,
+    pending: Option<Arc<InFlight>>,
 }
 
 impl Home for Disk {
@@ -109,24 +109,24 @@ impl StoreBackend for Open {
         self.inner.as_mut().unwrap().apply(batch, position)
     }
 
-    fn begin_apply(&mut self, sealed: &Arc<Sealed>) -> Result<(), StoreError> {
+    fn begin_apply(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
         if !self.disk.applies.lock().unwrap().are_slow {
-            return self.apply(&sealed.batch(), sealed.position());
+            return self.apply(&in_flight.batch(), in_flight.position());
         }
         assert!(self.pending.is_none(), "one at a time");
-        self.pending = Some(Arc::clone(sealed));
+        self.pending = Some(Arc::clone(in_flight));
         Ok(())
     }
 
     fn end_apply(&mut self, wait: bool) -> Poll<Result<(), StoreError>> {
-        let Some(sealed) = self.pending.take_if(|_| wait) else {
+        let Some(in_flight) = self.pending.take_if(|_| wait) else {
             return match self.pending {
                 Some(_) => Poll::Pending,
                 None => Poll::Ready(Ok(())),
             };
         };
         self.disk.applies.lock().unwrap().waited += 1;
-        Poll::Ready(self.apply(&sealed.batch(), sealed.position()))
+        Poll::Ready(self.apply(&in_flight.batch(), in_flight.position()))
     }
 
     fn position(&self) -> Option<&Position> {
@@ -136,8 +136,8 @@ impl StoreBackend for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Some(sealed) = self.pending.take() {
-            let _ = self.apply(&sealed.batch(), sealed.position());
+        if let Some(in_flight) = self.pending.take() {
+            let _ = self.apply(&in_flight.batch(), in_flight.position());
         }
         let inner = self.inner.take().unwrap();
         let mut databases = self.disk.databases.lock().unwrap();

@@ -12,25 +12,25 @@ use crate::range::{Direction, KeyRange};
 ///
 /// The engine may apply the writes on another thread. Until then, the task reads them from this value.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct InFlight {
     /// One for each store of the task, in the order of the task's stores.
-    pub(crate) stores: Vec<SealedStore>,
+    pub(crate) stores: Vec<InFlightStore>,
     over: Vec<(StoreId, KeyRange)>,
     position: Position,
 }
 
 /// The writes to one store.
 #[derive(Debug)]
-pub(crate) struct SealedStore {
+pub(crate) struct InFlightStore {
     pub(crate) id: StoreId,
     pub(crate) overlay: Overlay,
     /// The numbers of the entries, in the order of their keys.
     pub(crate) order: Arc<Vec<u32>>,
 }
 
-impl Sealed {
+impl InFlight {
     pub(crate) fn new(
-        stores: Vec<SealedStore>,
+        stores: Vec<InFlightStore>,
         over: Vec<(StoreId, KeyRange)>,
         position: Position,
     ) -> Self {
@@ -62,11 +62,6 @@ impl Sealed {
             batch.forget(*store, range);
         }
         batch
-    }
-
-    /// The size in memory, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.stores.iter().map(|store| store.overlay.bytes()).sum()
     }
 
     /// Returns the last write to a key. `Some(None)` is a deletion, of the key or of a range that contains it.
