@@ -61,6 +61,7 @@ pub fn build_manifest(manifest: &Path, name: &str) -> Result<PathBuf> {
     for setting in [
         "opt-level=1",
         "package.\"*\".debug=false",
+        "package.kafka-protocol.opt-level=0",
         "package.librocksdb-sys.opt-level=3",
         "package.rdkafka-sys.opt-level=3",
     ] {
