@@ -1,6 +1,8 @@
 //! Checks of a declared graph.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+use eos_protocol::TopicName;
 
 use super::error::{Mistake, Mistakes, TopologyError, check_name, check_store_name};
 use super::graph::{Graph, SourceSpec};
@@ -118,18 +120,62 @@ impl Graph {
         }
     }
 
-    /// Checks that no source's records are written back to its topic.
+    /// Checks that no record of a source can come back to it, directly or through other sources: as an output of the
+    /// graph or as a dead letter. Closures that emit to an output are not checked, because they may do so once only.
     fn check_loops(&self, mistakes: &mut Mistakes) {
-        for (at, source) in self.sources.iter().enumerate() {
+        let mut topics: Vec<&TopicName> = self.sources.iter().map(|it| &it.topic).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        for &topic in &topics {
+            let Some(through) = self.way_back(topic) else {
+                continue;
+            };
+            // The loop is reported once, for its first topic.
+            if through.iter().all(|other| topic < other) {
+                mistakes.add(Mistake::Loop {
+                    topic: topic.clone(),
+                    through,
+                });
+            }
+        }
+    }
+
+    /// Returns the topics on the shortest way by which records of a topic come back to it.
+    fn way_back(&self, topic: &TopicName) -> Option<Vec<TopicName>> {
+        let mut ways = VecDeque::from([Vec::new()]);
+        let mut seen = BTreeSet::new();
+        while let Some(way) = ways.pop_front() {
+            let last = way.last().unwrap_or(topic);
+            for next in self.written_from(last) {
+                if next == *topic {
+                    return Some(way);
+                }
+                if seen.insert(next.clone()) {
+                    let mut longer = way.clone();
+                    longer.push(next);
+                    ways.push_back(longer);
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the topics to which records of this topic go: outputs and dead letters.
+    fn written_from(&self, topic: &TopicName) -> BTreeSet<TopicName> {
+        let sources = self.sources.iter().enumerate();
+        let sources = sources.filter(|(_, source)| source.topic == *topic);
+        let mut written = BTreeSet::new();
+        for (at, source) in sources {
             let nodes = self.behind(&[at]);
             let nodes = nodes.iter().filter_map(|&node| self.nodes.get(node));
             let outputs = nodes.flat_map(|node| node.kind.outputs());
-            let mut written = outputs.filter_map(|output| self.outputs.get(output));
-            if written.any(|output| output.name == source.topic) {
-                let topic = source.topic.clone();
-                mistakes.add(Mistake::Loop { topic });
-            }
+            let outputs = outputs.filter_map(|output| self.outputs.get(output));
+            written.extend(outputs.map(|output| output.name.clone()));
+            // The check of the policy refuses dead letters to the source itself.
+            let letters = source.policy.dead_letter_topic();
+            written.extend(letters.filter(|letters| *letters != topic).cloned());
         }
+        written
     }
 
     /// Whether it stores rows that need no exit: those of a topic, or those that a join queries.

@@ -198,12 +198,22 @@ pub enum Mistake {
     },
     /// The app writes records of a source back to the source's topic.
     #[error(
-        "records of the source {topic} are written to {topic} again, so the app would process them endlessly. \
-         Write them to another topic"
+        "records of the source {topic} are written to {topic} again{}, so the app would process them endlessly. \
+         Write them to another topic",
+        match &through[..] {
+            [] => String::new(),
+            [one] => format!(" through the source {one}"),
+            more => {
+                let names: Vec<&str> = more.iter().map(TopicName::as_str).collect();
+                format!(" through the sources {}", names.join(", "))
+            }
+        }
     )]
     Loop {
         /// The topic.
         topic: TopicName,
+        /// The topics of the other sources on the way.
+        through: Vec<TopicName>,
     },
     /// A stage's name can't be a part of a topic's.
     #[error(

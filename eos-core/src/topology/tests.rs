@@ -156,7 +156,7 @@ fn chains_on_one_topic_are_one_stage_and_others_are_their_own() {
     let mut app = App::new("a");
     let (a, b) = (text("a"), text("b"));
     app.source(&a).to(&b);
-    app.source(&b).filter(|v| !v.is_empty()).to(&a);
+    app.source(&b).filter(|v| !v.is_empty()).to(&text("c"));
     app.source(&a).map(|v| v).to(&b);
     let topology = app.check().unwrap();
     assert_eq!(topology.stages().len(), 2);
@@ -376,6 +376,38 @@ fn a_topic_that_is_written_back_to_its_source_is_refused() {
     let mut app = App::new("a");
     app.source(&text("t")).to(&text("u"));
     app.source(&text("u")).to(&text("v"));
+    assert!(app.check().is_ok());
+}
+
+#[test]
+fn a_topic_that_is_written_back_through_other_sources_is_refused() {
+    let outputs = error(|app| {
+        app.source(&text("t")).to(&text("u"));
+        app.source(&text("u")).filter(|_| true).to(&text("v"));
+        app.source(&text("v")).to(&text("t"));
+    });
+    let through = "records of the source t are written to t again through the sources u, v, so";
+    assert!(outputs.starts_with(through), "{outputs}");
+    let letters = error(|app| {
+        let policy = ErrorPolicy::dead_letter;
+        app.source(&text("a"))
+            .on_error(policy("b"))
+            .to(&text("out"));
+        app.source(&text("b"))
+            .on_error(policy("a"))
+            .to(&text("out"));
+    });
+    let through = "records of the source a are written to a again through the source b, so";
+    assert!(letters.starts_with(through), "{letters}");
+    // The source of a dead-letter topic may have another one.
+    let mut app = App::new("a");
+    let policy = ErrorPolicy::dead_letter;
+    app.source(&text("a"))
+        .on_error(policy("b"))
+        .to(&text("out"));
+    app.source(&text("b"))
+        .on_error(policy("c"))
+        .to(&text("out"));
     assert!(app.check().is_ok());
 }
 
