@@ -317,9 +317,15 @@ pub(super) fn address() -> Result<String> {
         return Ok(state.bootstrap());
     }
     let others = place.others();
-    let elsewhere = others.iter().map(|other| format!("\nElsewhere: {other}."));
+    let elsewhere = others.iter().map(|other| {
+        let address = other.state.bootstrap();
+        format!(
+            "\nElsewhere: {other}. Use it with {BOOTSTRAP_VAR}={address}, or from that directory."
+        )
+    });
     bail!(
-        "no local Kafka is up: start one with `{} kafka up`, or set {BOOTSTRAP_VAR} to the address of yours{}",
+        "no local Kafka is up for {}: start one with `{} kafka up`, or set {BOOTSTRAP_VAR} to the address of yours{}",
+        place.owner(),
         program(),
         elsewhere.collect::<String>()
     )

@@ -66,8 +66,8 @@ pub(crate) enum StateError {
     #[error("null can't be {what} in the store {store}. `delete` the key instead")]
     Null { store: Arc<str>, what: &'static str },
     #[error(
-        "the value of this key in the store {store} can't be decoded: {source}. If the value type changed, make it \
-         accept old values, e.g. with `#[serde(default)]` on a new field. To start with empty state, give the \
+        "the value of this key in the store {store} can't be decoded: {source}. If the codec changed, restore it. If the value \
+         type changed, make it accept old values, e.g. with `#[serde(default)]` on a new field. To start with empty state, give the \
          app another name"
     )]
     Unreadable { store: Arc<str>, source: CodecError },
