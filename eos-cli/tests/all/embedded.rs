@@ -140,7 +140,10 @@ fn neither_another_checkouts_broker_nor_one_of_another_kind_is_replaced_or_stopp
         &["is taken by", &elsewhere],
     );
     let use_it = format!("Use it with EOS_BOOTSTRAP_SERVERS={their_address}");
-    ours.refuses("kafka read x", &["no local Kafka is up", &elsewhere, &use_it]);
+    ours.refuses(
+        "kafka read x",
+        &["no local Kafka is up", &elsewhere, &use_it],
+    );
     assert!(ours.says("kafka down").contains(&elsewhere));
     let our_address = address(&ours.says("kafka up --embedded --fresh"));
     assert_ne!(our_address, their_address);
