@@ -98,3 +98,47 @@ impl Applying {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use eos_protocol::state::{Family, StoreId};
+    use tempfile::tempdir;
+
+    use super::super::{RocksBackend, StateMemory};
+    use super::*;
+    use crate::testing::at;
+    use crate::{StoreBackend, StoreKind, TaskStore};
+
+    const STORE: StoreId = StoreId::plain("counts");
+
+    #[test]
+    fn a_closed_database_has_the_transaction_that_was_in_flight() {
+        let (dir, memory) = (tempdir().unwrap(), StateMemory::new(8 << 20));
+        let open = || RocksBackend::open(dir.path(), &[Family::Plain], &memory).unwrap();
+        let (release, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let jobs = memory.appliers.jobs.as_ref().unwrap();
+        // Every thread is busy.
+        for _ in 0..*THREADS.end() {
+            let held = Arc::clone(&held);
+            let wait = move || drop(held.lock().unwrap().recv());
+            jobs.send(Box::new(wait)).unwrap();
+        }
+        let mut store = TaskStore::new(Box::new(open()), [(STORE, StoreKind::Point)]).unwrap();
+        store.put(STORE, b"a", b"1").unwrap();
+        store.keep_record();
+        store.begin_apply(at(1), Vec::new()).unwrap();
+        assert!(store.end_apply(false).is_pending());
+        let closing = thread::spawn(move || drop(store));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!closing.is_finished(), "it does not wait");
+        drop(release);
+        closing.join().unwrap();
+        let database = open();
+        let mut value = Vec::new();
+        assert!(database.get(STORE, b"a", &mut value).unwrap());
+        assert_eq!((database.position(), &value[..]), (Some(&at(1)), &b"1"[..]));
+    }
+}
