@@ -407,8 +407,9 @@ impl TaskStore {
         });
         let in_flight = Arc::new(InFlight::new(stores.collect(), over, position));
         let begun = self.backend.begin_apply(&in_flight);
+        self.poisoning(begun)?;
         self.in_flight = Some(in_flight);
-        self.poisoning(begun)
+        Ok(())
     }
 
     /// Whether a transaction is being applied. [`end_apply`](Self::end_apply) updates this.
@@ -427,6 +428,7 @@ impl TaskStore {
             return Poll::Ready(Ok(()));
         }
         if let Err(error) = self.healthy() {
+            self.in_flight = None;
             return Poll::Ready(Err(error));
         }
         let applied = std::task::ready!(self.backend.end_apply(wait));

@@ -326,3 +326,15 @@ fn what_is_put_beside_a_record_is_the_transactions_and_the_records_own_is_not() 
     store.discard();
     assert_eq!(get(&store, VIEWS, b"").unwrap(), b"terms");
 }
+
+/// The worker would report the error again at each of its steps.
+#[test]
+fn a_refused_transaction_is_not_in_flight() {
+    let store = StoreId::plain("counts");
+    let broken = Box::new(BrokenBackend::failing(BrokenBackend::WRITES));
+    let mut task = TaskStore::new(broken, [(store, StoreKind::Point)]).unwrap();
+    task.put(store, b"a", b"1").unwrap();
+    task.keep_record();
+    assert!(task.begin_apply(at(1), Vec::new()).is_err());
+    assert!(!task.is_applying());
+}

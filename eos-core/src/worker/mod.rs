@@ -1,8 +1,8 @@
 //! One worker: a consumer, a transactional producer, and the tasks it owns.
 //!
 //! [`Worker::step`] does a short piece of all due work and returns. Nothing calls back into the worker, and no call
-//! blocks for longer than a slice, except the wait for a database before a commit. So a simulation can step several workers on one thread under a virtual clock.
-//! `eos-protocol` makes the decisions, and the worker carries them out.
+//! blocks for longer than a slice, except the wait for a database before a commit. So a simulation can step several
+//! workers on one thread under a virtual clock. `eos-protocol` makes the decisions, and the worker carries them out.
 //!
 //! Each part owns its state. Parts exchange values: the transaction machine takes events and returns actions, and
 //! `Worker::advance` is its only caller.
@@ -326,7 +326,7 @@ impl<C: Client> Worker<C> {
         self.txn.committed(&self.shared);
     }
 
-    /// Writes the changes of the committed transaction to the databases of all touched tasks.
+    /// Begins to write the changes of the committed transaction to the databases of all touched tasks.
     fn apply_state(&mut self) {
         let applied = self.try_apply_state();
         if let Err(error) = applied {
@@ -521,7 +521,8 @@ impl<C: Client> Worker<C> {
         if self.lifecycle.has_failed() {
             // The worker ends with its first error.
             tracing::error!(
-                app = %self.shared.spec.app, worker = %self.shared.spec.id, %error, "another error"
+                app = %self.shared.spec.app, worker = %self.shared.spec.id, %error,
+                "another error of a worker that ends"
             );
         }
         self.lifecycle.fail(error);

@@ -252,7 +252,7 @@ impl<R: Records> Tasks<R> {
             .any(|task| task.progress.touched() && task.state.is_some())
     }
 
-    /// Writes the changes of a committed transaction to the databases of all touched tasks.
+    /// Begins to write the changes of a committed transaction to the databases of all touched tasks.
     pub(super) fn apply(&mut self, now: Timestamp) -> Result<(), WorkerError> {
         let mut applied = Ok(());
         for task in self.values_mut().filter(|t| t.progress.touched()) {

@@ -21,8 +21,8 @@ const STEPS: i64 = 16;
 ///   that lost data. An LSO is safe if it was read before the transaction with the commit record was sealed.
 /// - Records that another worker may have written since. An LSO counts only after the commit of a transaction that
 ///   was sealed later. The commit proves that no other owner came between (as for
-///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no result is beyond the offset in the position
-///   of the last applied or begun transaction.
+///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no result is beyond the offset in the last
+///   position, which a database may still be applying.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trim {
     retention: i64,
