@@ -123,7 +123,9 @@ mod tests {
         // Every thread is busy.
         for _ in 0..*THREADS.end() {
             let held = Arc::clone(&held);
-            let wait = move || drop(held.lock().unwrap().recv());
+            let wait = move || {
+                let _ = held.lock().unwrap().recv();
+            };
             jobs.send(Box::new(wait)).unwrap();
         }
         let mut store = TaskStore::new(Box::new(open()), [(STORE, StoreKind::Point)]).unwrap();
