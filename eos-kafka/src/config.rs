@@ -187,11 +187,10 @@ impl KafkaConfig {
             spec.request_timeout.as_millis(),
         );
         if let Some(id) = &spec.transactional_id {
-            // `send_offsets` may detect that the group's coordinator is gone, and receive the old one again. librdkafka
-            // 2.12.1 then waits for any connection to open or close, and ignores the request's own timeout
-            // (`creq_ts_timeout`). So idle connections are closed, which all connections are meanwhile. The limit is
-            // longer than any request, because librdkafka does not check for requests in flight
-            // (`rd_kafka_broker_idle_check`). 2 s are its jitter.
+            // The last resort for `send_offsets`, if the reconnect of `CoordinatorWatch` does not help: idle connections
+            // are closed, so that librdkafka looks up the coordinator again. The limit is longer than any request,
+            // because librdkafka does not check for requests in flight (`rd_kafka_broker_idle_check`). 2 s are its
+            // jitter.
             let idle = spec.request_timeout * 2 + Duration::from_secs(2);
             all.set("connections.max.idle.ms", idle.as_millis());
             all.set("transactional.id", id.as_str());

@@ -32,6 +32,7 @@
 
 mod committed;
 mod config;
+mod coordinator_watch;
 mod create;
 mod delete;
 mod facts;

@@ -10,6 +10,7 @@ use eos_client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, 
 use eos_protocol::{CallSite, code};
 
 use super::config::KafkaConfig;
+use super::coordinator_watch::CoordinatorWatch;
 use super::ffi::{Client, EventKind, Failure, Kind, Member, Queue, Topic};
 use super::queries::to_commit;
 
@@ -27,6 +28,8 @@ pub struct KafkaProducer {
     topics: Vec<Topic>,
     /// Failed deliveries.
     reports: Queue,
+    /// Without a transactional id, no call waits for a coordinator.
+    watch: Option<CoordinatorWatch>,
     client: Arc<Client>,
     transactional: bool,
     request_timeout: Duration,
@@ -49,6 +52,9 @@ impl KafkaProducer {
         Ok(Self {
             topics: topics.collect::<Result<_, _>>().map_err(failed)?,
             reports: Queue::main(&client),
+            watch: (spec.transactional_id.as_ref())
+                .map(|_| CoordinatorWatch::new(&client).map_err(failed))
+                .transpose()?,
             client,
             transactional: spec.transactional_id.is_some(),
             request_timeout: spec.request_timeout,
@@ -160,15 +166,14 @@ impl Producer for KafkaProducer {
         member: &Member,
         slice: Duration,
     ) -> Poll<Result<()>> {
-        if !self.transactional {
+        let Some(watch) = &self.watch else {
             return Poll::Ready(Ok(()));
-        }
+        };
         let call = CallSite::SendOffsets;
         let list = to_commit(offsets).map_err(|e| e.at(call))?;
         // Not resumable: with less time than a request may take, it would give up on requests in flight.
-        let outcome = self
-            .client
-            .send_offsets(&list, member, slice.max(self.request_timeout));
+        let at_most = slice.max(self.request_timeout);
+        let outcome = watch.during(|| self.client.send_offsets(&list, member, at_most));
         Poll::Ready(outcome.map_err(|e| e.at(call)))
     }
 

@@ -27,6 +27,7 @@
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`windows`] | the window of a record, when it closes, when it expires |
 //! | [`MissingOffsets`] | when a task believes that the group has no offset |
+//! | [`CoordinatorWait`] | when a call that waits for a coordinator needs a reconnect |
 //! | [`BrokerTime`] | for how long brokers have been reachable |
 //! | [`state`] | the position of a task's stores, and the decision at a restart |
 //! | [`partition_for`] | which partition a key belongs to |
@@ -36,6 +37,7 @@ mod backoff;
 mod broker_time;
 mod commit_pacer;
 mod commit_policy;
+mod coordinator_wait;
 pub mod dead_letter;
 mod errors;
 mod fnv;
@@ -66,6 +68,7 @@ pub use backoff::Backoff;
 pub use broker_time::{BrokerTime, Moment};
 pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
+pub use coordinator_wait::{CoordinatorWait, Traffic};
 pub use dead_letter::DeadLetter;
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, blames_a_record, classify, code};
 pub use guarantee::Guarantee;

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::connections::{Connections, changes_a_transaction};
 use super::{Failure, c_string, codes, copy_text, sys};
 use crate::config::{KafkaConfig, Setting};
 use crate::log::Log;
@@ -32,6 +33,8 @@ pub(crate) struct Hooks {
     gone: Mutex<Vec<Failure>>,
     /// The number of Metadata responses.
     news: AtomicU64,
+    /// Recorded for producers.
+    connections: Arc<Connections>,
 }
 
 /// A librdkafka instance.
@@ -79,6 +82,7 @@ impl Client {
             unanswered: AtomicBool::new(false),
             gone: Mutex::default(),
             news: AtomicU64::new(0),
+            connections: Arc::default(),
         });
         let mut conf = Conf::new();
         for (key, value) in settings {
@@ -116,6 +120,11 @@ impl Client {
     /// Returns the number of Metadata responses. One response may count twice.
     pub(crate) fn news(&self) -> u64 {
         self.hooks.news.load(Ordering::Acquire)
+    }
+
+    /// Returns the connections of a producer.
+    pub(crate) fn connections(&self) -> Arc<Connections> {
+        Arc::clone(&self.hooks.connections)
     }
 
     /// Takes the topics and partitions that no longer exist, but were being read. Each is returned once.
@@ -277,14 +286,21 @@ impl Conf {
             // SAFETY: as above.
             unsafe { sys::rd_kafka_conf_set_error_cb(conf, Some(on_error)) };
         }
-        if kind == Kind::Consumer || notes_unanswered {
+        let on_new = match kind {
+            Kind::Consumer => on_new_reader,
+            Kind::Producer if notes_unanswered => on_new_producer,
+            Kind::Producer | Kind::Lookup => return Ok(()),
+        };
+        #[cfg(unix)]
+        if kind == Kind::Producer {
             // SAFETY: as above.
-            let code = unsafe {
-                codes::rd_kafka_conf_interceptor_add_on_new(conf, c"eos".as_ptr(), on_new, opaque)
-            };
-            super::check_code(code)?;
+            unsafe { sys::rd_kafka_conf_set_closesocket_cb(conf, Some(on_close)) };
         }
-        Ok(())
+        // SAFETY: as above.
+        let code = unsafe {
+            codes::rd_kafka_conf_interceptor_add_on_new(conf, c"eos".as_ptr(), on_new, opaque)
+        };
+        super::check_code(code)
     }
 
     fn build(self, kind: Kind) -> Result<NonNull<sys::rd_kafka_t>, Failure> {
@@ -380,28 +396,67 @@ unsafe extern "C" fn on_error(
     }
 }
 
-/// Adds interceptors, which is only possible during the creation of an instance.
-unsafe extern "C" fn on_new(
+/// Adds the interceptor of a consumer, which is only possible during the creation of an instance.
+unsafe extern "C" fn on_new_reader(
     rk: *mut sys::rd_kafka_t,
     _conf: *const sys::rd_kafka_conf_t,
     opaque: *mut c_void,
     _text: *mut c_char,
     _text_size: usize,
 ) -> c_int {
+    let name = c"eos".as_ptr();
+    // SAFETY: the instance that is being made; `opaque` is its `Hooks`.
+    unsafe { codes::rd_kafka_interceptor_add_on_response_received(rk, name, on_response, opaque) }
+}
+
+/// Adds the interceptors of a producer.
+unsafe extern "C" fn on_new_producer(
+    rk: *mut sys::rd_kafka_t,
+    _conf: *const sys::rd_kafka_conf_t,
+    opaque: *mut c_void,
+    _text: *mut c_char,
+    _text_size: usize,
+) -> c_int {
+    let name = c"eos".as_ptr();
     // SAFETY: the instance that is being made; `opaque` is its `Hooks`.
     unsafe {
-        codes::rd_kafka_interceptor_add_on_response_received(
-            rk,
-            c"eos".as_ptr(),
-            on_response,
-            opaque,
-        )
+        match codes::rd_kafka_interceptor_add_on_request_sent(rk, name, on_request, opaque) {
+            codes::NO_ERROR => {
+                codes::rd_kafka_interceptor_add_on_response_received(rk, name, on_response, opaque)
+            }
+            code => code,
+        }
     }
 }
 
-/// Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: the
-/// requests that change a transaction at the broker.
-const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
+/// Called on broker threads, when a request is written to its socket.
+unsafe extern "C" fn on_request(
+    _rk: *mut sys::rd_kafka_t,
+    socket: c_int,
+    _broker: *const c_char,
+    _broker_id: i32,
+    api_key: i16,
+    _api_version: i16,
+    _correlation: i32,
+    _size: usize,
+    opaque: *mut c_void,
+) -> c_int {
+    // SAFETY: the `Hooks` of this instance, which outlive it.
+    if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
+        hooks.connections.sent(socket, api_key);
+    }
+    codes::NO_ERROR
+}
+
+/// Called on broker threads, in place of `close`.
+#[cfg(unix)]
+unsafe extern "C" fn on_close(socket: c_int, opaque: *mut c_void) -> c_int {
+    // SAFETY: the `Hooks` of this instance, which outlive it.
+    if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
+        hooks.connections.close(socket);
+    }
+    codes::NO_ERROR
+}
 
 /// Metadata: its response updates the client's topics and their ids.
 const METADATA: i16 = 3;
@@ -420,18 +475,19 @@ unsafe extern "C" fn on_response(
     code: c_int,
     opaque: *mut c_void,
 ) -> c_int {
-    let answered = matches!(code, codes::NO_ERROR | codes::DESTROY);
-    if !answered && TRANSACTION_REQUESTS.contains(&api_key) {
-        // SAFETY: the `Hooks` of this instance, which outlive it.
-        if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
+    // SAFETY: the `Hooks` of this instance, which outlive it.
+    let Some(hooks) = (unsafe { opaque.cast::<Hooks>().as_ref() }) else {
+        return codes::NO_ERROR;
+    };
+    if changes_a_transaction(api_key) {
+        hooks.connections.received(api_key);
+        if !matches!(code, codes::NO_ERROR | codes::DESTROY) {
             hooks.unanswered.store(true, Ordering::Relaxed);
         }
     }
     if api_key == METADATA && code == codes::NO_ERROR {
-        // SAFETY: as above. Called before librdkafka looks at the answer.
-        if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
-            hooks.news.fetch_add(1, Ordering::Release);
-        }
+        // Called before librdkafka looks at the answer.
+        hooks.news.fetch_add(1, Ordering::Release);
     }
     codes::NO_ERROR
 }

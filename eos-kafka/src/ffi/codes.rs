@@ -27,6 +27,18 @@ pub(super) type OnNew = unsafe extern "C" fn(
     text_size: usize,
 ) -> c_int;
 
+pub(super) type OnRequest = unsafe extern "C" fn(
+    rk: *mut sys::rd_kafka_t,
+    socket: c_int,
+    broker: *const c_char,
+    broker_id: i32,
+    api_key: i16,
+    api_version: i16,
+    correlation: i32,
+    size: usize,
+    opaque: *mut c_void,
+) -> c_int;
+
 pub(super) type OnResponse = unsafe extern "C" fn(
     rk: *mut sys::rd_kafka_t,
     socket: c_int,
@@ -163,6 +175,12 @@ unsafe extern "C" {
         conf: *mut sys::rd_kafka_conf_t,
         name: *const c_char,
         on_new: OnNew,
+        opaque: *mut c_void,
+    ) -> c_int;
+    pub(super) fn rd_kafka_interceptor_add_on_request_sent(
+        rk: *mut sys::rd_kafka_t,
+        name: *const c_char,
+        on_request: OnRequest,
         opaque: *mut c_void,
     ) -> c_int;
     pub(super) fn rd_kafka_interceptor_add_on_response_received(

@@ -170,7 +170,7 @@ pub struct Member {
 unsafe impl Send for Member {}
 
 impl Member {
-    fn own(ptr: *mut sys::rd_kafka_consumer_group_metadata_t) -> Option<Self> {
+    pub(super) fn own(ptr: *mut sys::rd_kafka_consumer_group_metadata_t) -> Option<Self> {
         let ptr = std::ptr::NonNull::new(ptr)?;
         // SAFETY: live; the string is copied.
         let (generation_id, member_id) = unsafe {

@@ -17,12 +17,15 @@
 mod admin;
 mod client;
 mod codes;
+mod connections;
 mod consumer;
 mod create;
 mod delete;
 mod event;
 mod list;
 mod message;
+#[cfg(test)]
+mod mock;
 mod producer;
 mod queue;
 
@@ -35,11 +38,14 @@ use rdkafka::bindings as sys;
 
 pub(super) use admin::{ConfigOf, TopicAnswer, TopicFound};
 pub(super) use client::{Client, Kind, check_property, property_names};
+pub(super) use connections::Connections;
 pub use consumer::Member;
 pub(super) use consumer::OffsetSpec;
 pub(super) use event::{Event, EventKind};
 pub(super) use list::{Entry, PartitionList};
 pub use message::{KafkaMessage, KafkaRecords};
+#[cfg(test)]
+pub(super) use mock::{MockCluster, member_of};
 pub(super) use producer::Topic;
 pub(super) use queue::Queue;
 

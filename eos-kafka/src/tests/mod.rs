@@ -1,6 +1,7 @@
 //! The adapter against a real broker.
 
 mod abandoned;
+mod coordinator;
 mod create;
 mod delete;
 mod ends;

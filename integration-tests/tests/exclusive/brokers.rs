@@ -3,7 +3,7 @@
 //!
 //! `cargo test -p integration-tests --test exclusive brokers:: -- --nocapture` kills the broker of one role. With
 //! `EOS_FULL=1` (`cargo xtask soak brokers`) the test kills and freezes the broker of each role, restarts every node
-//! and removes replicas. It does so five times.
+//! and removes replicas. It does so ten times.
 
 use std::fmt;
 use std::path::Path;
@@ -27,6 +27,9 @@ const APP: &str = "enrich-v1";
 const NODES: [u8; 3] = [1, 2, 3];
 const PARTITIONS: i32 = 6;
 const RATE: u64 = 2_000;
+
+/// The number of cases of each kind, with `EOS_FULL=1`.
+const TIMES: usize = 10;
 
 /// How long anything may take that a fault leads to.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -130,7 +133,7 @@ impl Stage {
         self.flows()?;
         self.id = self.transactional_id()?;
         if is_full() {
-            for _ in 0..5 {
+            for _ in 0..TIMES {
                 for strike in [Strike::Kill, Strike::Freeze] {
                     for role in ROLES {
                         self.strike(strike, role)?;

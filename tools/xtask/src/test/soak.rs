@@ -121,7 +121,7 @@ const TABLE: [Soak; 15] = [
     },
     Soak {
         name: "brokers",
-        what: "brokers of each role killed, frozen and restarted, then too few replicas, five times",
+        what: "brokers of each role killed, frozen and restarted, then too few replicas, ten times",
         environment: FULL,
         runs: Runs::Tests {
             target: "exclusive",

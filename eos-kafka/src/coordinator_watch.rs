@@ -1,0 +1,77 @@
+//! Reconnects a producer that waits for a former coordinator.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use eos_protocol::{CoordinatorWait, Now};
+
+use super::ffi::{Client, Connections, Failure};
+
+/// The time between two looks at a call.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A thread beside a producer, because the stuck call blocks the worker's thread.
+#[derive(Debug)]
+pub(super) struct CoordinatorWatch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    calling: AtomicBool,
+    stopped: AtomicBool,
+}
+
+impl CoordinatorWatch {
+    pub(super) fn new(client: &Client) -> Result<Self, Failure> {
+        let shared = Arc::new(Shared::default());
+        let (seen, connections, name) = (Arc::clone(&shared), client.connections(), client.name());
+        let thread = thread::Builder::new()
+            .name("eos-coordinator".into())
+            .spawn(move || seen.run(&connections, &name))
+            .map_err(|e| Failure::no_thread(&e))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Watches a call that may wait for a coordinator.
+    pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.shared.calling.store(true, Ordering::Relaxed);
+        let result = call();
+        self.shared.calling.store(false, Ordering::Relaxed);
+        result
+    }
+}
+
+impl Shared {
+    fn run(&self, connections: &Connections, name: &str) {
+        let (begun, mut wait) = (Instant::now(), CoordinatorWait::default());
+        while !self.stopped.load(Ordering::Relaxed) {
+            let calling = self.calling.load(Ordering::Relaxed);
+            let traffic = calling.then(|| connections.traffic());
+            if wait.is_stuck(Now(begun.elapsed()), traffic) && connections.shut_one_down() {
+                tracing::info!(
+                    client = name,
+                    "waiting for a coordinator that is gone; reconnecting to find the new one"
+                );
+            }
+            thread::park_timeout(LOOK);
+        }
+    }
+}
+
+impl Drop for CoordinatorWatch {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The connections of a producer, and the transaction requests on them.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use eos_protocol::Traffic;
+
+/// Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: the
+/// requests that change a transaction at the broker.
+const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
+
+pub(super) fn changes_a_transaction(api_key: i16) -> bool {
+    TRANSACTION_REQUESTS.contains(&api_key)
+}
+
+/// The open sockets of a producer. Broker threads write, the thread of `CoordinatorWatch` reads.
+#[derive(Debug, Default)]
+pub(crate) struct Connections(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// In the order of their first request.
+    sockets: Vec<c_int>,
+    /// By the place in [`TRANSACTION_REQUESTS`].
+    in_flight: [u32; TRANSACTION_REQUESTS.len()],
+    sent: u64,
+}
+
+impl State {
+    fn in_flight(&mut self, api_key: i16) -> Option<&mut u32> {
+        let at = TRANSACTION_REQUESTS
+            .iter()
+            .position(|key| *key == api_key)?;
+        self.in_flight.get_mut(at)
+    }
+}
+
+impl Connections {
+    pub(super) fn sent(&self, socket: c_int, api_key: i16) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.sockets.contains(&socket) {
+            state.sockets.push(socket);
+        }
+        if let Some(in_flight) = state.in_flight(api_key) {
+            *in_flight += 1;
+            state.sent += 1;
+        }
+    }
+
+    /// librdkafka calls twice for some requests, and for requests that it never sent, so the count may be too low. Then
+    /// a connection is closed too soon: the request on it is unanswered, and the producer is replaced.
+    pub(super) fn received(&self, api_key: i16) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(in_flight) = state.in_flight(api_key) {
+            *in_flight = in_flight.saturating_sub(1);
+        }
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Traffic {
+            sent: state.sent,
+            in_flight: state.in_flight.iter().sum(),
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Connections {
+    /// Shuts one connection down, the oldest one. Its broker thread closes the socket, and connects again.
+    ///
+    /// Returns false without a connection.
+    pub(crate) fn shut_one_down(&self) -> bool {
+        use std::mem::ManuallyDrop;
+        use std::net::{Shutdown, TcpStream};
+        use std::os::fd::FromRawFd;
+
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.sockets.is_empty() {
+            return false;
+        }
+        let socket = state.sockets.remove(0);
+        // SAFETY: the socket is open: `close` removes it under the same lock before it closes it. It stays
+        // librdkafka's, which closes it.
+        let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket) });
+        // It fails if the broker was faster, which has the same effect.
+        let _ = stream.shutdown(Shutdown::Both);
+        true
+    }
+
+    /// Closes a socket of librdkafka.
+    pub(super) fn close(&self, socket: c_int) {
+        use std::os::fd::{FromRawFd, OwnedFd};
+
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sockets.retain(|it| *it != socket);
+        // SAFETY: librdkafka passes its own open socket, and does not use it afterwards (`closesocket_cb`). The lock is
+        // held: the number may be given to another file at once.
+        drop(unsafe { OwnedFd::from_raw_fd(socket) });
+    }
+}
+
+#[cfg(not(unix))]
+impl Connections {
+    /// Elsewhere, librdkafka closes idle connections (`connections.max.idle.ms`).
+    pub(crate) fn shut_one_down(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, IntoRawFd};
+
+    use super::*;
+
+    const PRODUCE: i16 = 0;
+    const METADATA: i16 = 3;
+    const TXN_OFFSET_COMMIT: i16 = 28;
+
+    #[test]
+    fn counts_the_requests_of_the_transaction_protocol() {
+        let connections = Connections::default();
+        let traffic = |sent, in_flight| Traffic { sent, in_flight };
+        connections.sent(7, METADATA);
+        assert_eq!(connections.traffic(), traffic(0, 0));
+        connections.sent(7, PRODUCE);
+        connections.sent(8, TXN_OFFSET_COMMIT);
+        assert_eq!(connections.traffic(), traffic(2, 2));
+        connections.received(TXN_OFFSET_COMMIT);
+        connections.received(TXN_OFFSET_COMMIT);
+        assert_eq!(connections.traffic(), traffic(2, 1));
+        connections.received(PRODUCE);
+        assert_eq!(connections.traffic(), traffic(2, 0));
+    }
+
+    #[test]
+    fn shuts_down_the_oldest_connection_that_is_open() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (ours, listener.accept().unwrap().0)
+        };
+        let ((closed, _), (first, mut peer), (second, _)) = (connect(), connect(), connect());
+        let connections = Connections::default();
+        let closed = closed.into_raw_fd();
+        for socket in [closed, first.as_raw_fd(), second.as_raw_fd()] {
+            connections.sent(socket, METADATA);
+        }
+        connections.close(closed);
+        assert!(connections.shut_one_down());
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is still open");
+        assert!(second.peer_addr().is_ok());
+        // The socket itself is still librdkafka's.
+        assert!(first.local_addr().is_ok());
+        assert!(connections.shut_one_down());
+        assert!(!connections.shut_one_down());
+    }
+}
