@@ -115,3 +115,21 @@ pub(super) fn committed(
         None => Ok(None),
     }
 }
+
+pub(super) fn all_committed(fabric: &mut Fabric, group: &str, topic: &str) -> Vec<Option<i64>> {
+    let all: Vec<i32> = (0..fabric.broker.partitions_of(topic)).collect();
+    let mut offsets = vec![None; all.len()];
+    let request = requests::offset_fetch(group, topic, all, true);
+    let Some(ResponseKind::OffsetFetch(answer)) = fabric.ask(request.into()) else {
+        return offsets;
+    };
+    let topics = answer.groups.iter().flat_map(|it| &it.topics);
+    for it in topics.flat_map(|it| &it.partitions) {
+        let known = it.error_code == 0 && it.committed_offset >= 0;
+        let place = usize::try_from(it.partition_index).ok();
+        if let Some(place) = place.and_then(|at| offsets.get_mut(at)) {
+            *place = known.then_some(it.committed_offset);
+        }
+    }
+    offsets
+}

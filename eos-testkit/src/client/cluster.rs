@@ -53,6 +53,13 @@ impl Cluster {
         self.with(|world| world.next_event())
     }
 
+    /// The `client.id` of each client to which a response has arrived since the last call. A caller that steps only
+    /// these workers, and those whose wait is over, misses nothing.
+    #[must_use]
+    pub fn take_arrivals(&self) -> Vec<String> {
+        self.with(World::take_arrivals)
+    }
+
     /// Gives access to the broker, to read or change it.
     pub fn broker<T>(&self, act: impl FnOnce(&mut Broker) -> T) -> T {
         self.with(|world| act(&mut world.fabric.broker))
@@ -156,6 +163,13 @@ impl Cluster {
     /// The code: UNSTABLE_OFFSET_COMMIT.
     pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Result<Option<i64>, i16> {
         self.with(|world| admin::committed(&mut world.fabric, group, topic, partition))
+    }
+
+    /// A group's committed offset of each partition of a topic, by partition. `None` while a transaction holds it, and
+    /// without an offset.
+    #[must_use]
+    pub fn all_committed(&self, group: &str, topic: &str) -> Vec<Option<i64>> {
+        self.with(|world| admin::all_committed(&mut world.fabric, group, topic))
     }
 
     /// Calls in an invalid order, such as an abort after a commit without a response. They were refused.

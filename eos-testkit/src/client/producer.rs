@@ -37,7 +37,7 @@ struct Held {
 impl ModelProducer {
     pub(super) fn new(cluster: Cluster, spec: &ProducerSpec) -> ModelProducer {
         ModelProducer {
-            id: cluster.with(|world| world.new_client()),
+            id: cluster.with(|world| world.new_client(&spec.client_id)),
             cluster,
             client_id: spec.client_id.clone(),
             writer: Writer::new(spec),

@@ -87,7 +87,7 @@ impl ModelSource {
     pub(super) fn new(cluster: Cluster, spec: &SourceSpec) -> ModelSource {
         let member = Member::new(spec);
         let id = cluster.with(|world| {
-            let id = world.new_client();
+            let id = world.new_client(&spec.client_id);
             world.members.join(id, spec.client_id.clone(), member);
             id
         });

@@ -1,5 +1,6 @@
 //! Everything behind a [`Cluster`](super::Cluster).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::fabric::{Fabric, Wire};
@@ -17,6 +18,10 @@ pub(super) struct World {
     pub(super) misuses: Vec<String>,
     /// The number of clients so far.
     clients: u64,
+    /// The `client.id` of each client.
+    names: BTreeMap<ClientId, String>,
+    /// The clients with an arrival since the last call of [`World::take_arrivals`].
+    arrived: BTreeSet<ClientId>,
 }
 
 impl fmt::Debug for World {
@@ -35,17 +40,29 @@ impl World {
             members: Members::default(),
             misuses: Vec::new(),
             clients: 0,
+            names: BTreeMap::new(),
+            arrived: BTreeSet::new(),
         }
     }
 
-    pub(super) fn new_client(&mut self) -> ClientId {
+    pub(super) fn new_client(&mut self, client_id: &str) -> ClientId {
         self.clients += 1;
-        ClientId(self.clients)
+        let client = ClientId(self.clients);
+        self.names.insert(client, client_id.to_owned());
+        client
+    }
+
+    /// Takes the `client.id` of each client with an arrival since the last call.
+    pub(super) fn take_arrivals(&mut self) -> Vec<String> {
+        let arrived = std::mem::take(&mut self.arrived);
+        let names = arrived.iter().filter_map(|it| self.names.get(it).cloned());
+        names.collect()
     }
 
     /// Removes a client that ended without a request.
     pub(super) fn gone(&mut self, client: ClientId) {
         self.members.remove(client);
+        self.names.remove(&client);
         self.fabric.forget(client);
     }
 
@@ -93,8 +110,9 @@ impl World {
     /// Does all that is due now.
     fn settle(&mut self) {
         loop {
-            let arrived = self.fabric.deliver();
+            let mut arrived = self.fabric.deliver();
             let ticked = self.members.tick(&arrived, &mut self.fabric);
+            self.arrived.append(&mut arrived);
             let now = self.fabric.now();
             if !ticked && self.fabric.next_event().is_none_or(|at| at > now) {
                 return;

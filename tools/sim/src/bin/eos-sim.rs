@@ -3,11 +3,15 @@
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use eos_sim::{Outcome, Run, Seeds, Shape, Summary, check_defence, shrink};
+use std::time::{Duration, Instant};
+
+use eos_sim::{Outcome, Run, Scale, Seeds, Shape, Summary, check_defence, shrink};
 
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--shape SHAPE] [--without DEFENCE]
        cargo xtask sim --seed SEED [--trace] [--shape SHAPE] [--without DEFENCE]
+       cargo xtask sim --scale [--processes N] [--partitions N] [--dynamic] [--interval MS] [--seed SEED]
+                       [--without DEFENCE]
 
   --seeds N          how many seeds [default: 1000]
   --from SEED        the first of them [default: 0]
@@ -16,6 +20,11 @@ usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--s
   --seed SEED        one seed; if it goes wrong, with as few faults as it still goes wrong with
   --trace            prints what happens in it, with the virtual time in ms
   --shape SHAPE      what the app does, instead of what follows from the seed
+  --scale            many processes and partitions, a few large events, and what each of them cost: docs/scale.md
+  --processes N      how many processes with one worker each [default: 200]
+  --partitions N     how many partitions of each topic [default: 2000]
+  --dynamic          dynamic members of the group instead of static ones
+  --interval MS      `commit.interval.ms` with `commit.pace=fixed` [default: the default pace]
   --without DEFENCE  takes a defence of the runtime away; a seed has to find it
 ";
 
@@ -29,6 +38,11 @@ struct Options {
     trace: bool,
     shape: Option<Shape>,
     without: Option<&'static str>,
+    scale: bool,
+    processes: Option<usize>,
+    partitions: Option<usize>,
+    dynamic: bool,
+    interval: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -41,6 +55,7 @@ fn main() -> ExitCode {
     };
     let mut out = io::stdout().lock();
     let (well, told) = match options.seed {
+        _ if options.scale => scale(&options, &mut out),
         Some(seed) => one(seed, &options, &mut out),
         None => many(&options, &mut out),
     };
@@ -71,6 +86,11 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--coverage" => options.coverage = true,
             "--trace" => options.trace = true,
             "--shape" => options.shape = Some(shape(&value()?)?),
+            "--scale" => options.scale = true,
+            "--processes" => options.processes = usize::try_from(number(&name, &value()?)?).ok(),
+            "--partitions" => options.partitions = usize::try_from(number(&name, &value()?)?).ok(),
+            "--dynamic" => options.dynamic = true,
+            "--interval" => options.interval = Some(number(&name, &value()?)?),
             "--help" | "-h" => {
                 print!("{USAGE}");
                 std::process::exit(0);
@@ -119,6 +139,26 @@ fn one(seed: u64, options: &Options, out: &mut impl Write) -> (bool, io::Result<
         });
     }
     (well, told)
+}
+
+/// Returns whether the run had no violations, and whether its report could be written.
+fn scale(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
+    let default = Scale::default();
+    let scale = Scale {
+        processes: options.processes.unwrap_or(default.processes),
+        partitions: options.partitions.unwrap_or(default.partitions),
+        static_members: !options.dynamic,
+        commit_interval: options.interval.map(Duration::from_millis),
+        seed: options.seed.unwrap_or(default.seed),
+        without: options.without,
+        ..default
+    };
+    let begun = Instant::now();
+    let report = scale.run();
+    let took = begun.elapsed().as_secs_f64();
+    let told = write!(out, "{report}");
+    let told = told.and_then(|()| writeln!(out, "{:.1} minutes on one core", took / 60.0));
+    (report.violations.is_empty(), told)
 }
 
 fn many(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
