@@ -1,6 +1,6 @@
 //! The steps of a worker in a rebalance (design rule 4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{TaskId, TopicPartition};
 
@@ -50,8 +50,9 @@ pub fn plan_revocation(
         .filter_map(|tp| owned.get(tp).copied())
         .collect();
     let mut unassign = partitions;
+    let mut known: BTreeSet<TopicPartition> = unassign.iter().cloned().collect();
     for sibling in close.iter().flat_map(|&task| inputs_of(task)) {
-        if !unassign.contains(&sibling) {
+        if known.insert(sibling.clone()) {
             unassign.push(sibling);
         }
     }

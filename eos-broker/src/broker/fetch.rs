@@ -1,5 +1,7 @@
 //! Fetch, and waiting fetches.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::fetch_response::{
@@ -12,16 +14,81 @@ use crate::log::{Isolation, PartitionLog};
 
 /// A fetch that waits for enough bytes.
 #[derive(Debug)]
-pub(super) struct Waiting {
+struct Waiting {
     ticket: Ticket,
     version: i16,
     deadline: i64,
     request: FetchRequest,
 }
 
-impl Waiting {
-    pub(super) fn deadline(&self) -> i64 {
-        self.deadline
+/// The fetches that wait, by arrival, by deadline and by partition. A record makes the broker look only at the fetches
+/// of its partition, as in Kafka.
+#[derive(Debug, Default)]
+pub(super) struct Fetches {
+    arrivals: u64,
+    all: BTreeMap<u64, Waiting>,
+    deadlines: BTreeSet<(i64, u64)>,
+    by_partition: BTreeMap<String, BTreeMap<i32, BTreeSet<u64>>>,
+    /// Whether records were deleted, which may end any wait.
+    recheck: bool,
+}
+
+impl Fetches {
+    fn add(&mut self, waiting: Waiting) {
+        self.arrivals += 1;
+        let number = self.arrivals;
+        for topic in &waiting.request.topics {
+            let partitions = self.by_partition.entry(topic.topic.to_string());
+            let partitions = partitions.or_default();
+            for it in &topic.partitions {
+                partitions.entry(it.partition).or_default().insert(number);
+            }
+        }
+        self.deadlines.insert((waiting.deadline, number));
+        self.all.insert(number, waiting);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Waiting> {
+        let waiting = self.all.remove(&number)?;
+        self.deadlines.remove(&(waiting.deadline, number));
+        for topic in &waiting.request.topics {
+            let Some(partitions) = self.by_partition.get_mut(topic.topic.as_str()) else {
+                continue;
+            };
+            for it in &topic.partitions {
+                if let Some(numbers) = partitions.get_mut(&it.partition) {
+                    numbers.remove(&number);
+                }
+            }
+        }
+        Some(waiting)
+    }
+
+    /// Returns the fetches that are due.
+    fn due(&self, now: i64) -> BTreeSet<u64> {
+        let due = self.deadlines.range(..=(now, u64::MAX));
+        due.map(|(_, number)| *number).collect()
+    }
+
+    /// Returns the time of the next deadline.
+    pub(super) fn next_deadline(&self) -> Option<i64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Adds the fetches of a partition.
+    pub(super) fn collect(&self, topic: &str, partition: i32, into: &mut BTreeSet<u64>) {
+        let partitions = self.by_partition.get(topic);
+        into.extend(
+            partitions
+                .and_then(|it| it.get(&partition))
+                .into_iter()
+                .flatten(),
+        );
+    }
+
+    /// Records that something other than an append has changed the records of partitions.
+    pub(super) fn recheck(&mut self) {
+        self.recheck = true;
     }
 }
 
@@ -37,7 +104,7 @@ impl Broker {
             return self.read(&request, context.version).into();
         }
         let deadline = context.now + wait;
-        self.waiting.push(Waiting {
+        self.fetches.add(Waiting {
             ticket: context.ticket,
             version: context.version,
             deadline,
@@ -47,15 +114,28 @@ impl Broker {
         Reply::Held
     }
 
-    /// Responds to the waiting fetches that have enough records or have waited long enough.
+    /// Responds to the waiting fetches that have waited long enough and, after a deletion of records, to those that
+    /// have something to read.
     pub(super) fn answer_fetches(&mut self, now: i64) {
-        let mut index = 0;
-        while let Some(waiting) = self.waiting.get(index) {
+        let due = match std::mem::take(&mut self.fetches.recheck) {
+            true => self.fetches.all.keys().copied().collect(),
+            false => self.fetches.due(now),
+        };
+        self.answer_ready(due, now);
+    }
+
+    /// Responds to these waiting fetches, if they have enough records or have waited long enough.
+    pub(super) fn answer_ready(&mut self, numbers: BTreeSet<u64>, now: i64) {
+        for number in numbers {
+            let Some(waiting) = self.fetches.all.get(&number) else {
+                continue;
+            };
             if waiting.deadline > now && !self.is_ready(&waiting.request) {
-                index += 1;
                 continue;
             }
-            let waiting = self.waiting.remove(index);
+            let Some(waiting) = self.fetches.remove(number) else {
+                continue;
+            };
             let answer = self.read(&waiting.request, waiting.version);
             let answer = ResponseKind::Fetch(answer);
             self.out.push(Output::Answer(waiting.ticket, answer));

@@ -40,7 +40,7 @@ use crate::faults::{Act, Faults};
 use crate::groups::Group;
 use crate::transactions::{Markers, Transactions};
 use faulty::HeldBack;
-use fetch::Waiting;
+use fetch::Fetches;
 use topics::Topic;
 
 pub use faulty::Hold;
@@ -74,7 +74,7 @@ pub struct Broker {
     transactions: Transactions,
     /// Decided transactions whose markers are not all written yet.
     marking: Vec<Marking>,
-    waiting: Vec<Waiting>,
+    fetches: Fetches,
     faults: Faults,
     /// Requests and responses that a fault holds back.
     held_back: Vec<HeldBack>,
@@ -138,7 +138,7 @@ impl Broker {
             topics: BTreeMap::new(),
             groups: BTreeMap::new(),
             marking: Vec::new(),
-            waiting: Vec::new(),
+            fetches: Fetches::default(),
             faults: Faults::default(),
             held_back: Vec::new(),
             answers_hurt: BTreeMap::new(),
@@ -266,7 +266,7 @@ impl Broker {
             self.next_marking(),
             self.held_back.iter().map(HeldBack::due).min(),
             self.groups.values().filter_map(Group::next_deadline).min(),
-            self.waiting.iter().map(Waiting::deadline).min(),
+            self.fetches.next_deadline(),
         ];
         self.wake = deadlines.into_iter().flatten().min();
     }

@@ -1,5 +1,7 @@
 //! Produce.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::produce_response::{
@@ -71,12 +73,14 @@ impl Broker {
         }
         let id = request.transactional_id.as_deref().map(|id| id.to_string());
         let mut topics = Vec::with_capacity(request.topic_data.len());
+        let mut fetches = BTreeSet::new();
         for topic in request.topic_data {
             let mut partitions = Vec::with_capacity(topic.partition_data.len());
             for data in topic.partition_data {
                 let records = data.records.unwrap_or_default();
                 let id = id.as_deref();
                 let result = self.produce_one(&topic.name, data.index, records, id, context.now);
+                self.fetches.collect(&topic.name, data.index, &mut fetches);
                 partitions.push(answer(data.index, result, context.version));
             }
             let topic = TopicProduceResponse::default()
@@ -84,7 +88,7 @@ impl Broker {
                 .with_partition_responses(partitions);
             topics.push(topic);
         }
-        self.answer_fetches(context.now);
+        self.answer_ready(fetches, context.now);
         if acks == 0 {
             return Reply::Nothing;
         }

@@ -111,6 +111,7 @@ impl Broker {
 
     pub(super) fn recount_bytes(&mut self) {
         self.bytes = self.topics.values().map(Topic::bytes).sum();
+        self.fetches.recheck();
     }
 
     pub(super) fn partition_count(&self) -> usize {

@@ -1,5 +1,7 @@
 //! InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and the markers that follow.
 
+use std::collections::BTreeSet;
+
 use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
@@ -196,7 +198,7 @@ impl Broker {
     }
 
     pub(super) fn write_due_markers(&mut self, now: i64) {
-        let mut wrote = false;
+        let mut fetches = BTreeSet::new();
         let mut rest = Vec::new();
         for mut marking in std::mem::take(&mut self.marking) {
             if marking.due > now {
@@ -207,7 +209,9 @@ impl Broker {
             let (held, free) = all.into_iter().partition(|it| self.is_held(it));
             let free: Vec<Participant> = free;
             for participant in &free {
-                wrote = true;
+                if let Participant::Partition(topic, partition) = participant {
+                    self.fetches.collect(topic, *partition, &mut fetches);
+                }
                 self.write_marker(&marking.markers, participant, now);
                 let id = &marking.markers.transactional_id;
                 self.transactions.marked(id, participant);
@@ -220,9 +224,7 @@ impl Broker {
             }
         }
         self.marking = rest;
-        if wrote {
-            self.answer_fetches(now);
-        }
+        self.answer_ready(fetches, now);
     }
 
     fn write_marker(&mut self, markers: &Markers, participant: &Participant, now: i64) {

@@ -325,16 +325,19 @@ impl<R: Records> Tasks<R> {
 
     /// Records the ends of changelogs, as the brokers reported them.
     pub(super) fn changelogs_end(&mut self, topology: &Topology, ends: &[LogEnds]) {
+        let ends = ends.iter().map(|log| {
+            let TopicPartition { topic, partition } = &log.partition;
+            ((topic, *partition), log.stable)
+        });
+        let ends: BTreeMap<_, _> = ends.collect();
         for task in self.values_mut() {
             let partition = task.progress.task.partition;
             let Some(state) = &mut task.state else {
                 continue;
             };
             let found = state.topics(topology).filter_map(|(family, topic)| {
-                let is_its = |log: &&LogEnds| {
-                    log.partition.topic == *topic && log.partition.partition == partition
-                };
-                Some((family, ends.iter().find(is_its)?.stable))
+                let stable = ends.get(&(topic, partition))?;
+                Some((family, *stable))
             });
             for (family, stable) in found.collect::<Vec<_>>() {
                 state.offsets.heard(family, stable);

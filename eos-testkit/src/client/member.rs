@@ -186,7 +186,10 @@ impl Member {
     }
 
     /// Returns owned partitions before it closes. Returns whether that is done.
+    ///
+    /// A closing member has no subscription (`rd_kafka_cgrp_terminate0`), so it does not rejoin after the revocation.
     pub(super) fn gives_back(&mut self) -> bool {
+        self.topics.clear();
         if self.question.is_none() && !self.owned.is_empty() {
             self.revoke(self.owned.clone(), false);
         }

@@ -2,10 +2,10 @@
 //!
 //! One fetch at a time covers all partitions without records.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use eos_client::{ClientError, SourceEvent};
-use eos_protocol::{CallSite, Offset, TopicPartition, code};
+use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{BrokerId, FetchRequest, ResponseKind};
@@ -49,11 +49,24 @@ impl Place {
     }
 }
 
+/// A fetch that is under way.
+#[derive(Debug)]
+struct Fetching {
+    call: Call,
+    asked: BTreeMap<TopicPartition, i64>,
+    /// [`Reader::changes`] and [`Reader::foreign`] at the last comparison with the wanted partitions.
+    compared: (u64, Vec<TopicName>),
+}
+
 /// The records of a consumer's partitions.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     places: BTreeMap<TopicPartition, Place>,
-    fetch: Option<(Call, BTreeMap<TopicPartition, i64>)>,
+    /// The topics of these partitions.
+    topics: BTreeSet<TopicName>,
+    /// The number of changes of the wanted partitions. Without one, a fetch under way still fits.
+    changes: u64,
+    fetch: Option<Fetching>,
     events: VecDeque<SourceEvent>,
 }
 
@@ -61,11 +74,17 @@ impl Reader {
     pub(super) fn assign(&mut self, at: &[(TopicPartition, Offset)]) {
         for (partition, offset) in at {
             self.places.insert(partition.clone(), Place::at(*offset));
+            self.topics.insert(partition.topic.clone());
         }
+        self.changes += 1;
     }
 
     pub(super) fn unassign(&mut self, partitions: &[TopicPartition]) {
-        self.places.retain(|it, _| !partitions.contains(it));
+        for partition in partitions {
+            self.places.remove(partition);
+        }
+        self.topics = self.places.keys().map(|it| it.topic.clone()).collect();
+        self.changes += 1;
     }
 
     /// Seeks to the offset and drops fetched records.
@@ -75,6 +94,7 @@ impl Reader {
                 *place = Place::at(*offset);
             }
         }
+        self.changes += 1;
     }
 
     pub(super) fn is_assigned(&self, partition: &TopicPartition) -> bool {
@@ -93,6 +113,7 @@ impl Reader {
         let taken: Vec<Record> = place.waiting.drain(..count).collect();
         if let Some(last) = taken.last() {
             place.taken = last.offset + 1;
+            self.changes += 1;
         }
         taken
     }
@@ -127,21 +148,21 @@ impl Reader {
 
     /// Takes fetched records and fetches more.
     pub(super) fn tick(&mut self, look: &Look, wire: &mut Wire<'_>) {
-        if let Some((mut call, asked)) = self.fetch.take() {
-            match call.poll(wire) {
+        if let Some(mut fetching) = self.fetch.take() {
+            match fetching.call.poll(wire) {
                 Some(ResponseKind::Fetch(answer)) => {
                     for topic in answer.responses {
                         if look.is_foreign(&topic.topic, wire) {
                             continue;
                         }
                         for data in topic.partitions {
-                            self.take_in(&topic.topic, data, &asked);
+                            self.take_in(&topic.topic, data, &fetching.asked);
                         }
                     }
                 }
-                _ if self.wants(look, wire) == asked => self.fetch = Some((call, asked)),
+                _ if self.still_wants(&mut fetching, look, wire) => self.fetch = Some(fetching),
                 // The request does not fit the wanted partitions any more; its response is discarded.
-                _ => call.abandon(wire),
+                _ => fetching.call.abandon(wire),
             }
         }
         if self.fetch.is_none() {
@@ -149,9 +170,30 @@ impl Reader {
             if !asked.is_empty() {
                 let mut call = Call::new(Line::Data, request(&asked, wire.fetch_bytes()));
                 let _later = call.poll(wire);
-                self.fetch = Some((call, asked));
+                self.fetch = Some(Fetching {
+                    call,
+                    asked,
+                    compared: (self.changes, self.foreign(look, wire)),
+                });
             }
         }
+    }
+
+    /// Whether a fetch under way still fits the wanted partitions.
+    fn still_wants(&self, fetching: &mut Fetching, look: &Look, wire: &Wire<'_>) -> bool {
+        let compared = (self.changes, self.foreign(look, wire));
+        if compared == fetching.compared {
+            return true;
+        }
+        fetching.compared = compared;
+        self.wants(look, wire) == fetching.asked
+    }
+
+    /// The topics whose records are those of another topic.
+    fn foreign(&self, look: &Look, wire: &Wire<'_>) -> Vec<TopicName> {
+        let foreign = self.topics.iter();
+        let foreign = foreign.filter(|it| look.is_foreign(it.as_str(), wire));
+        foreign.cloned().collect()
     }
 
     /// The partitions and offsets of the next fetch.
@@ -176,6 +218,7 @@ impl Reader {
         if from != Some(place.next) {
             return;
         }
+        self.changes += 1;
         match i32::from(data.error_code) {
             0 => {}
             code::OFFSET_OUT_OF_RANGE => {

@@ -45,4 +45,4 @@ pub use scale::{Scale, ScaleReport, Scenario, Settled, Traffic, Work};
 pub use seeds::{Seeds, Summary};
 pub use shape::Shape;
 pub use shrink::shrink;
-pub use without::{NoDefence, check_defence};
+pub use without::{NoDefence, check_defence, check_runtime_defence};

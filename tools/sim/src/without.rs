@@ -35,6 +35,14 @@ pub fn check_defence(name: &str) -> Result<(), NoDefence> {
     }
 }
 
+/// Checks that [`Scale::without`](super::Scale::without) can remove a defence of this name: one of the runtime.
+///
+/// # Errors
+/// [`NoDefence`], with the existing names.
+pub fn check_runtime_defence(name: &str) -> Result<(), NoDefence> {
+    take_away(name).map(drop)
+}
+
 #[cfg(feature = "failpoints")]
 type TakenAway = eos_core::spi::failpoints::Entered;
 /// A type without values.

@@ -102,6 +102,7 @@ impl Group {
                 };
                 let topics = shared.topology.driving_topics();
                 let all = topics.iter().flat_map(|topic| shared.partitions(topic));
+                let assigned: BTreeSet<_> = assigned.into_iter().collect();
                 let missing: BTreeSet<_> = all.filter(|p| !assigned.contains(p)).collect();
                 let still: Vec<_> = missing.intersection(unowned).cloned().collect();
                 if missing.is_empty() {

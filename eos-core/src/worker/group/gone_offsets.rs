@@ -1,6 +1,11 @@
 //! Committed offsets that are no longer in the log.
 
+use std::collections::BTreeMap;
+
+use eos_protocol::TopicPartition;
+
 use super::resolving::{Found, QUERY_PAUSE, Resolving};
+use super::start::by_partition;
 use crate::client::OffsetBounds;
 use crate::rules;
 use crate::worker::WorkerError;
@@ -18,9 +23,10 @@ pub(super) fn recheck<C>(
     resolving: &mut Resolving,
     bounds: &[OffsetBounds],
 ) -> Result<(), WorkerError> {
+    let bounds = by_partition(bounds);
     let mut known = Vec::with_capacity(resolving.starts.len());
     for found in std::mem::take(&mut resolving.starts) {
-        let Some((partition, wanted, log)) = gone(&found, bounds) else {
+        let Some((partition, wanted, log)) = gone(&found, &bounds) else {
             known.push(found);
             continue;
         };
@@ -44,14 +50,10 @@ pub(super) fn recheck<C>(
 /// Returns the first committed offset of a task that is missing in its log.
 fn gone<'a>(
     found: &'a Found,
-    bounds: &'a [OffsetBounds],
-) -> Option<(
-    &'a eos_protocol::TopicPartition,
-    eos_protocol::Offset,
-    &'a OffsetBounds,
-)> {
+    bounds: &BTreeMap<&TopicPartition, &'a OffsetBounds>,
+) -> Option<(&'a TopicPartition, eos_protocol::Offset, &'a OffsetBounds)> {
     found.start.committed().find_map(|(partition, wanted)| {
-        let log = bounds.iter().find(|b| b.partition == *partition)?;
+        let log = *bounds.get(partition)?;
         (wanted < log.first).then_some((partition, wanted, log))
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Committed offsets come first, then the bounds of the logs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -167,9 +167,8 @@ fn query_starts<C: Client>(
         let read = read_starts(shared, source, &resolving.partitions, slice);
         resolving.starts = resolving.or_later(now, read)?;
         resolving.doubt_missing(shared);
-        let starts = &resolving.starts;
-        let found = |p: &TopicPartition| starts.iter().any(|f| f.driving == *p);
-        resolving.partitions.retain(|p| !found(p));
+        let found: BTreeSet<_> = resolving.starts.iter().map(|f| &f.driving).collect();
+        resolving.partitions.retain(|p| !found.contains(p));
     }
     if resolving.starts.is_empty() {
         return Ok(Vec::new());
@@ -184,6 +183,7 @@ fn query_starts<C: Client>(
         return Ok(Vec::new());
     }
     let starts = std::mem::take(&mut resolving.starts).into_iter();
+    let bounds = by_partition(&bounds);
     Ok(starts
         .map(|found| new_task(shared, found, &bounds))
         .collect())
@@ -216,14 +216,16 @@ fn read_starts<C: Client>(
         Poll::Ready(committed) => committed.map_err(WorkerError::Client)?,
     };
     shared.broker_answered();
+    let committed: BTreeMap<_, _> = committed.iter().map(|c| (&c.partition, c)).collect();
+    let find = |partition: &TopicPartition| committed.get(partition).copied();
     let mut starts = Vec::with_capacity(assigned.len());
     for partition in assigned {
         let Some(stage) = stage_of(stages, partition) else {
             continue;
         };
-        let inputs = inputs_of(stage, partition).filter_map(|input| find(&committed, &input));
+        let inputs = inputs_of(stage, partition).filter_map(|input| find(&input));
         let inputs: Vec<Committed> = inputs.map(as_committed).collect();
-        let eldest = find(&committed, &eldest_of(stage));
+        let eldest = find(&eldest_of(stage));
         if inputs.len() < stage.topics.len() || (latest && eldest.is_none()) {
             continue;
         }
@@ -294,10 +296,14 @@ fn offset_bounds<C: Client>(
 }
 
 /// Returns a task to start, with the start offsets of its inputs.
-fn new_task<C>(shared: &Shared<C>, found: Found, bounds: &[OffsetBounds]) -> NewTask {
+fn new_task<C>(
+    shared: &Shared<C>,
+    found: Found,
+    bounds: &BTreeMap<&TopicPartition, &OffsetBounds>,
+) -> NewTask {
     // The app itself wrote its own topics, and reads them from the beginning: the policy is for other topics.
     let end_of = |partition: &TopicPartition, from: FirstStart| {
-        let bounds = bounds.iter().find(|b| b.partition == *partition);
+        let bounds = bounds.get(partition);
         bounds.map_or(Offset::ZERO, |b| match from {
             FirstStart::Latest if !shared.topology.is_repartition(&partition.topic) => b.end,
             _ => b.first,
@@ -347,9 +353,7 @@ fn eldest_of(stage: &Stage) -> TopicPartition {
     TopicPartition::new(stage.driving_topic().clone(), Partition::ZERO)
 }
 
-fn find<'a>(
-    committed: &'a [CommittedOffset],
-    partition: &TopicPartition,
-) -> Option<&'a CommittedOffset> {
-    committed.iter().find(|c| c.partition == *partition)
+/// Returns the bounds by partition. A worker may own thousands of partitions.
+pub(super) fn by_partition(bounds: &[OffsetBounds]) -> BTreeMap<&TopicPartition, &OffsetBounds> {
+    bounds.iter().map(|b| (&b.partition, b)).collect()
 }

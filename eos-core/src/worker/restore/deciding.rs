@@ -1,5 +1,6 @@
 //! Opens a task's database and compares it with the changelogs.
 
+use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -154,7 +155,7 @@ impl<C: Client> Restoring<C> {
         &mut self,
         shared: &Shared<C>,
         backend: Box<dyn StoreBackend>,
-        ends: &[LogEnds],
+        ends: &BTreeMap<TopicPartition, LogEnds>,
     ) -> Result<Phase<C>, WorkerError> {
         let restart = self.restart(shared, &*backend, ends)?;
         let local = backend.position().map_or(Local::Nothing, Local::Position);
@@ -187,7 +188,7 @@ impl<C: Client> Restoring<C> {
         &self,
         shared: &Shared<C>,
         backend: &dyn StoreBackend,
-        ends: &[LogEnds],
+        ends: &BTreeMap<TopicPartition, LogEnds>,
     ) -> Result<Restart, WorkerError> {
         let spec = &shared.spec;
         let situation = Situation {
@@ -224,10 +225,14 @@ impl<C: Client> Restoring<C> {
     }
 
     /// Returns the beginning and the end of each changelog.
-    fn bounds(&self, shared: &Shared<C>, ends: &[LogEnds]) -> PerFamily<Option<Bounds>> {
+    fn bounds(
+        &self,
+        shared: &Shared<C>,
+        ends: &BTreeMap<TopicPartition, LogEnds>,
+    ) -> PerFamily<Option<Bounds>> {
         PerFamily::from_fn(|family| {
             let (_, partition) = self.logs.get(family).as_ref()?;
-            let found = ends.iter().find(|log| log.partition == *partition)?;
+            let found = ends.get(partition)?;
             let retention = shared.spec.state.delete_retention.get(&partition.topic);
             Some(Bounds {
                 topic: partition.topic.clone(),
@@ -326,11 +331,11 @@ impl<C: Client> Restoring<C> {
     fn read_again(
         &mut self,
         reader: Box<Reader<C>>,
-        ends: &[LogEnds],
+        ends: &BTreeMap<TopicPartition, LogEnds>,
     ) -> Result<Phase<C>, WorkerError> {
         for (family, log) in self.logs.iter() {
             let Some((_, partition)) = log else { continue };
-            let Some(found) = ends.iter().find(|log| log.partition == *partition) else {
+            let Some(found) = ends.get(partition) else {
                 continue;
             };
             let asked = reader.restore.asked(family, found.first, found.end);
@@ -373,12 +378,13 @@ impl<C: Client> Restorer<C> {
         let logs = asked.iter().filter_map(|&n| restoring.get(n));
         let mut logs: Vec<TopicPartition> = logs.flat_map(Restoring::partitions).collect();
         logs.sort();
-        let ends = match source.ends(&logs, Duration::ZERO) {
+        let ends: BTreeMap<_, _> = match source.ends(&logs, Duration::ZERO) {
             Poll::Pending => return Ok(()),
             Poll::Ready(Ok(ends)) => {
                 shared.broker_answered();
                 self.ask_singly = None;
-                ends
+                let ends = ends.into_iter();
+                ends.map(|log| (log.partition.clone(), log)).collect()
             }
             Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
                 self.ask_singly = Some(self.ask_singly.map_or(0, |turn| turn.wrapping_add(1)));

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use std::time::{Duration, Instant};
 
-use eos_sim::{Outcome, Run, Scale, Seeds, Shape, Summary, check_defence, shrink};
+use eos_sim::{
+    Outcome, Run, Scale, Seeds, Shape, Summary, check_defence, check_runtime_defence, shrink,
+};
 
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--shape SHAPE] [--without DEFENCE]
@@ -100,7 +102,11 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             _ => return Err(format!("{name} is no option")),
         }
     }
-    if let Some(Err(why)) = options.without.map(check_defence) {
+    let check = match options.scale {
+        true => check_runtime_defence,
+        false => check_defence,
+    };
+    if let Some(Err(why)) = options.without.map(check) {
         return Err(format!("--without: {why}"));
     }
     Ok(options)
@@ -153,12 +159,25 @@ fn scale(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
         without: options.without,
         ..default
     };
-    let begun = Instant::now();
+    let begun = (Instant::now(), cpu());
     let report = scale.run();
-    let took = begun.elapsed().as_secs_f64();
-    let told = write!(out, "{report}");
-    let told = told.and_then(|()| writeln!(out, "{:.1} minutes on one core", took / 60.0));
+    let took = match (begun.1, cpu()) {
+        (Some(before), Some(now)) => format!("{:.1} CPU-minutes", minutes(now - before)),
+        _ => format!("{:.1} minutes", minutes(begun.0.elapsed())),
+    };
+    let told = writeln!(out, "{report}{took}");
     (report.violations.is_empty(), told)
+}
+
+/// Returns the CPU time of this thread, where the system reports it.
+fn cpu() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanos = text.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
+}
+
+fn minutes(time: Duration) -> f64 {
+    time.as_secs_f64() / 60.0
 }
 
 fn many(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {

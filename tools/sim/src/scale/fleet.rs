@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use eos_core::metrics::RestoreKind;
-use eos_core::spi::stepped::{
-    Env, Home, HomeError, Process, Step, Stepped, StopMode, TaskHome,
-};
+use eos_core::spi::stepped::{Env, Home, HomeError, Process, Step, Stepped, StopMode, TaskHome};
 use eos_protocol::{Now, TaskId, Timestamp};
 use eos_state::StoreBackend;
 
@@ -172,12 +170,19 @@ impl Fleet {
         running.map(|(at, _)| at).collect()
     }
 
-    /// Kills a process, without a request to the brokers. It does not start again.
+    /// Kills a process with its disk, without a request to the brokers. It does not start again.
     pub(super) fn kill(&mut self, at: usize) {
         self.slots[at].home.dies();
         self.slots[at].wanted = Wanted::Nothing;
         self.over(at);
         self.ended.killed += 1;
+    }
+
+    /// Kills a process, which starts again with its disk after a pause in milliseconds.
+    pub(super) fn crash(&mut self, at: usize, pause: i64) {
+        self.kill(at);
+        self.slots[at].wanted = Wanted::Restart(pause);
+        self.slots[at].due = self.cluster.now() + pause;
     }
 
     /// Stops a process, which starts again after a pause in milliseconds.

@@ -31,6 +31,8 @@ pub(super) struct Load {
     partitions: Vec<Partition>,
     /// The time between two records of a partition, in milliseconds.
     period: i64,
+    /// The distance of two partitions that follow each other.
+    stride: usize,
     /// The begin of the load.
     begin: i64,
     /// The begin of the scenario.
@@ -49,14 +51,14 @@ impl Load {
             given: Vec::new(),
             partitions: Vec::new(),
             period,
+            stride: stride(partitions),
             begin: now,
             since: now,
             late,
             longest: 0,
             on: true,
         };
-        load.partitions
-            .resize_with(partitions, Partition::default);
+        load.partitions.resize_with(partitions, Partition::default);
         let count = u32::try_from(partitions).unwrap_or(1);
         let mut lacking = partitions;
         for number in 0_u64.. {
@@ -94,7 +96,9 @@ impl Load {
 
     fn feed_one(&mut self, cluster: &Cluster, now: i64) -> Result<(), i16> {
         let nth = self.given.len();
-        let (turn, place) = (nth / self.partitions.len(), nth % self.partitions.len());
+        let all = self.partitions.len();
+        // Neighbours belong to the same process. Its records are spread over the period as well.
+        let (turn, place) = (nth / all, nth * self.stride % all);
         let partition = &mut self.partitions[place];
         let key = partition.keys[turn % KEYS].clone();
         let (seq, number) = (nth as u64, i32::try_from(place).unwrap_or(0));
@@ -166,4 +170,14 @@ impl Load {
     pub(super) fn late(&self) -> usize {
         self.partitions.iter().filter(|it| it.was_late).count()
     }
+}
+
+/// Returns the golden section of a count, or the next number that shares no factor with the count.
+fn stride(count: usize) -> usize {
+    let shares = |it: usize| (2..=it).any(|by| it.is_multiple_of(by) && count.is_multiple_of(by));
+    let mut stride = (count * 618 / 1_000).max(1);
+    while shares(stride) {
+        stride += 1;
+    }
+    stride
 }

@@ -16,7 +16,6 @@ use eos_core::spi::stepped::StopMode;
 
 use super::check;
 use super::plain::COUNTING;
-use super::record::Given;
 use super::remains::{Found, Left};
 use super::topics::{APP, INPUT, OUTPUTS};
 use super::without::take_away;
@@ -171,7 +170,16 @@ impl Sim {
         self.scenario(Scenario::Steady, |sim| sim.pass(STEADY));
         self.scenario(Scenario::RollingRestart, Sim::restart_all);
         let tenth = self.scale.processes.div_ceil(10);
-        self.scenario(Scenario::Loss, |sim| sim.lose(tenth));
+        self.scenario(Scenario::Crash, |sim| {
+            for at in sim.some(tenth) {
+                sim.fleet.crash(at, AWAY);
+            }
+        });
+        self.scenario(Scenario::Loss, |sim| {
+            for at in sim.some(tenth) {
+                sim.fleet.kill(at);
+            }
+        });
         self.scenario(Scenario::Replacement, |sim| sim.fleet.add(tenth, 1_000));
         self.finish()
     }
@@ -213,13 +221,14 @@ impl Sim {
         }
     }
 
-    /// Kills some processes at once.
-    fn lose(&mut self, processes: usize) {
+    /// Draws some of the running processes.
+    fn some(&mut self, processes: usize) -> Vec<usize> {
         let mut running = self.fleet.running();
-        for _ in 0..processes.min(running.len()) {
-            let at = running.swap_remove(self.rng.below(running.len()));
-            self.fleet.kill(at);
+        let mut drawn = Vec::new();
+        while drawn.len() < processes && !running.is_empty() {
+            drawn.push(running.swap_remove(self.rng.below(running.len())));
         }
+        drawn
     }
 
     /// Runs until all processes run and all partitions have flowed for `hold` milliseconds. Returns the begin of that
@@ -284,21 +293,22 @@ impl Sim {
             self.pass(1_000);
         }
         self.found.wrong.extend(self.cluster.misuses());
-        // Also after a violation: a run that stands still may have lost records.
-        let databases = self.fleet.databases(&mut self.found);
-        let given: &[Given] = &self.load.given;
-        let left = Left {
-            cluster: &self.cluster,
-            changelog: COUNTING.changelog,
-            partitions: i32::try_from(self.scale.partitions).unwrap_or(i32::MAX),
-            given,
-            before_last: given.len(),
-            after_faults: given.len(),
-            databases: &databases,
-        };
-        check::judge(&COUNTING, left, &mut self.found);
+        let records = self.load.given.len();
+        if self.found.wrong.is_empty() {
+            let databases = self.fleet.databases(&mut self.found);
+            let left = Left {
+                cluster: &self.cluster,
+                changelog: COUNTING.changelog,
+                partitions: i32::try_from(self.scale.partitions).unwrap_or(i32::MAX),
+                given: &self.load.given,
+                before_last: records,
+                after_faults: records,
+                databases: &databases,
+            };
+            check::judge(&COUNTING, left, &mut self.found);
+        }
         ScaleReport {
-            records: given.len(),
+            records,
             took: Duration::from_millis((self.cluster.now() - BEGIN).unsigned_abs()),
             scale: self.scale,
             scenarios: self.scenarios,

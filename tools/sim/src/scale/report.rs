@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_core::metrics::RestoreKind;
 use kafka_protocol::messages::ApiKey;
 
-use super::{Scale, Settled};
+use super::{Scale, Scenario, Settled};
 
 /// The kinds of requests in the report.
 const KEYS: [ApiKey; 15] = [
@@ -52,7 +52,11 @@ impl fmt::Display for ScaleReport {
         )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|---|---|")?;
         for it in &self.scenarios {
-            let settled = it.settled.map_or("never".to_owned(), |time| format!("{:.1} s", seconds(time)));
+            let settled = match it.settled {
+                _ if it.scenario == Scenario::Steady => "–".to_owned(),
+                Some(time) => format!("{:.1} s", seconds(time)),
+                None => "never".to_owned(),
+            };
             writeln!(
                 f,
                 "| {} | {} | {settled} | {:.1} s | {} | {} | {} | {}, {} | {} | {} |",
@@ -79,12 +83,20 @@ impl fmt::Display for ScaleReport {
             self.row(f, &format!("{key:?}"), |it| it.traffic.of(key) as f64)?;
         }
         self.row(f, "all", |it| it.traffic.all() as f64)?;
-        self.row(f, "to the group's coordinator", |it| it.traffic.to_group() as f64)?;
-        self.row(f, "to the coordinators of transactions", |it| it.traffic.to_transactions() as f64)?;
+        self.row(f, "to the group's coordinator", |it| {
+            it.traffic.to_group() as f64
+        })?;
+        self.row(f, "to the coordinators of transactions", |it| {
+            it.traffic.to_transactions() as f64
+        })?;
         self.row(f, "transactions", |it| it.work.commits as f64)?;
-        self.row(f, "partitions in transactions (markers)", |it| it.traffic.partitions as f64)?;
+        self.row(f, "partitions in transactions (markers)", |it| {
+            it.traffic.partitions as f64
+        })?;
         self.row(f, "offsets in transactions", |it| it.traffic.offsets as f64)?;
-        self.row(f, "bytes of offset metadata", |it| it.traffic.metadata_bytes as f64)?;
+        self.row(f, "bytes of offset metadata", |it| {
+            it.traffic.metadata_bytes as f64
+        })?;
         writeln!(f)?;
         for it in &self.scenarios {
             let least = it.shares.iter().min().copied().unwrap_or(0);

@@ -15,6 +15,8 @@ pub enum Scenario {
     Steady,
     /// All processes restart, one at a time.
     RollingRestart,
+    /// A tenth of the processes dies at once and starts again with the contents of their disks.
+    Crash,
     /// A tenth of the processes dies at once, with their disks.
     Loss,
     /// As many processes with empty disks join at once.
@@ -30,6 +32,7 @@ impl Scenario {
             Scenario::Double => "doubling",
             Scenario::Steady => "steady",
             Scenario::RollingRestart => "rolling restart",
+            Scenario::Crash => "crash of a tenth",
             Scenario::Loss => "loss of a tenth",
             Scenario::Replacement => "replacement",
         }

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod eos_sim;
+mod scale;
 mod simulation;

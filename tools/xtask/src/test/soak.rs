@@ -84,12 +84,26 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-const TABLE: [Soak; 15] = [
+const TABLE: [Soak; 17] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
         environment: &[],
         runs: Runs::Cargo("xtask sim --seeds 100000 --coverage"),
+        times: 1,
+    },
+    Soak {
+        name: "scale",
+        what: "200 processes on 2,000 partitions: rolling restart, loss of a tenth, doubling (docs/scale.md)",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --scale"),
+        times: 1,
+    },
+    Soak {
+        name: "scale-dynamic",
+        what: "the same with dynamic members of the group",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --scale --dynamic"),
         times: 1,
     },
     Soak {
@@ -251,7 +265,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.list {
         for soak in chosen {
             println!(
-                "{:<12} {}\n             {}",
+                "{:<13} {}\n              {}",
                 soak.name,
                 soak.what,
                 line(soak)
