@@ -12,8 +12,8 @@ use eos_sim::{
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--shape SHAPE] [--without DEFENCE]
        cargo xtask sim --seed SEED [--trace] [--shape SHAPE] [--without DEFENCE]
-       cargo xtask sim --scale [--processes N] [--partitions N] [--dynamic] [--interval MS] [--seed SEED]
-                       [--without DEFENCE]
+       cargo xtask sim --scale [--processes N] [--partitions N] [--dynamic] [--interval MS] [--period MS]
+                       [--seed SEED] [--without DEFENCE]
 
   --seeds N          how many seeds [default: 1000]
   --from SEED        the first of them [default: 0]
@@ -27,6 +27,7 @@ usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--s
   --partitions N     how many partitions of each topic [default: 2000]
   --dynamic          dynamic members of the group instead of static ones
   --interval MS      `commit.interval.ms` with `commit.pace=fixed` [default: the default pace]
+  --period MS        the time between two records of a partition [default: 2000]
   --without DEFENCE  takes a defence of the runtime away; a seed has to find it
 ";
 
@@ -45,6 +46,7 @@ struct Options {
     partitions: Option<usize>,
     dynamic: bool,
     interval: Option<u64>,
+    period: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -93,6 +95,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--partitions" => options.partitions = usize::try_from(number(&name, &value()?)?).ok(),
             "--dynamic" => options.dynamic = true,
             "--interval" => options.interval = Some(number(&name, &value()?)?),
+            "--period" => options.period = Some(number(&name, &value()?)?),
             "--help" | "-h" => {
                 print!("{USAGE}");
                 std::process::exit(0);
@@ -155,6 +158,7 @@ fn scale(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
         partitions: options.partitions.unwrap_or(default.partitions),
         static_members: !options.dynamic,
         commit_interval: options.interval.map(Duration::from_millis),
+        period: options.period.map_or(default.period, Duration::from_millis),
         seed: options.seed.unwrap_or(default.seed),
         without: options.without,
         ..default
@@ -162,8 +166,8 @@ fn scale(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
     let begun = (Instant::now(), cpu());
     let report = scale.run();
     let took = match (begun.1, cpu()) {
-        (Some(before), Some(now)) => format!("{:.1} CPU-minutes", minutes(now - before)),
-        _ => format!("{:.1} minutes", minutes(begun.0.elapsed())),
+        (Some(before), Some(now)) => format!("{:.2} CPU-minutes", minutes(now - before)),
+        _ => format!("{:.2} minutes", minutes(begun.0.elapsed())),
     };
     let told = writeln!(out, "{report}{took}");
     (report.violations.is_empty(), told)
