@@ -161,7 +161,6 @@ fn scale(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
         period: options.period.map_or(default.period, Duration::from_millis),
         seed: options.seed.unwrap_or(default.seed),
         without: options.without,
-        ..default
     };
     let begun = (Instant::now(), cpu());
     let report = scale.run();
