@@ -6,8 +6,7 @@ use crate::range::KeyRange;
 
 /// Writes to the stores of one task, by reference.
 ///
-/// Of several writes to one key, the last counts. Engines are fastest with sorted batches, and a
-/// [`TaskStore`](crate::TaskStore) creates only these. A restore from a changelog calls [`sort`](Self::sort).
+/// The writes are sorted by store and key, and each key occurs once.
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     writes: Vec<Write<'a>>,
@@ -67,22 +66,6 @@ impl<'a> Batch<'a> {
         &self.forgotten
     }
 
-    /// Sorts by store and key, and keeps only the last write to each key.
-    pub fn sort(&mut self) {
-        // A stable sort keeps the last of equal keys last.
-        self.writes.sort_by(|a, b| place(a).cmp(&place(b)));
-        let mut kept = 0;
-        for i in 0..self.writes.len() {
-            let overtaken =
-                (self.writes.get(i + 1)).is_some_and(|next| place(next) == place(&self.writes[i]));
-            if !overtaken {
-                self.writes[kept] = self.writes[i];
-                kept += 1;
-            }
-        }
-        self.writes.truncate(kept);
-    }
-
     /// The writes, in order.
     #[must_use]
     pub fn writes(&self) -> &[Write<'a>] {
@@ -99,35 +82,5 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.forgotten.is_empty()
-    }
-}
-
-fn place<'a>(write: &Write<'a>) -> ([u8; 4], &'a [u8]) {
-    (write.store.to_be_bytes(), write.key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sorting_keeps_the_last_write_of_each_key() {
-        let (a, b) = (StoreId::plain("a"), StoreId::windowed("b"));
-        let mut batch = Batch::new();
-        batch.write(b, b"k", Some(b"1"));
-        batch.write(a, b"z", Some(b"2"));
-        batch.write(a, b"k", Some(b"3"));
-        batch.write(a, b"z", None);
-        batch.write(a, b"k", Some(b"4"));
-        batch.sort();
-        let write = |store, key: &'static [u8], value| Write { store, key, value };
-        assert_eq!(
-            batch.writes(),
-            [
-                write(a, b"k", Some(&b"4"[..])),
-                write(a, b"z", None),
-                write(b, b"k", Some(&b"1"[..])),
-            ]
-        );
     }
 }

@@ -5,18 +5,28 @@ use std::sync::Arc;
 use eos_protocol::state::{Position, StoreId};
 
 use crate::batch::Batch;
+use crate::load::Load;
 use crate::overlay::{Entries, KeyHash, Overlay, Table, Written};
 use crate::range::{Direction, KeyRange};
 
-/// The writes of a committed transaction to all stores of a task, and its position.
+/// The writes of a committed transaction or of a restore to all stores of a task, and the position after them.
 ///
-/// The engine may apply the writes on another thread. Until then, the task reads them from this value.
+/// The engine may apply the writes on another thread. Until then, the task reads those of a transaction from this
+/// value. During a restore, there is no reader.
 #[derive(Debug)]
 pub struct InFlight {
-    /// One for each store of the task, in the order of the task's stores.
-    pub(crate) stores: Vec<InFlightStore>,
-    over: Vec<(StoreId, KeyRange)>,
+    writes: Writes,
     position: Position,
+}
+
+#[derive(Debug)]
+enum Writes {
+    Transaction {
+        /// One for each store of the task, in the order of the task's stores.
+        stores: Vec<InFlightStore>,
+        over: Vec<(StoreId, KeyRange)>,
+    },
+    Load(Load),
 }
 
 /// The writes to one store.
@@ -34,14 +44,47 @@ impl InFlight {
         over: Vec<(StoreId, KeyRange)>,
         position: Position,
     ) -> Self {
-        Self {
-            stores,
-            over,
-            position,
+        let writes = Writes::Transaction { stores, over };
+        Self { writes, position }
+    }
+
+    pub(crate) fn of_load(load: Load, position: Position) -> Self {
+        let writes = Writes::Load(load);
+        Self { writes, position }
+    }
+
+    /// Returns the writes of a restore, or `None` for a transaction.
+    #[must_use]
+    pub fn load(&self) -> Option<&Load> {
+        match &self.writes {
+            Writes::Load(load) => Some(load),
+            Writes::Transaction { .. } => None,
         }
     }
 
-    /// The position of the transaction.
+    /// Returns the stores of a transaction.
+    pub(crate) fn stores(&self) -> &[InFlightStore] {
+        match &self.writes {
+            Writes::Transaction { stores, .. } => stores,
+            Writes::Load(_) => &[],
+        }
+    }
+
+    pub(crate) fn into_stores(self) -> Vec<InFlightStore> {
+        match self.writes {
+            Writes::Transaction { stores, .. } => stores,
+            Writes::Load(_) => Vec::new(),
+        }
+    }
+
+    fn over(&self) -> &[(StoreId, KeyRange)] {
+        match &self.writes {
+            Writes::Transaction { over, .. } => over,
+            Writes::Load(_) => &[],
+        }
+    }
+
+    /// The position after the writes.
     #[must_use]
     pub fn position(&self) -> &Position {
         &self.position
@@ -50,15 +93,18 @@ impl InFlight {
     /// Returns the sorted writes, and the ranges to delete.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
-        let writes = self.stores.iter().map(|store| store.order.len());
+        if let Some(load) = self.load() {
+            return load.batch();
+        }
+        let writes = self.stores().iter().map(|store| store.order.len());
         let mut batch = Batch::with_capacity(writes.sum());
-        for store in &self.stores {
+        for store in self.stores() {
             let table = store.overlay.table();
             for &number in &*store.order {
                 batch.write(store.id, table.key(number), table.value(number));
             }
         }
-        for (store, range) in &self.over {
+        for (store, range) in self.over() {
             batch.forget(*store, range);
         }
         batch
@@ -66,7 +112,7 @@ impl InFlight {
 
     /// Returns the last write to a key. `Some(None)` is a deletion, of the key or of a range that contains it.
     pub(crate) fn get(&self, store: usize, hash: KeyHash, key: &[u8]) -> Option<Written<'_>> {
-        let store = self.stores.get(store)?;
+        let store = self.stores().get(store)?;
         if self.is_over(store.id, key) {
             return Some(None);
         }
@@ -75,7 +121,7 @@ impl InFlight {
 
     /// Whether the transaction deleted a range that contains this key.
     pub(crate) fn is_over(&self, store: StoreId, key: &[u8]) -> bool {
-        let mut over = self.over.iter();
+        let mut over = self.over().iter();
         over.any(|(id, range)| *id == store && range.contains(key))
     }
 
@@ -86,13 +132,13 @@ impl InFlight {
         range: &KeyRange,
         direction: Direction,
     ) -> Option<(StoreId, &Table, Entries<'_>)> {
-        let store = self.stores.get(store)?;
+        let store = self.stores().get(store)?;
         let entries = store.overlay.scan(range, direction);
         Some((store.id, store.overlay.table(), entries))
     }
 
     /// Whether the transaction deleted ranges of this store.
     pub(crate) fn has_ranges(&self, store: StoreId) -> bool {
-        self.over.iter().any(|(id, _)| *id == store)
+        self.over().iter().any(|(id, _)| *id == store)
     }
 }

@@ -11,6 +11,7 @@ use crate::backend::StoreBackend;
 use crate::batch::{Batch, Write};
 use crate::cache::{CacheMemory, CommittedCache};
 use crate::in_flight::{InFlight, InFlightStore};
+use crate::load::Load;
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
@@ -389,11 +390,7 @@ impl TaskStore {
         over: Vec<(StoreId, KeyRange)>,
     ) -> Result<(), StoreError> {
         self.healthy()?;
-        if self.defences.applies_in_order
-            && let Poll::Ready(applied) = self.end_apply(true)
-        {
-            applied?;
-        }
+        self.end_previous()?;
         let mut spare = std::mem::take(&mut self.spare).into_iter();
         let stores = self.stores.iter_mut().map(|slot| {
             let order = slot.sorted();
@@ -405,20 +402,36 @@ impl TaskStore {
                 order,
             }
         });
-        let in_flight = Arc::new(InFlight::new(stores.collect(), over, position));
+        let in_flight = InFlight::new(stores.collect(), over, position);
+        self.begin_write(in_flight)
+    }
+
+    /// Waits for the previous write.
+    fn end_previous(&mut self) -> Result<(), StoreError> {
+        if self.defences.applies_in_order
+            && let Poll::Ready(applied) = self.end_apply(true)
+        {
+            applied?;
+        }
+        Ok(())
+    }
+
+    fn begin_write(&mut self, in_flight: InFlight) -> Result<(), StoreError> {
+        let in_flight = Arc::new(in_flight);
         let begun = self.backend.begin_apply(&in_flight);
         self.poisoning(begun)?;
         self.in_flight = Some(in_flight);
         Ok(())
     }
 
-    /// Whether a transaction is being applied. [`end_apply`](Self::end_apply) updates this.
+    /// Whether a transaction is being applied, or records of a changelog are being written.
+    /// [`end_apply`](Self::end_apply) updates this.
     #[must_use]
     pub fn is_applying(&self) -> bool {
         self.in_flight.is_some()
     }
 
-    /// Completes [`begin_apply`](Self::begin_apply). Returns `Pending` while the backend writes. With `wait`, blocks
+    /// Completes [`begin_apply`](Self::begin_apply) or [`begin_load`](Self::begin_load). Returns `Pending` while the backend writes. With `wait`, blocks
     /// until the backend has finished.
     ///
     /// # Errors
@@ -440,7 +453,7 @@ impl TaskStore {
         let Some(in_flight) = in_flight else {
             return Poll::Ready(Ok(()));
         };
-        for (store, cache) in in_flight.stores.iter().zip(self.caches.get_mut()) {
+        for (store, cache) in in_flight.stores().iter().zip(self.caches.get_mut()) {
             let table = store.overlay.table();
             for number in table.numbers() {
                 cache.put(table.hash(number), table.key(number), table.value(number));
@@ -451,7 +464,10 @@ impl TaskStore {
             }
         }
         if let Some(in_flight) = Arc::into_inner(in_flight) {
-            let overlays = in_flight.stores.into_iter().map(|store| store.overlay);
+            let overlays = in_flight
+                .into_stores()
+                .into_iter()
+                .map(|store| store.overlay);
             self.spare = overlays.collect();
             self.spare.iter_mut().for_each(Overlay::clear);
         }
@@ -464,24 +480,23 @@ impl TaskStore {
         self.clear();
     }
 
-    /// Writes the records read from a changelog, with the position of the reader.
+    /// Starts to write records read from a changelog, with the position of the reader. [`end_apply`](Self::end_apply)
+    /// completes it. Reads are complete only after that.
+    ///
+    /// This call waits for the previous write.
     ///
     /// # Errors
     /// If a transaction has open writes, or the engine can't write.
-    pub fn load(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+    pub fn begin_load(&mut self, load: Load, position: Position) -> Result<(), StoreError> {
         self.healthy()?;
         let scratch = self.scratch.get_mut().iter();
         let open = scratch.chain(self.stores.iter().map(|slot| slot.overlay.table()));
-        let is_open = open.into_iter().any(|table| !table.is_empty());
-        if is_open || self.in_flight.is_some() {
+        if open.into_iter().any(|table| !table.is_empty()) {
             return Err(StoreError::OpenTransaction);
         }
-        self.caches
-            .get_mut()
-            .iter_mut()
-            .for_each(CommittedCache::clear);
-        let applied = self.backend.apply(batch, position);
-        self.poisoning(applied)
+        self.end_previous()?;
+        (self.caches.get_mut().iter_mut()).for_each(CommittedCache::clear);
+        self.begin_write(InFlight::of_load(load, position))
     }
 
     /// The position of the committed data; `None` before the first write.

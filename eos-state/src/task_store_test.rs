@@ -232,17 +232,27 @@ fn bytes_grow_with_what_is_written_and_count_an_overwrite_once() {
 #[test]
 fn what_is_loaded_must_not_meet_an_open_transaction() {
     let mut store = store();
-    let mut batch = Batch::new();
-    batch.write(COUNTS, b"k", Some(b"1"));
-    store.load(&batch, &at(1)).unwrap();
+    let load = || {
+        let mut load = Load::new();
+        load.write(COUNTS, b"k", Some(b"1"));
+        load
+    };
+    store.begin_load(load(), at(1)).unwrap();
+    assert_eq!(store.end_apply(true), Poll::Ready(Ok(())));
     assert_eq!(get(&store, COUNTS, b"k").unwrap(), b"1");
     store.put(COUNTS, b"j", b"1").unwrap();
-    assert_eq!(store.load(&batch, &at(2)), Err(StoreError::OpenTransaction));
+    assert_eq!(
+        store.begin_load(load(), at(2)),
+        Err(StoreError::OpenTransaction)
+    );
     store.keep_record();
-    assert_eq!(store.load(&batch, &at(2)), Err(StoreError::OpenTransaction));
+    assert_eq!(
+        store.begin_load(load(), at(2)),
+        Err(StoreError::OpenTransaction)
+    );
     assert!(store.poison().is_none());
     store.discard();
-    store.load(&batch, &at(2)).unwrap();
+    store.begin_load(load(), at(2)).unwrap();
 }
 
 #[test]
@@ -292,7 +302,7 @@ fn the_first_failure_is_the_answer_to_everything_after() {
                 .scan(COUNTS, &KeyRange::all(), Direction::Forward)
                 .map(drop),
             store.flush(),
-            store.load(&Batch::new(), &at(2)),
+            store.begin_load(Load::new(), at(2)),
         ];
         for result in again {
             assert_eq!(result, Err(error.clone()));

@@ -32,11 +32,8 @@ pub(super) enum Operation {
     /// An apply, with the range to delete, if any.
     Apply(Option<(StoreId, KeyRange)>),
     Discard,
-    /// Writes from a changelog, and the range to delete.
-    Load(
-        Vec<(StoreId, Key, Option<Vec<u8>>)>,
-        Option<(StoreId, KeyRange)>,
-    ),
+    /// Writes from a changelog.
+    Load(Vec<(StoreId, Key, Option<Vec<u8>>)>),
     Flush,
     Reopen,
 }
@@ -66,7 +63,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Op::DropRecord),
         3 => over().prop_map(Op::Apply),
         1 => Just(Op::Discard),
-        1 => (proptest::collection::vec(load, 0..8), over()).prop_map(|(w, o)| Op::Load(w, o)),
+        1 => proptest::collection::vec(load, 0..8).prop_map(Op::Load),
         1 => Just(Op::Flush),
         1 => Just(Op::Reopen),
     ]

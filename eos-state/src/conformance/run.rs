@@ -9,7 +9,7 @@ use proptest::test_runner::TestCaseError;
 
 use super::operation::{Key, Operation, STORES};
 use super::{Engine, Lasts, position};
-use crate::{Batch, CacheMemory, Direction, KeyRange, StoreError, TaskStore};
+use crate::{CacheMemory, Direction, KeyRange, Load, StoreError, TaskStore};
 
 type Rows = Vec<(Key, Vec<u8>)>;
 type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
@@ -108,7 +108,7 @@ impl Run<'_> {
                 self.store()?.discard();
                 self.expected.discard();
             }
-            Operation::Load(writes, over) => self.load(writes, over.as_ref())?,
+            Operation::Load(writes) => self.load(writes)?,
             Operation::Flush => self.store()?.flush().map_err(broke)?,
             Operation::Reopen => self.reopen()?,
         }
@@ -178,37 +178,28 @@ impl Run<'_> {
         same("the changes", after, self.expected.kept.clone())
     }
 
-    fn load(
-        &mut self,
-        writes: &[(StoreId, Key, Option<Vec<u8>>)],
-        over: Option<&(StoreId, KeyRange)>,
-    ) -> Outcome {
+    fn load(&mut self, writes: &[(StoreId, Key, Option<Vec<u8>>)]) -> Outcome {
         self.end_apply()?;
         // Read before and after: the cache must not keep old values of the keys.
         for (store, key, _) in writes {
             self.compare_key(*store, key)?;
         }
-        let mut batch = Batch::new();
+        let mut load = Load::new();
         for (store, key, value) in writes {
-            batch.write(*store, key, value.as_deref());
-        }
-        batch.sort();
-        if let Some((store, range)) = over {
-            batch.forget(*store, range);
+            load.write(*store, key, value.as_deref());
         }
         let seq = self.expected.seq + 1;
-        let loaded = self.store()?.load(&batch, &position(seq));
+        let loaded = self.store()?.begin_load(load, position(seq));
         if self.expected.open != (false, false) {
             return same("loading", loaded, Err(StoreError::OpenTransaction));
         }
         loaded.map_err(broke)?;
+        self.end_apply()?;
         let expected = &mut self.expected;
         for (store, key, value) in writes {
             change(&mut expected.committed, *store, key, value.as_deref());
         }
         expected.discard();
-        expected.forget(over.map_or(&[][..], std::slice::from_ref));
-        expected.committed.clone_from(&expected.kept);
         expected.seq = seq;
         for (store, key, _) in writes {
             self.compare_key(*store, key)?;
