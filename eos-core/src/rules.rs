@@ -115,6 +115,8 @@ rules! {
     applies_in_order = ApplyOrder,
     /// A task reads its last transaction while its database applies it.
     reads_changes_in_flight = ReadInFlight,
+    /// A task takes no record before its database has written the last restored one.
+    restores_before_first_record = RestoreWritten,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -15,6 +15,7 @@ pub struct Load {
     /// Store id, key and value of each write.
     bytes: Vec<u8>,
     writes: Vec<Place>,
+    windowed: bool,
 }
 
 /// The place of a write in the bytes.
@@ -36,6 +37,7 @@ impl Load {
         Self {
             bytes: Vec::new(),
             writes: Vec::new(),
+            windowed: false,
         }
     }
 
@@ -45,6 +47,7 @@ impl Load {
         Self {
             bytes: Vec::with_capacity(other.bytes.len()),
             writes: Vec::with_capacity(other.writes.len()),
+            windowed: false,
         }
     }
 
@@ -62,6 +65,7 @@ impl Load {
         };
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.writes.push(place);
+        self.windowed |= store.is_windowed();
     }
 
     /// The memory that the writes need, in bytes.
@@ -74,6 +78,12 @@ impl Load {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.writes.is_empty()
+    }
+
+    /// Whether there is a write to a windowed store.
+    #[must_use]
+    pub const fn has_windowed(&self) -> bool {
+        self.windowed
     }
 
     /// The last write to each key, in order: the store's id and the key, and the value if there is one.

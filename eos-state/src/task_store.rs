@@ -8,7 +8,7 @@ use eos_protocol::state::{Family, PerFamily, Position, StoreId};
 
 use crate::StoreError;
 use crate::backend::StoreBackend;
-use crate::batch::{Batch, Write};
+use crate::batch::Write;
 use crate::cache::{CacheMemory, CommittedCache};
 use crate::in_flight::{InFlight, InFlightStore};
 use crate::load::Load;

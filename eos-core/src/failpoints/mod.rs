@@ -97,6 +97,7 @@
 //! | `tombstones` | deletions from a store are not written to its changelog |
 //! | `apply_order` | a database applies transactions in any order |
 //! | `read_in_flight` | reads ignore a committed transaction until the database has applied it |
+//! | `restore_written` | a task takes records while its database writes the last restored ones |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

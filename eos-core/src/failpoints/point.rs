@@ -81,6 +81,7 @@ pub(crate) enum Defence {
     Tombstones,
     ApplyOrder,
     ReadInFlight,
+    RestoreWritten,
 }
 
 #[cfg(feature = "failpoints")]
@@ -163,7 +164,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 50] = [
+    pub(super) const ALL: [Self; 51] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -214,6 +215,7 @@ impl Defence {
         Self::Tombstones,
         Self::ApplyOrder,
         Self::ReadInFlight,
+        Self::RestoreWritten,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -268,6 +270,7 @@ impl Defence {
             Self::Tombstones => "tombstones",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
+            Self::RestoreWritten => "restore_written",
         }
     }
 }

@@ -82,15 +82,18 @@ pub struct StateSpec {
     /// The limit of a transaction's changes, in bytes. Beyond it, the worker commits early. The databases may
     /// still be applying as many bytes of the previous transaction.
     pub uncommitted_bytes: usize,
-    /// The size of a write batch of a restore, in bytes.
+    /// The largest size of a restore's write, in bytes of memory.
     pub restore_batch: usize,
+    /// The memory of all records that the worker's restores have read and not written yet, in bytes. If many tasks
+    /// restore, each may use a MiB anyway.
+    pub restore_bytes: usize,
     /// The longest time without progress in a restore.
     pub patience: Duration,
 }
 
 impl Default for StateSpec {
-    /// Returns state in memory, no cache, 24 MiB of uncommitted changes, a restore batch of 1 MiB and a minute of
-    /// patience.
+    /// Returns state in memory, no cache, 24 MiB of uncommitted changes, restores with writes of 8 MiB in 64 MiB of
+    /// memory, and a minute of patience.
     fn default() -> Self {
         Self {
             home: Arc::new(InMemory),
@@ -100,7 +103,8 @@ impl Default for StateSpec {
             delete_retention: BTreeMap::new(),
             cache: CacheMemory::default(),
             uncommitted_bytes: 24 << 20,
-            restore_batch: 1 << 20,
+            restore_batch: 8 << 20,
+            restore_bytes: 64 << 20,
             patience: Duration::from_secs(60),
         }
     }

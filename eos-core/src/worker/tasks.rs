@@ -64,6 +64,11 @@ impl<R> Tasks<R> {
         self.by_id.values()
     }
 
+    /// Whether a task is ready for records.
+    pub(super) fn any_ready(&self) -> bool {
+        self.values().any(|task| task.readiness == Readiness::Ready)
+    }
+
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Task<R>> {
         self.by_id.values_mut()
     }

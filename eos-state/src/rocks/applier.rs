@@ -1,4 +1,4 @@
-//! Background threads that write committed transactions.
+//! Background threads that write committed transactions and restored records.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
@@ -7,9 +7,8 @@ use std::task::Poll;
 use std::thread;
 
 use eos_protocol::state::Position;
-use rocksdb::DB;
 
-use super::write_batch;
+use super::bulk::Bulk;
 use crate::in_flight::InFlight;
 use crate::{EngineFault, StoreError};
 
@@ -41,21 +40,21 @@ impl Appliers {
         Self { jobs }
     }
 
-    /// Queues the write of a transaction. Returns `None` if there is no thread.
+    /// Queues the write of a transaction or of restored records. Returns `None` if there is no thread.
     pub(super) fn begin(
         &self,
-        db: &Arc<DB>,
+        bulk: &Bulk,
         path: &Path,
         in_flight: &Arc<InFlight>,
     ) -> Option<Applying> {
         let jobs = self.jobs.as_ref()?;
         let (done, result) = sync_channel(1);
         let position = in_flight.position().clone();
-        let (db, path, in_flight) = (Arc::clone(db), path.to_owned(), Arc::clone(in_flight));
+        let (bulk, path, in_flight) = (bulk.clone(), path.to_owned(), Arc::clone(in_flight));
         let job = move || {
-            let written = write_batch(&db, &path, &in_flight.batch(), in_flight.position());
+            let written = bulk.write(&path, &in_flight);
             // After the result, the owner reuses the memory of the writes, and may close the database.
-            drop((in_flight, db));
+            drop((in_flight, bulk));
             // The send succeeds, because even the drop of the owner waits for the result.
             let _ = done.send(written);
         };

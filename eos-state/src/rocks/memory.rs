@@ -105,6 +105,13 @@ impl StateMemory {
         Ok(options)
     }
 
+    /// The settings of a table of restored records. Like a flushed table, it is rewritten soon.
+    pub(super) fn tables_of_loads(&self) -> Result<Options, rocksdb::Error> {
+        let mut options = self.options()?;
+        options.set_compression_per_level(&[DBCompressionType::None]);
+        Ok(options)
+    }
+
     fn bound_memory(&self, options: &mut Options) {
         let share = self.bytes / WRITES_SHARE / 2;
         let write_buffer = share.clamp(*WRITE_BUFFER.start(), *WRITE_BUFFER.end());

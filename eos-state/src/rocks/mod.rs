@@ -11,9 +11,11 @@
 //!
 //! Every write goes through the log, and the log is never synced. A process that dies loses nothing. A power loss
 //! returns to an earlier batch, with data and position together. (Without the log for bulk loads, followed by commits
-//! with it, a crash left a position over no data: measured.)
+//! with it, a crash left a position over no data: measured.) Many restored records are a table instead of a write: see
+//! `bulk`.
 
 mod applier;
+mod bulk;
 mod cursor;
 mod fault;
 mod flusher;
@@ -26,7 +28,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use eos_protocol::state::{Family, Position, StoreId};
-use rocksdb::{ColumnFamily, DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, DB, ReadOptions, WriteBatch, WriteOptions};
 
 pub use flusher::Flusher;
 pub use memory::StateMemory;
@@ -37,6 +39,7 @@ use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
 use crate::{EngineFault, StoreError};
 use applier::{Appliers, Applying};
+use bulk::Bulk;
 use cursor::{RocksCursor, bounds};
 use fault::fault;
 
@@ -58,6 +61,7 @@ pub struct RocksBackend {
     /// The searched key with its prefix, kept so that a read allocates nothing.
     key: RefCell<Vec<u8>>,
     appliers: Appliers,
+    bulk: Bulk,
     /// The write in flight.
     applying: Option<Applying>,
 }
@@ -82,9 +86,15 @@ impl RocksBackend {
             names.push(WINDOWED);
         }
         let with_options = names.into_iter().map(|name| (name, options.clone()));
-        let db = DB::open_cf_with_opts(&options, path, with_options).map_err(at)?;
+        let db = Arc::new(DB::open_cf_with_opts(&options, path, with_options).map_err(at)?);
+        bulk::remove_unfinished(path)?;
         let mut backend = Self {
-            db: Arc::new(db),
+            bulk: Bulk {
+                db: Arc::clone(&db),
+                options: Arc::new(memory.tables_of_loads().map_err(at)?),
+                least: bulk::LEAST,
+            },
+            db,
             path: path.to_owned(),
             position: None,
             poison: OnceCell::new(),
@@ -329,7 +339,7 @@ impl StoreBackend for RocksBackend {
 
     fn begin_apply(&mut self, in_flight: &Arc<InFlight>) -> Result<(), StoreError> {
         self.healthy()?;
-        self.applying = self.appliers.begin(&self.db, &self.path, in_flight);
+        self.applying = self.appliers.begin(&self.bulk, &self.path, in_flight);
         match &self.applying {
             Some(_) => Ok(()),
             None => self.apply(&in_flight.batch(), in_flight.position()),
@@ -355,11 +365,7 @@ impl StoreBackend for RocksBackend {
 
     fn flush(&mut self) -> Result<(), StoreError> {
         self.healthy()?;
-        let families: Vec<&ColumnFamily> = [PLAIN, WINDOWED]
-            .into_iter()
-            .filter_map(|name| self.db.cf_handle(name))
-            .collect();
-        self.checked(self.db.flush_cfs_opt(&families, &FlushOptions::default()))
+        self.checked(bulk::flush(&self.db))
     }
 }
 
@@ -427,6 +433,8 @@ fn has_windowed(path: &Path) -> Result<bool, rocksdb::Error> {
     Ok(names.iter().any(|name| name == WINDOWED))
 }
 
+#[cfg(test)]
+mod bulk_test;
 #[cfg(test)]
 mod conformance_test;
 #[cfg(test)]

@@ -32,8 +32,8 @@ const PATIENCE: i64 = 240_000;
 const QUIET: i64 = 10_000;
 /// The number of times that more records arrive after the run is settled.
 const ENCORES: u32 = 2;
-/// The size of a restore batch, in bytes. It is so small that a restore takes several batches.
-const RESTORE_BATCH: usize = 60;
+/// The size of a restore's write, in bytes of memory. It is so small that a restore takes several writes.
+const RESTORE_BATCH: usize = 240;
 
 struct Simulation<'a> {
     run: Run,

@@ -9,10 +9,10 @@ use eos_protocol::state::{
     Standing, StoreNames, StoresHash, TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Stage, TopicName, TopicPartition};
-use eos_state::{Defences, StoreBackend, TaskStore};
+use eos_state::{Defences, Load, StoreBackend, TaskStore};
 
 use super::other_store::Names;
-use super::reading::{Pending, Reader};
+use super::reading::Reader;
 use super::{Committed, Phase, Restorer, Restoring, no_home, store_failed};
 use crate::client::{Client, LogEnds, Source};
 use crate::rules;
@@ -275,7 +275,7 @@ impl<C: Client> Restoring<C> {
         Ok(Phase::Decided(Box::new(Reader {
             store,
             restore,
-            pending: Pending::default(),
+            pending: Load::new(),
             records: RecordsOf::<C>::default(),
             began: now,
         })))

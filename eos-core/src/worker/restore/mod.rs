@@ -30,6 +30,12 @@ use crate::rules;
 
 /// The longest time that one step may restore before the worker does other work.
 const STRETCH: Duration = Duration::from_millis(20);
+/// The same if other tasks of the worker have records to process.
+const STRETCH_BESIDE: Duration = Duration::from_millis(2);
+/// The pause between two looks at writes under way.
+const WRITES: Duration = Duration::from_millis(1);
+/// The least size of a restore's write, in bytes, however many tasks restore.
+const LEAST_LOAD: usize = 512 << 10;
 /// The number of reads of the committed offsets before one counts as missing or as behind the state. A coordinator that
 /// is loading has no offsets for a moment, and a task may have moved meanwhile.
 const TRIES: u32 = 4;
@@ -88,6 +94,8 @@ enum Phase<C: Client> {
     Decided(Box<Reader<C>>),
     /// Read the changelogs.
     Reading(Box<Reader<C>>),
+    /// Write the last records.
+    Writing(Box<Reader<C>>),
     /// The state is complete.
     Whole(Box<TaskStore>),
 }
@@ -115,8 +123,18 @@ impl<C: Client> Restoring<C> {
     /// Returns the progress, or `None` before the changelogs are read.
     fn progress(&self, now: Now) -> Option<Progress> {
         match &self.phase {
-            Phase::Decided(reader) | Phase::Reading(reader) => Some(reader.restore.progress(now)),
+            Phase::Decided(reader) | Phase::Reading(reader) | Phase::Writing(reader) => {
+                Some(reader.restore.progress(now))
+            }
             Phase::Opening | Phase::Asking(_) | Phase::Whole(_) => None,
+        }
+    }
+
+    /// Whether the database writes.
+    fn is_writing(&self) -> bool {
+        match &self.phase {
+            Phase::Reading(reader) | Phase::Writing(reader) => reader.is_writing(),
+            Phase::Opening | Phase::Asking(_) | Phase::Decided(_) | Phase::Whole(_) => false,
         }
     }
 
@@ -137,6 +155,14 @@ impl<C: Client> Restoring<C> {
     }
 }
 
+/// The limits of one step.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    ends: Now,
+    /// The size of a write, in bytes.
+    load: usize,
+}
+
 /// The result of a restore step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestoreStep {
@@ -153,7 +179,7 @@ pub(super) struct Restorer<C: Client> {
     /// Whether partitions wait for an assignment, which requires that no transaction is open.
     to_assign: bool,
     /// The restore that has the first turn in the next step.
-    turn: usize,
+    first: usize,
     /// The next task to query alone, after a batched query failed.
     ask_singly: Option<usize>,
     /// The number of restarts of each task.
@@ -172,7 +198,7 @@ impl<C: Client> Default for Restorer<C> {
         Self {
             restoring: Vec::new(),
             to_assign: false,
-            turn: 0,
+            first: 0,
             ask_singly: None,
             restarts: BTreeMap::new(),
             released: Vec::new(),
@@ -274,7 +300,8 @@ impl<C: Client> Restorer<C> {
         }
         let begun = shared.now();
         self.summary.begin(begun);
-        let is_late = || shared.now().since(begun) >= STRETCH;
+        let turn = self.turn(shared, tasks, begun);
+        let is_late = || shared.now() >= turn.ends;
         let mut busy = false;
         for one in &mut self.restoring {
             one.open_database(shared, &mut self.wake)?;
@@ -285,12 +312,12 @@ impl<C: Client> Restorer<C> {
         }
         self.ask_for_ends(shared, settled, source, tasks)?;
         // Each restore gets its turn, whatever the time of another one.
-        self.turn = self.turn.wrapping_add(1);
+        self.first = self.first.wrapping_add(1);
         let mut n = 0;
         while n < self.restoring.len() && !is_late() {
-            let at = (self.turn + n) % self.restoring.len();
+            let at = (self.first + n) % self.restoring.len();
             if let Some(one) = self.restoring.get_mut(at) {
-                let read = one.read_changelogs(shared, source, begun);
+                let read = one.read_changelogs(shared, source, turn);
                 let (records, bytes) = one.take_counts();
                 self.records += records;
                 self.summary.add_records(records);
@@ -308,6 +335,9 @@ impl<C: Client> Restorer<C> {
             (self.restoring.iter_mut()).try_for_each(Restoring::cut_short)?;
         }
         busy |= is_late();
+        if self.restoring.iter().any(Restoring::is_writing) {
+            self.wake.after(WRITES);
+        }
         if self.assign(shared, settled, source, tasks)? {
             return Ok(RestoreStep::Reassigned);
         }
@@ -315,6 +345,21 @@ impl<C: Client> Restorer<C> {
             true => RestoreStep::Moved,
             false => RestoreStep::Nothing,
         })
+    }
+
+    /// Returns the limits of this step. All restores share the worker's memory for records that are read, each with a
+    /// load under way and the next one.
+    fn turn(&self, shared: &Shared<C>, tasks: &Tasks<RecordsOf<C>>, begun: Now) -> Turn {
+        let stretch = match tasks.any_ready() {
+            true => STRETCH_BESIDE,
+            false => STRETCH,
+        };
+        let state = &shared.spec.state;
+        let part = state.restore_bytes / 2 / self.restoring.len().max(1);
+        Turn {
+            ends: begun.after(stretch),
+            load: part.max(LEAST_LOAD).min(state.restore_batch),
+        }
     }
 
     /// Assigns the changelogs of restores that read, and the inputs of complete tasks.
@@ -334,8 +379,8 @@ impl<C: Client> Restorer<C> {
             return Ok(false);
         }
         let mut at = Vec::new();
-        let read = self.restoring.iter().flat_map(|one| one.read.iter());
-        let read: Vec<_> = read.cloned().collect();
+        let read = self.restoring.iter_mut().flat_map(|one| one.read.drain(..));
+        let read: Vec<_> = read.collect();
         if !read.is_empty() {
             source.unassign(&read).map_err(WorkerError::Client)?;
         }

@@ -8,10 +8,10 @@ use eos_protocol::state::{
 };
 use eos_protocol::{Now, Offset, TaskId, TopicPartition};
 use eos_state::changelog::{Changelog, Entry};
-use eos_state::{Batch, StoreError, TaskStore};
+use eos_state::{Load, TaskStore};
 
 use super::other_store::with_name;
-use super::{Phase, Restoring, STRETCH, store_failed};
+use super::{Phase, Restoring, Turn, store_failed};
 use crate::client::{Client, Message, Records, Source};
 use crate::failpoints::{self, Point};
 use crate::rules;
@@ -30,56 +30,27 @@ const TELL: Duration = Duration::from_secs(10);
 pub(super) struct Reader<C: Client> {
     pub(super) store: TaskStore,
     pub(super) restore: Restore,
-    pub(super) pending: Pending,
+    /// Records that are read, but not written yet.
+    pub(super) pending: Load,
     pub(super) records: RecordsOf<C>,
     pub(super) began: Now,
 }
 
-/// Records that are read, but not written yet.
-#[derive(Default)]
-pub(super) struct Pending {
-    bytes: Vec<u8>,
-    /// The store, the end of the key in the bytes, and the end of the value if there is one.
-    writes: Vec<(StoreId, usize, Option<usize>)>,
-}
-
-impl Pending {
-    fn push(&mut self, store: StoreId, key: &[u8], value: Option<&[u8]>) {
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len();
-        let value_end = value.map(|value| {
-            self.bytes.extend_from_slice(value);
-            self.bytes.len()
-        });
-        self.writes.push((store, key_end, value_end));
-    }
-
-    fn write(&mut self, store: &mut TaskStore, position: &Position) -> Result<(), StoreError> {
-        let mut batch = Batch::with_capacity(self.writes.len());
-        let mut from = 0;
-        for &(id, key_end, value_end) in &self.writes {
-            let key = self.bytes.get(from..key_end).unwrap_or_default();
-            let value = value_end.and_then(|end| self.bytes.get(key_end..end));
-            batch.write(id, key, value);
-            from = value_end.unwrap_or(key_end);
-        }
-        batch.sort();
-        let loaded = store.load(&batch, position);
-        self.bytes.clear();
-        self.writes.clear();
-        loaded
-    }
-}
-
 impl<C: Client> Restoring<C> {
-    /// Reads for a limited time.
+    /// Reads for a limited time, and continues the writes.
     pub(super) fn read_changelogs(
         &mut self,
         shared: &Shared<C>,
         source: &mut C::Source,
-        begun: Now,
+        turn: Turn,
     ) -> Result<(), WorkerError> {
         let task = self.task;
+        if let Phase::Writing(reader) = &mut self.phase {
+            if reader.ends_write(task)? || !rules::restores_before_first_record() {
+                self.end_writing(shared);
+            }
+            return Ok(());
+        }
         let Phase::Reading(reader) = &mut self.phase else {
             return Ok(());
         };
@@ -95,7 +66,7 @@ impl<C: Client> Restoring<C> {
                         task,
                         source,
                         (family, partition, &log),
-                        begun,
+                        turn,
                         counts,
                     )
                     .map_err(|error| with_name(task, &self.names, error))?;
@@ -114,9 +85,9 @@ impl<C: Client> Restoring<C> {
         };
         match whole {
             Some(Restored::At(position)) => {
-                failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
-                let written = reader.pending.write(&mut reader.store, &position);
-                written.map_err(|source| store_failed(task, source))?;
+                if !reader.writes(task, *position)? {
+                    return Ok(());
+                }
             }
             Some(Restored::First) => {}
             None => {
@@ -136,20 +107,31 @@ impl<C: Client> Restoring<C> {
                 return Ok(());
             }
         }
-        let records = reader.restore.progress(now).records;
-        tracing::debug!(
-            app = %shared.spec.app, worker = %shared.spec.id, %task, records,
-            took_ms = now.since(reader.began).as_millis(), "changelog read"
-        );
         self.end_reading();
-        Ok(())
+        self.read_changelogs(shared, source, turn)
     }
 
+    /// Waits for the last write. The changelogs are not needed any more.
     fn end_reading(&mut self) {
         let read: Vec<_> = self.partitions().collect();
-        if let Phase::Reading(reader) = std::mem::replace(&mut self.phase, Phase::Opening) {
+        match std::mem::replace(&mut self.phase, Phase::Opening) {
+            Phase::Reading(reader) => {
+                self.phase = Phase::Writing(reader);
+                self.read = read;
+            }
+            other => self.phase = other,
+        }
+    }
+
+    fn end_writing(&mut self, shared: &Shared<C>) {
+        if let Phase::Writing(reader) = std::mem::replace(&mut self.phase, Phase::Opening) {
+            let now = shared.now();
+            tracing::debug!(
+                app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,
+                records = reader.restore.progress(now).records,
+                took_ms = now.since(reader.began).as_millis(), "changelog read"
+            );
             self.phase = Phase::Whole(Box::new(reader.store));
-            self.read = read;
         }
     }
 
@@ -204,7 +186,6 @@ impl<C: Client> Restoring<C> {
         });
         let wanted = wanted.collect();
         self.phase = Phase::Reading(reader);
-        self.read.clear();
         wanted
     }
 
@@ -216,9 +197,9 @@ impl<C: Client> Restoring<C> {
         let Some(position) = reader.restore.whole() else {
             return Ok(());
         };
-        let written = reader.pending.write(&mut reader.store, &position);
-        written.map_err(|source| store_failed(self.task, source))?;
-        self.end_reading();
+        if reader.writes(self.task, position)? {
+            self.end_reading();
+        }
         Ok(())
     }
 }
@@ -231,11 +212,16 @@ impl<C: Client> Reader<C> {
         task: TaskId,
         source: &mut C::Source,
         (family, partition, log): (Family, &TopicPartition, &Changelog),
-        begun: Now,
+        turn: Turn,
         counts: &mut (u64, u64),
     ) -> Result<(), WorkerError> {
         let restart = |e| WorkerError::Restart(Box::new(e));
         while self.restore.wanted().any(|(wanted, _)| wanted == family) {
+            if self.pending.memory() >= turn.load
+                && !self.writes(task, on_the_way(&self.restore))?
+            {
+                return Ok(());
+            }
             let taken = source.take(partition, BATCH, &mut self.records);
             taken.map_err(WorkerError::Client)?;
             let (now, brokers) = (shared.now(), shared.broker_time());
@@ -260,9 +246,9 @@ impl<C: Client> Reader<C> {
                     .map_err(restart)?;
                 match entry {
                     Entry::Put { store, key, value } if wanted => {
-                        self.pending.push(store, key, Some(value));
+                        self.pending.write(store, key, Some(value));
                     }
-                    Entry::Delete { store, key } if wanted => self.pending.push(store, key, None),
+                    Entry::Delete { store, key } if wanted => self.pending.write(store, key, None),
                     _ => {}
                 }
                 self.records.drop_first();
@@ -271,17 +257,39 @@ impl<C: Client> Reader<C> {
                     counts.1 += u64::try_from(bytes).unwrap_or(u64::MAX);
                 }
             }
-            if self.pending.bytes.len() >= shared.spec.state.restore_batch {
-                failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
-                let position = on_the_way(&self.restore);
-                let written = self.pending.write(&mut self.store, &position);
-                written.map_err(|source| store_failed(task, source))?;
-            }
-            if now.since(begun) >= STRETCH {
+            if now >= turn.ends {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Begins to write the records that were read. Returns false while the previous write is under way.
+    fn writes(&mut self, task: TaskId, position: Position) -> Result<bool, WorkerError> {
+        if !self.ends_write(task)? {
+            return Ok(false);
+        }
+        failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
+        let next = Load::like(&self.pending);
+        let load = std::mem::replace(&mut self.pending, next);
+        let begun = self.store.begin_load(load, position);
+        begun.map_err(|source| store_failed(task, source))?;
+        Ok(true)
+    }
+
+    /// Whether no write is under way.
+    fn ends_write(&mut self, task: TaskId) -> Result<bool, WorkerError> {
+        match self.store.end_apply(false) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(ended) => ended
+                .map(|()| true)
+                .map_err(|source| store_failed(task, source)),
+        }
+    }
+
+    /// Whether a write is under way.
+    pub(super) fn is_writing(&self) -> bool {
+        self.store.is_applying()
     }
 }
 

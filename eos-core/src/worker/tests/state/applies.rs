@@ -58,6 +58,50 @@ fn a_failed_database_write_stops_the_task_before_its_next_commit() {
     assert!(matches!(error, WorkerError::Store { .. }), "{error}");
     assert_eq!(bench.visible().last().unwrap(), "a=3");
     *disk.full.lock().unwrap() = false;
+    disk.applies.lock().unwrap().are_slow = false;
+    bench.restart(&disk);
+    bench.settle();
+    bench.assert_counted();
+}
+
+/// Restores all counts on a disk whose writes do not end yet.
+fn restoring() -> (Bench, Disk) {
+    let (mut bench, disk) = slow();
+    bench.restart_on_wiped(&disk);
+    bench.feed(0, &["a"]);
+    bench.settle_without_commit();
+    assert!(bench.read_changelog());
+    (bench, disk)
+}
+
+#[test]
+fn a_task_takes_no_record_while_its_database_writes_the_last_restored_ones() {
+    let (mut bench, disk) = restoring();
+    let before = bench.visible();
+    bench.settle_without_commit();
+    assert_eq!(bench.visible(), before);
+    disk.applies.lock().unwrap().are_slow = false;
+    bench.settle();
+    bench.assert_counted();
+    assert_eq!(disk.waited(), 0, "the worker does not wait for a restore");
+}
+
+#[test]
+fn a_failed_write_of_a_restore_stops_the_task() {
+    let (mut bench, disk) = restoring();
+    *disk.full.lock().unwrap() = true;
+    disk.applies.lock().unwrap().are_slow = false;
+    let error = bench.end().unwrap_err();
+    assert!(matches!(error, WorkerError::Store { .. }), "{error}");
+}
+
+#[test]
+fn a_task_that_is_revoked_during_the_last_write_of_its_restore_gives_the_changelog_back() {
+    let (mut bench, disk) = restoring();
+    bench.revoke(0, false);
+    bench.settle();
+    bench.assert_called("unassign [in-0, app-in-changelog-0]");
+    disk.applies.lock().unwrap().are_slow = false;
     bench.restart(&disk);
     bench.settle();
     bench.assert_counted();

@@ -1,0 +1,104 @@
+//! Restored records as tables, beside the write buffer.
+//!
+//! A write buffer sorts each key into a tree, and the log has a copy. A table is written once, in order, and RocksDB
+//! adds it to the database in one step.
+//!
+//! **One step.** The table has the position, so data and position appear together. A step adds tables to one family
+//! only, so records of windowed stores take the usual way.
+//!
+//! **Order.** The added table is on the disk at once, but earlier writes may be in the log only, which is never synced.
+//! After a power loss, the position would be ahead of its data. So the write buffer is flushed first.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use eos_protocol::state::Position;
+use rocksdb::{ColumnFamily, DB, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
+
+use super::{PLAIN, POSITION_KEY, WINDOWED, fault, write_batch};
+use crate::in_flight::InFlight;
+use crate::load::Load;
+use crate::{EngineFault, StoreError};
+
+/// The least memory of records that are worth a table, in bytes. The write buffer collects fewer records.
+pub(super) const LEAST: usize = 1 << 20;
+/// The number of unordered tables from which records take the usual way again. RocksDB delays writes until it has merged
+/// tables (at 20), but not the addition of a table.
+const TABLES: u64 = 16;
+/// The name of an unfinished table.
+const UNFINISHED: &str = "loading";
+
+/// Writes restored records and a transaction's changes.
+#[derive(Clone)]
+pub(super) struct Bulk {
+    pub(super) db: Arc<DB>,
+    /// The settings of tables.
+    pub(super) options: Arc<Options>,
+    /// See [`LEAST`].
+    pub(super) least: usize,
+}
+
+impl Bulk {
+    /// Writes a transaction or restored records.
+    pub(super) fn write(&self, path: &Path, in_flight: &InFlight) -> Result<(), StoreError> {
+        let position = in_flight.position();
+        match in_flight.load() {
+            Some(load) if self.is_worth_a_table(load) => self.add_table(path, load, position),
+            _ => write_batch(&self.db, path, &in_flight.batch(), position),
+        }
+    }
+
+    pub(super) fn is_worth_a_table(&self, load: &Load) -> bool {
+        let unordered = || {
+            let name = rocksdb::properties::num_files_at_level(0);
+            let number = self.db.property_value(&name).ok().flatten();
+            number.and_then(|number| number.parse::<u64>().ok())
+        };
+        load.memory() >= self.least
+            && !load.has_windowed()
+            && unordered().is_some_and(|tables| tables < TABLES)
+    }
+
+    fn add_table(&self, path: &Path, load: &Load, position: &Position) -> Result<(), StoreError> {
+        let at = |error| fault(path, error);
+        flush(&self.db).map_err(at)?;
+        let file = path.join(UNFINISHED);
+        remove_unfinished(path)?;
+        let mut encoded = Vec::new();
+        position.encode(&mut encoded);
+        let mut table = SstFileWriter::create(&self.options);
+        table.open(&file).map_err(at)?;
+        table.put(POSITION_KEY, &encoded).map_err(at)?;
+        for (key, value) in load.sorted() {
+            match value {
+                Some(value) => table.put(key, value),
+                None => table.delete(key),
+            }
+            .map_err(at)?;
+        }
+        table.finish().map_err(at)?;
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        let added = (self.db).ingest_external_file_opts(&options, vec![&file]);
+        added.map_err(at)
+    }
+}
+
+/// Removes the table that an interrupted restore left. It may be a second name of a table of the database, so it must
+/// not be overwritten.
+pub(super) fn remove_unfinished(path: &Path) -> Result<(), StoreError> {
+    match std::fs::remove_file(path.join(UNFINISHED)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(StoreError::Io {
+            path: path.to_owned(),
+            source: EngineFault::new(error.to_string()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Moves all writes from the write buffers into tables.
+pub(super) fn flush(db: &DB) -> Result<(), rocksdb::Error> {
+    let names = [PLAIN, WINDOWED].into_iter();
+    let families: Vec<&ColumnFamily> = names.filter_map(|name| db.cf_handle(name)).collect();
+    db.flush_cfs_opt(&families, &FlushOptions::default())
+}
