@@ -111,11 +111,10 @@ impl Restore {
         commit: Option<CommitRecord>,
         brokers: Now,
     ) -> Result<bool, RestartError> {
-        let changelog = self.changelog(family);
-        let Some(track) = self.tracks.get_mut(family) else {
-            return Ok(false);
+        let is_new = |track: &Track| {
+            !track.arrived && offset >= track.position && offset < track.part.bounds.end
         };
-        if track.arrived || offset < track.position || offset >= track.part.bounds.end {
+        if !self.tracks.get(family).as_ref().is_some_and(is_new) {
             return Ok(false);
         }
         match (&self.reading.expect, commit) {
@@ -129,7 +128,7 @@ impl Restore {
             {
                 return Err(RestartError::OtherHistory {
                     task: self.reading.identity.task,
-                    changelog,
+                    changelog: self.changelog(family),
                     seq: found.seq,
                     found: found.nonce,
                     named: name.nonce,
@@ -137,6 +136,9 @@ impl Restore {
             }
             _ => {}
         }
+        let Some(track) = self.tracks.get_mut(family) else {
+            return Ok(false);
+        };
         track.records += 1;
         track.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
         track.seen = commit.map(|record| record.seq).or(track.seen);
