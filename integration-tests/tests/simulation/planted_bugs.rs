@@ -63,7 +63,7 @@ const PLANTED: [(&str, u64, &[&str]); 39] = [
     ("keep_in_doubt", 1_500, STATE),
     // Databases that apply a transaction while the next one runs.
     ("read_in_flight", 50, &["VIOLATED stale"]),
-    ("restore_written", 300, STATE),
+    ("restore_written", 50, &["VIOLATED stale"]),
     ("data_with_position", 300, STATE),
     ("apply_order", 400, STATE),
     // Windows.
