@@ -1,5 +1,6 @@
 //! A store of any size: an input that has each key once, and what goes on behind it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use eos_protocol::partition_for;
-use kafka_wire::Producer;
+use kafka_wire::{Isolation, Producer};
 
 use crate::bench::{Bench, Play, now_ms};
 use crate::running::Running;
@@ -41,6 +42,69 @@ pub(crate) fn filled(bench: &mut Bench, name: &str, keys: u64) -> Result<String>
     }
     producer.flush()?;
     Ok(topic)
+}
+
+/// Keys whose counts are checked after a restore.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    keys: BTreeSet<Vec<u8>>,
+    /// The ends of the output before the keys came again.
+    ends: Vec<i64>,
+}
+
+impl Sample {
+    /// The number of keys in a sample.
+    const KEYS: u64 = 10_000;
+
+    /// Sends some of these keys once more, from all partitions.
+    pub(crate) fn send(bench: &mut Bench, play: &Play, keys: u64) -> Result<Self> {
+        let ends = (bench.client).end_offsets(&play.task.output, Isolation::ReadCommitted)?;
+        let step = (keys / Self::KEYS).max(1);
+        let sent = (0..keys).step_by(usize::try_from(step)?).map(key);
+        let sent: BTreeSet<Vec<u8>> = sent.collect();
+        let mut producer = Producer::new(&bench.bootstrap)?;
+        let time = now_ms()?;
+        for key in &sent {
+            let to = partition(key, bench.partitions);
+            producer.send(&play.task.input, to, Some(key), Some(VALUE), &[], time)?;
+        }
+        producer.flush()?;
+        Ok(Self { keys: sent, ends })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// Checks that each of the keys has this count now, in the output since they were sent.
+    pub(crate) fn check(mut self, bench: &mut Bench, play: &Play, count: u64) -> Result<()> {
+        let output = &play.task.output;
+        let ends = (bench.client).end_offsets(output, Isolation::ReadCommitted)?;
+        for (partition, (mut from, end)) in (0..).zip(self.ends.iter().copied().zip(ends)) {
+            while from < end {
+                let read =
+                    (bench.client).fetch(output, partition, from, Isolation::ReadCommitted)?;
+                from = read.next_offset;
+                for record in read.records {
+                    let key = record.key.unwrap_or_default();
+                    let value = record.value.unwrap_or_default();
+                    let name = String::from_utf8_lossy(&key);
+                    ensure!(
+                        value[..] == count.to_be_bytes() && self.keys.remove(&key[..]),
+                        "{}: after a restore, {name} has the count {value:?}, not {count}, or was counted twice",
+                        play.side.name()
+                    );
+                }
+            }
+        }
+        ensure!(
+            self.keys.is_empty(),
+            "{}: after a restore, {} keys have no new count",
+            play.side.name(),
+            self.keys.len()
+        );
+        Ok(())
+    }
 }
 
 /// Waits until a side has committed so many records of its input.

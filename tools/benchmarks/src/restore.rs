@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bare;
 use crate::bench::{Bench, Play};
-use crate::keyed;
+use crate::keyed::{self, Sample};
 use crate::options::Options;
 use crate::records::PARTITIONS;
 use crate::side::Side;
@@ -29,17 +29,18 @@ pub(crate) struct Outcome {
     pub(crate) streams: f64,
 }
 
-/// Fills a store on each side, deletes it, and lets it be read again.
+/// Fills a store on each side, deletes it, and lets it be read again. After each restore, some keys come once more and
+/// must be counted exactly.
 pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
     let keys = options.records.unwrap_or(3_000_000);
     let streams = Streams::build(0, options.heap_mb(None))?;
     let mut bench = Bench::open(PARTITIONS)?;
-    let input = keyed::filled(&mut bench, "restore-in", keys)?;
     let interval = options.interval();
     let mut plays = Vec::new();
     for side in [Side::Eos, Side::Streams] {
         eprintln!("{}: fills its store", side.name());
         let name = format!("restore-{}", side.name());
+        let input = keyed::filled(&mut bench, &format!("{name}-in"), keys)?;
         let play = bench.play(side, &name, &input, Work::Count, keys, interval)?;
         let mut running = bench.start(&play, Some(&streams))?;
         keyed::wait_for(&mut bench, &play, &mut running, keys)?;
@@ -49,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
     let [ref eos, ref peer] = plays[..] else {
         return Ok(Vec::new());
     };
-    let changelog = format!("{}-{input}-changelog", eos.task.group);
+    let changelog = format!("{}-{}-changelog", eos.task.group, eos.task.input);
     let mut outcomes = Vec::new();
     for round in 1..=options.rounds.unwrap_or(3) {
         eprintln!("round {round}");
@@ -62,8 +63,8 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
             round,
             keys,
             bare: read as f64 / took.as_secs_f64(),
-            eos: restored(&mut bench, eos, None)?,
-            streams: restored(&mut bench, peer, Some(&streams))?,
+            eos: restored(&mut bench, eos, None, round)?,
+            streams: restored(&mut bench, peer, Some(&streams), round)?,
         };
         println!("{}", outcome.json());
         outcomes.push(outcome);
@@ -75,14 +76,15 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
 }
 
 /// Deletes what a side keeps and starts it once more. Records/s of what it reads.
-fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>) -> Result<f64> {
+fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) -> Result<f64> {
+    let keys = play.task.records;
     std::fs::remove_dir_all(&play.task.state)?;
     let mut running = bench.start(play, streams)?;
     let patience = Instant::now() + PATIENCE;
     let (records, ms) = loop {
         running.check()?;
         match said(&running.text()) {
-            Some((records, ms)) if records >= play.task.records => break (records, ms),
+            Some((records, ms)) if records >= keys => break (records, ms),
             found => ensure!(
                 Instant::now() < patience,
                 "{} restored {found:?} (records, ms) in {} s",
@@ -92,6 +94,10 @@ fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>) -> Result
         }
         thread::sleep(Duration::from_millis(50));
     };
+    let sample = Sample::send(bench, play, keys)?;
+    let all = keys + u64::from(round) * sample.len();
+    keyed::wait_for(bench, play, &mut running, all)?;
+    sample.check(bench, play, u64::from(round) + 1)?;
     running.stop()?;
     Ok(records as f64 / Duration::from_secs_f64(ms / 1e3).as_secs_f64())
 }
