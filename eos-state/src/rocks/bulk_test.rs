@@ -148,3 +148,31 @@ fn only_some_loads_are_tables() {
     load.write(StoreId::windowed("views"), b"a", Some(b"1"));
     assert!(!bulk.is_worth_a_table(&load));
 }
+
+/// A restore of four times the memory uses neither write buffers nor the cache. (The last table's index and filter are
+/// in the cache.)
+#[test]
+fn loads_stay_within_the_memory() {
+    let (dir, memory) = (tempdir().unwrap(), StateMemory::new(8 << 20));
+    let backend = RocksBackend::open(dir.path(), &[Family::Plain], &memory).unwrap();
+    let mut store = TaskStore::new(Box::new(backend), [(STORE, StoreKind::Point)]).unwrap();
+    for seq in 0..16_u64 {
+        let mut load = Load::new();
+        for key in 0..10_000_u64 {
+            let key = key.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seq);
+            load.write(STORE, &key.to_be_bytes(), Some(&[7; 200]));
+        }
+        assert!(load.memory() > bulk::LEAST);
+        store.begin_load(load, position(seq + 1)).unwrap();
+        assert_eq!(store.end_apply(true), Poll::Ready(Ok(())));
+        let (used, unflushed) = (memory.in_use(), memory.unflushed());
+        assert!(
+            used <= memory.bytes() && unflushed < 1 << 20,
+            "{used}, {unflushed}"
+        );
+    }
+    let seen = 9_999_u64
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(15);
+    assert_eq!(get(&store, &seen.to_be_bytes()).unwrap(), [7; 200]);
+}

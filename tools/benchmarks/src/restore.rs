@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
     for side in [Side::Eos, Side::Streams] {
         eprintln!("{}: fills its store", side.name());
         let name = format!("restore-{}", side.name());
-        let input = keyed::filled(&mut bench, &format!("{name}-in"), keys)?;
+        let input = keyed::filled(&mut bench, &format!("restore-in-{}", side.name()), keys)?;
         let play = bench.play(side, &name, &input, Work::Count, keys, interval)?;
         let mut running = bench.start(&play, Some(&streams))?;
         keyed::wait_for(&mut bench, &play, &mut running, keys)?;

@@ -156,3 +156,29 @@ fn a_worker_writes_its_last_transaction_before_it_stops() {
     bench.end().unwrap();
     assert_eq!(disk.waited(), 1);
 }
+
+/// The client keeps its own limit of fetched records. So the memory of a restore is one write, and the next one up to
+/// its limit and the rest of a batch.
+#[test]
+fn a_restore_reads_no_further_than_one_write_ahead() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    let words: Vec<String> = (0..3 * 4096).map(|n| format!("w{n}")).collect();
+    bench.feed(0, &words.iter().map(|word| &word[..]).collect::<Vec<_>>());
+    bench.settle();
+    bench.assert_counted();
+    disk.applies.lock().unwrap().are_slow = true;
+    let mut spec = stateful(&disk, 0);
+    spec.state.restore_batch = 1000;
+    bench.replace(spec, counting);
+    disk.wipe();
+    bench.assign(&[0]);
+    bench.settle();
+    let read = |bench: &Bench| bench.worker.restorer.progress(bench.worker.shared.now());
+    assert_eq!(read(&bench).first().map(|it| it.records), Some(2 * 4096));
+    disk.applies.lock().unwrap().are_slow = false;
+    bench.settle();
+    assert!(read(&bench).is_empty());
+    bench.take(&["w1", "a"]);
+    bench.assert_counted();
+}
