@@ -72,6 +72,11 @@ impl Fleet {
         self.members.get(index).map(|member| member.nth)
     }
 
+    /// The process id of a running process.
+    pub fn id(&self, index: usize) -> Option<u32> {
+        self.members.get(index).map(|member| member.child.id())
+    }
+
     /// Where the process runs that was started as the `nth`; nothing if it ended.
     pub fn index_of(&self, nth: usize) -> Option<usize> {
         self.members.iter().position(|member| member.nth == nth)

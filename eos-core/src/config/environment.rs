@@ -26,6 +26,7 @@ const OTHERS: &[&str] = &[
     "EOS_BLESS",
     "EOS_CASE",
     "EOS_FAULTS_REPORT",
+    "EOS_SOAK_REPORT",
     "EOS_TIMES",
     "EOS_DELETIONS",
     "EOS_SKIP_FULL_DISK",

@@ -6,6 +6,7 @@ mod cargo;
 mod cycles;
 mod eos;
 mod faults;
+mod page;
 mod setup;
 mod sim;
 mod surface;

@@ -1,15 +1,18 @@
 //! `cargo xtask soak`: a table of long runs.
 
+use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use kafka_launcher::workspace_root;
 
 use super::case::Case;
 use super::counted;
 use super::report::Report;
 use crate::cargo::{cargo, exit_code};
+use crate::page;
 use crate::setup::{self, Need};
 
 /// One long run.
@@ -53,6 +56,16 @@ impl Runs {
     }
 }
 
+/// The row with a plot.
+const HOUR: &str = "hour";
+
+/// The page of the workspace with the results of [`HOUR`], and its plot.
+const PAGE: &str = "docs/soak.md";
+const PLOT: &str = "docs/soak.svg";
+
+/// The variable that names the directory for the plot and the table.
+const REPORT_VAR: &str = "EOS_SOAK_REPORT";
+
 const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
 
 /// Tests that `cargo xtask test` leaves to a row of the table. Each entry has the package, the target, a prefix of
@@ -84,7 +97,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-const TABLE: [Soak; 17] = [
+const TABLE: [Soak; 18] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -213,13 +226,24 @@ const TABLE: [Soak; 17] = [
         ),
         times: 1,
     },
+    // No short version runs with `cargo xtask test`: it takes two minutes, and its planted leak two more.
+    Soak {
+        name: HOUR,
+        what: "an hour of kills beside a process whose memory, files and threads stay flat, and a planted leak",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "soak",
+            filter: "hour::",
+        },
+        times: 1,
+    },
     Soak {
         name: "unarmed",
         what: "a program built without failpoints contains none",
         environment: &[],
         runs: Runs::Tests {
             target: "soak",
-            filter: "",
+            filter: "unarmed::",
         },
         times: 1,
     },
@@ -253,6 +277,9 @@ pub(crate) struct Options {
     /// Prints the names and commands without running them
     #[arg(long)]
     list: bool,
+    /// Writes the plot of the row `hour` into docs/soak.md
+    #[arg(long)]
+    write: bool,
 }
 
 /// Runs the chosen commands one after the other, and continues after a failure.
@@ -279,14 +306,34 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for soak in chosen {
         println!("\n=== {}: {}\n{}", soak.name, soak.what, line(soak));
         for _ in 0..soak.times {
-            run_once(soak, &mut report)?;
+            match soak.name == HOUR && options.write {
+                true => run_and_write(soak, &mut report)?,
+                false => run_once(soak, &[], &mut report).map(drop)?,
+            }
         }
     }
     Ok(exit_code(report.print()))
 }
 
-/// Runs the command of a row. A row that runs no test has failed, because the names of its tests have changed.
-fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
+/// Runs the row with a plot, and writes its page if the row passes.
+fn run_and_write(soak: &Soak, report: &mut Report) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    // At the start: a later commit is not the one that ran.
+    let origin = page::origin(&format!("cargo xtask soak {HOUR} --write"), &[]);
+    let variable = (REPORT_VAR, dir.path().display().to_string());
+    if !run_once(soak, &[variable], report)? {
+        return Ok(());
+    }
+    let table = fs::read_to_string(dir.path().join("soak.md")).context("read the table")?;
+    let plot = workspace_root().join(PLOT);
+    fs::copy(dir.path().join("soak.svg"), &plot)
+        .with_context(|| format!("write {}", plot.display()))?;
+    page::write(PAGE, &format!("{origin}\n\n{table}"))
+}
+
+/// Runs the command of a row, and returns whether it passed. A row that runs no test has failed, because the names of
+/// its tests have changed.
+fn run_once(soak: &Soak, variables: &[(&str, String)], report: &mut Report) -> Result<bool> {
     let begun = Instant::now();
     let mut command = cargo();
     command
@@ -294,11 +341,12 @@ fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
         .env_remove(kafka_launcher::BOOTSTRAP_VAR)
         // A row whose tests skip themselves would count as passed.
         .env_remove(kafka_launcher::SKIP_VAR)
-        .envs(soak.environment.iter().copied());
+        .envs(soak.environment.iter().copied())
+        .envs(variables.iter().map(|(name, value)| (name, value)));
     if !soak.runs.is_test() {
         let status = command.status().context("start cargo")?;
         report.step(soak.name, status.success(), begun.elapsed());
-        return Ok(());
+        return Ok(status.success());
     }
     let mut count = counted(command)?;
     if count.passed == 0 {
@@ -308,8 +356,9 @@ fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
         );
         count.broken = true;
     }
+    let passed = !count.broken && count.failed == 0;
     report.counted(soak.name, count, begun.elapsed());
-    Ok(())
+    Ok(passed)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Soak>> {
@@ -364,6 +413,12 @@ mod tests {
                 "{package} {begins}"
             );
         }
+    }
+
+    #[test]
+    fn the_page_of_the_hour_has_a_place_for_its_results() {
+        assert!(page::has_place(PAGE));
+        assert_eq!(chosen(&[HOUR.to_owned()]).unwrap().len(), 1);
     }
 
     #[test]
