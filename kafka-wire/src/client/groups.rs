@@ -3,13 +3,16 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use bytes::{Buf, Bytes};
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::ConsumerProtocolAssignment;
 use kafka_protocol::messages::describe_groups_request::DescribeGroupsRequest;
 use kafka_protocol::messages::describe_groups_response::DescribedGroupMember;
 use kafka_protocol::messages::offset_delete_request::{
     OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
 };
 use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponse;
+use kafka_protocol::protocol::Decodable;
 
 use super::Client;
 use super::routing::Node;
@@ -37,6 +40,8 @@ pub struct GroupMember {
     pub client_id: String,
     /// The static id, if the member has one.
     pub group_instance_id: Option<String>,
+    /// The number of partitions in the member's assignment. A member that still joins has none.
+    pub assigned: usize,
 }
 
 impl Client {
@@ -161,7 +166,18 @@ fn member(described: &DescribedGroupMember) -> GroupMember {
         member_id: described.member_id.to_string(),
         client_id: described.client_id.to_string(),
         group_instance_id: instance.map(ToString::to_string),
+        assigned: assigned(&described.member_assignment),
     }
+}
+
+/// Returns the number of partitions in the assignment of a consumer. Other kinds of groups have other formats, and
+/// count as zero.
+fn assigned(assignment: &Bytes) -> usize {
+    let mut rest = assignment.clone();
+    let version = rest.try_get_i16().unwrap_or(-1);
+    let decoded = ConsumerProtocolAssignment::decode(&mut rest, version.clamp(0, 3));
+    let topics = decoded.map_or_else(|_| Vec::new(), |it| it.assigned_partitions);
+    topics.iter().map(|topic| topic.partitions.len()).sum()
 }
 
 /// Returns whether an open transaction withholds the offsets (KIP-447).

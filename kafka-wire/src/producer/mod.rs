@@ -19,7 +19,7 @@ pub use transactional::{End, TransactionalProducer};
 
 /// The size at which a batch is closed, in bytes. It is well below the broker's default limit of 1 MiB.
 const BATCH_BYTES: usize = 256 << 10;
-/// The number of buffered bytes that starts a round.
+/// The default number of buffered bytes that starts a round.
 const ROUND_BYTES: usize = 1 << 20;
 /// The time after which a producer gives up if no batch is acknowledged.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,6 +37,8 @@ pub struct Producer {
     in_flight: Vec<InFlight>,
     /// The buffered bytes, in open and closed batches.
     buffered: usize,
+    /// The number of buffered bytes that starts a round.
+    round_bytes: usize,
     acknowledged: u64,
     retried: u64,
     stalled: Option<Instant>,
@@ -93,10 +95,18 @@ impl Producer {
             topics: Vec::new(),
             in_flight: Vec::new(),
             buffered: 0,
+            round_bytes: ROUND_BYTES,
             acknowledged: 0,
             retried: 0,
             stalled: None,
         })
+    }
+
+    /// Buffers this many bytes before it sends. A topic of many partitions needs more for batches of the same size.
+    #[must_use]
+    pub fn buffering(mut self, bytes: usize) -> Self {
+        self.round_bytes = bytes;
+        self
     }
 
     /// Buffers a record. Sends all buffered records when enough bytes are buffered.
@@ -134,7 +144,7 @@ impl Producer {
             queue.close(identity);
         }
         self.buffered += after - before;
-        if self.buffered >= ROUND_BYTES {
+        if self.buffered >= self.round_bytes {
             self.round()?;
         }
         Ok(())

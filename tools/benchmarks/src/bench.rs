@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// another side's turn.
 const DELETE_AFTER: Duration = Duration::from_secs(1);
 
+/// The mean size of a batch of the input.
+const BATCH_BYTES: usize = (1 << 20) / 6;
+
 /// A broker and what is needed beside it.
 #[derive(Debug)]
 pub(crate) struct Bench {
@@ -93,7 +96,9 @@ impl Bench {
     /// A topic with the first `records` in it.
     pub(crate) fn filled(&mut self, name: &str, records: u64) -> Result<String> {
         let topic = self.topic(name)?;
-        let mut producer = Producer::new(&self.bootstrap)?;
+        // Batches have the same size for every number of partitions.
+        let buffer = BATCH_BYTES * self.partitions.unsigned_abs() as usize;
+        let mut producer = Producer::new(&self.bootstrap)?.buffering(buffer);
         let mut input = Input::default();
         let time = now_ms()?;
         for seq in 0..records {

@@ -57,11 +57,17 @@ impl Counted {
         Ok(())
     }
 
+    /// Whether all counts so far are right. Returns how many there were.
+    pub(crate) fn so_far(&self) -> Result<u64> {
+        match &self.wrong {
+            Some(wrong) => bail!("the output is wrong: {wrong}"),
+            None => Ok(self.outputs),
+        }
+    }
+
     /// Whether the counts are those of the first `records`. Returns how many there were.
     pub(crate) fn complete(&self, records: u64) -> Result<u64> {
-        if let Some(wrong) = &self.wrong {
-            bail!("the output is wrong: {wrong}");
-        }
+        self.so_far()?;
         let mut expected = vec![0_u64; self.last.len()];
         for seq in 0..records {
             let at = usize::try_from(key_number(seq)).ok();

@@ -1,7 +1,7 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | count | restart | restore | latency | memory | siblings
+//! main ─► throughput | count | partitions | restart | restore | latency | memory | siblings
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | kafka-streams/   what runs in it
@@ -17,9 +17,11 @@ mod counted;
 mod eos;
 mod keyed;
 mod latency;
+mod lifecycle;
 mod memory;
 mod options;
 mod page;
+mod partitions;
 mod proc;
 mod records;
 mod restart;
@@ -136,6 +138,15 @@ fn measure(options: &Options) -> Result<()> {
     if wanted(What::StateMemory) {
         let outcomes = state_memory::run(options)?;
         page::show(What::StateMemory, &tables::state_memory(&outcomes), options)?;
+    }
+    if wanted(What::Partitions) {
+        let sides = options.sides(&partitions::SIDES, &partitions::SIDES)?;
+        let results = partitions::run(&sides, options)?;
+        page::show(
+            What::Partitions,
+            &tables::partitions(&results, options),
+            options,
+        )?;
     }
     if wanted(What::Memory) {
         let outcome = memory::run(options)?;

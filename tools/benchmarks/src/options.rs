@@ -29,6 +29,8 @@ pub(crate) enum What {
     Restart,
     /// State rebuilt from its changelog: records/s, beside a bare reader
     Restore,
+    /// 6 to 512 partitions and as many tasks in a process: speed, memory, files, start-up, rebalance
+    Partitions,
     /// Memory and disk of three stores: many keys, and many tasks
     StateMemory,
     /// All of them, one after the other
@@ -43,7 +45,7 @@ pub(crate) struct Options {
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
     /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
-    /// restore 3,000,000; state-memory 5,000,000; memory 2,000,000]
+    /// partitions and state-memory 5,000,000; restore 3,000,000; memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1; quarantine 7]
@@ -68,7 +70,11 @@ pub(crate) struct Options {
     /// Restart: how many keys the store has, several sizes separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000, 10_000_000])]
     pub(crate) keys: Vec<u64>,
-    /// Count: only this of the two
+    /// Partitions: how many, several numbers separated by commas; ratios are to the first
+    /// [default: map 6,32,128,512; count 6,12,32,128,200,500]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) partitions: Option<Vec<i32>>,
+    /// Count and partitions: only this of the two
     #[arg(long)]
     pub(crate) work: Option<Work>,
     /// The heap of Kafka Streams, in MB [default: 512; count with every update 256, which keeps its speed]

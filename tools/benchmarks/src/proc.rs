@@ -58,6 +58,13 @@ pub(crate) fn peak_mib(pid: u32) -> Result<f64> {
         .with_context(|| format!("{path} has no VmHWM"))
 }
 
+/// The open file descriptors of a process.
+pub(crate) fn files(pid: u32) -> Result<usize> {
+    let path = format!("/proc/{pid}/fd");
+    let files = fs::read_dir(&path).with_context(|| format!("read {path}"))?;
+    Ok(files.count())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +86,7 @@ mod tests {
     #[test]
     fn this_process_has_used_something() {
         assert!(peak_mib(std::process::id()).unwrap() > 1.0);
+        assert!(files(std::process::id()).unwrap() > 2);
         assert!(busy().unwrap() >= cpu(std::process::id()).unwrap());
     }
 }

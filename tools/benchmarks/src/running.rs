@@ -51,6 +51,11 @@ impl Running {
         proc::peak_mib(self.child.id())
     }
 
+    /// The open file descriptors.
+    pub(crate) fn files(&self) -> Result<usize> {
+        proc::files(self.child.id())
+    }
+
     /// Fails if it has ended badly.
     pub(crate) fn check(&mut self) -> Result<()> {
         // A side that has ended well has done its part.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::latency;
 use crate::memory;
 use crate::options::Options;
+use crate::partitions;
 use crate::restart;
 use crate::restore;
 use crate::siblings;
@@ -13,6 +14,9 @@ use crate::state_memory;
 use crate::stats::median;
 use crate::throughput::{Outcome, Results};
 use crate::work::Work;
+
+/// The phases of a commit.
+const COMMIT_PHASES: [&str; 5] = ["seal", "send_offsets", "drain", "commit", "apply"];
 
 /// A row per side, then the ratios by round.
 pub(crate) fn throughput(results: &Results, options: &Options) -> String {
@@ -85,32 +89,112 @@ pub(crate) fn counts(all: &[Results], options: &Options) -> String {
 
 /// Where the commits of each round spent their time.
 fn commits(results: &Results) -> String {
-    const PHASES: [&str; 5] = ["seal", "send_offsets", "drain", "commit", "apply"];
     let mut text = String::new();
     for outcome in results.of(Side::Eos) {
-        let Some(phases) = &outcome.phases else {
+        if outcome.phases.is_none() {
             continue;
-        };
+        }
         if text.is_empty() {
             let _ = write!(
                 text,
                 "| eos, ms per commit | commits | {} |\n|---|---|{}\n",
-                PHASES.join(" | "),
-                "---|".repeat(PHASES.len())
+                COMMIT_PHASES.join(" | "),
+                "---|".repeat(COMMIT_PHASES.len())
             );
         }
-        let of = |name| phases.get(name).and_then(serde_json::Value::as_f64);
-        let ms = PHASES.map(|name| figure(of(name).unwrap_or(f64::NAN), 1));
+        let ms = COMMIT_PHASES.map(|name| figure(phase(outcome, name), 1));
         let _ = writeln!(
             text,
             "| round {} | {} | {} |",
             outcome.round,
-            thousands(of("commits").unwrap_or(f64::NAN)),
+            thousands(phase(outcome, "commits")),
             ms.join(" | ")
         );
     }
     text.push('\n');
     text
+}
+
+/// A table for each work, with a row per side and number of partitions.
+pub(crate) fn partitions(all: &[partitions::Results], options: &Options) -> String {
+    let mut text = String::new();
+    for results in all {
+        let title = match results.work {
+            Work::Map => "JSON map and filter",
+            _ => "Counting by key, every update",
+        };
+        let _ = writeln!(
+            text,
+            "**{title}** (Kafka Streams: a heap of {} MB). {} records, commits every {} ms.\n\n\
+             | partitions | side | records/s, median | by round | of the first | by round | CPU µs/record | broker CPU µs/record \
+             | peak MiB | files | start-up ms | rebalance ms | longest pause ms |\n|{}",
+            options.heap_mb(Some(results.work)),
+            thousands(results.records as f64),
+            options.interval_ms,
+            "---|".repeat(13)
+        );
+        for row in &results.rows {
+            text.push_str(&partitions_row(results, row));
+        }
+        text.push_str(&partitions_commits(results));
+    }
+    text
+}
+
+fn partitions_row(results: &partitions::Results, row: &partitions::Row) -> String {
+    let ratios = results.ratios(row);
+    let by_round = |all: Vec<String>| all.join(" · ");
+    let rates = row.outcomes.iter();
+    let rates = rates.map(|o| thousands(o.records_per_second)).collect();
+    let times = &row.lifecycle;
+    let cells = [
+        row.partitions.to_string(),
+        row.side.name().to_owned(),
+        thousands(row.median(|o| o.records_per_second)),
+        by_round(rates),
+        figure(median(ratios.clone()), 2),
+        by_round(ratios.iter().map(|ratio| figure(*ratio, 2)).collect()),
+        figure(row.median(|o| o.cpu_us), 2),
+        figure(row.median(|o| o.broker_cpu_us.unwrap_or(f64::NAN)), 2),
+        figure(row.median(|o| o.peak_mib), 0),
+        figure(row.median(|o| o.files), 0),
+        thousands(times.start_ms),
+        thousands(times.rebalance_ms),
+        thousands(times.pause_ms),
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// Where the commits of eos spend their time, as the median of the rounds.
+fn partitions_commits(results: &partitions::Results) -> String {
+    let mut text = format!(
+        "\n| eos, ms per commit | commits | {} |\n|---|---|{}\n",
+        COMMIT_PHASES.join(" | "),
+        "---|".repeat(COMMIT_PHASES.len())
+    );
+    for row in results.rows.iter().filter(|row| row.side == Side::Eos) {
+        let of = |name: &str| {
+            let values = row.outcomes.iter();
+            median(values.map(|o| phase(o, name)).collect())
+        };
+        let ms = COMMIT_PHASES.map(|name| figure(of(name), 1));
+        let _ = writeln!(
+            text,
+            "| {} partitions | {} | {} |",
+            row.partitions,
+            thousands(of("commits")),
+            ms.join(" | ")
+        );
+    }
+    text.push('\n');
+    text
+}
+
+/// A figure of the phases of a run's commits.
+fn phase(outcome: &Outcome, name: &str) -> f64 {
+    let phases = outcome.phases.as_ref();
+    let value = phases.and_then(|phases| phases.get(name)?.as_f64());
+    value.unwrap_or(f64::NAN)
 }
 
 /// A row per side and size, with a bar of a tenth of a second each.

@@ -30,6 +30,8 @@ pub(crate) struct Outcome {
     pub(crate) cpu_us: f64,
     pub(crate) broker_cpu_us: Option<f64>,
     pub(crate) peak_mib: f64,
+    /// Open file descriptors after the last commit.
+    pub(crate) files: f64,
     /// What others than side, broker and this program used meanwhile, of one core. Above a few percent
     /// the figures are noise. None where the broker's share is not known.
     pub(crate) foreign_percent: Option<f64>,
@@ -105,11 +107,18 @@ pub(crate) fn alternating(sides: &[Side], round: u32) -> Vec<Side> {
     sides
 }
 
-fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) -> Result<Outcome> {
+/// Runs one side once.
+pub(crate) fn one(
+    bench: &mut Bench,
+    play: &Play,
+    streams: Option<&Streams>,
+    round: u32,
+) -> Result<Outcome> {
     bench.settle()?;
     let mut running = bench.start(play, streams)?;
     let (start, end) = watch(bench, play, &mut running)?;
     let peak_mib = running.peak_mib().unwrap_or(f64::NAN);
+    let files = running.files().map_or(f64::NAN, |files| files as f64);
     let said = running.stop()?;
     bench.ensure_finished(play)?;
     let outputs = bench.ensure_right(play)?;
@@ -128,6 +137,7 @@ fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) ->
             .zip(end.broker)
             .map(|(start, end)| per_record(start, end)),
         peak_mib,
+        files,
         foreign_percent: start.foreign_until(&end),
         outputs,
         phases,
@@ -198,7 +208,7 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
 }
 
 impl Outcome {
-    fn json(&self, work: Work, records: u64) -> Value {
+    pub(crate) fn json(&self, work: Work, records: u64) -> Value {
         json!({
             "benchmark": work.name(),
             "side": self.side.name(),
@@ -208,6 +218,7 @@ impl Outcome {
             "cpu_us_per_record": rounded(self.cpu_us),
             "broker_cpu_us_per_record": self.broker_cpu_us.map(rounded),
             "peak_mib": rounded(self.peak_mib),
+            "files": rounded(self.files),
             "foreign_cpu_percent": self.foreign_percent.map(rounded),
             "outputs": self.outputs,
             "commit_ms": self.phases,
