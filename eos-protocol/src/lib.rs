@@ -15,6 +15,7 @@
 //! | [`plan_revocation`] | the steps before partitions are returned |
 //! | [`outcome`] | how a transaction in doubt ended |
 //! | [`classify`] | the reaction to an error code |
+//! | [`BacklogTurns`] | which tasks with a backlog take records in a transaction |
 //! | [`CommitPolicy`] | when to commit |
 //! | [`CommitPacer`] | how soon to commit, from the cost of commits |
 //! | [`may_join`] | whether a transaction outlives a slow record |
@@ -33,6 +34,7 @@
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod backoff;
 mod broker_time;
 mod commit_pacer;
@@ -64,6 +66,7 @@ mod transaction;
 mod widths;
 pub mod windows;
 
+pub use backlog::{BacklogTurns, TaskTurn};
 pub use backoff::Backoff;
 pub use broker_time::{BrokerTime, Moment};
 pub use commit_pacer::{CommitCost, CommitPacer};

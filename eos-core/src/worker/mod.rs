@@ -57,7 +57,7 @@ use std::time::Duration;
 use eos_protocol::state::StoreNames;
 use eos_protocol::{
     Action, CommitCause, Event, Now, Outcome, Revocation, SeenTopic, Settle, State, TaskId,
-    TaskProgress, TopicName,
+    TaskProgress, TaskTurn, TopicName,
 };
 
 use crate::client::{Client, ClientError, Source, SourceEvent};
@@ -786,6 +786,8 @@ impl<C: Client> Worker<C> {
         }
         let begun = self.shared.env.about_now();
         self.pipeline.set_clock(begun);
+        let interval = self.txn.pace.interval();
+        let mut more_with_backlog = self.tasks.more_with_backlog(interval);
         let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
         let lengths = match self.shared.has_repartitions {
             true => TurnLengths::short(self.tasks.stream_times()),
@@ -793,6 +795,13 @@ impl<C: Client> Worker<C> {
         };
         let mut any = false;
         while let Some(id) = turns.pop_front() {
+            if self.tasks.would_touch_backlog(id) {
+                if more_with_backlog == 0 {
+                    self.tasks.skip(id);
+                    continue;
+                }
+                more_with_backlog -= 1;
+            }
             match self.take_turn(id, &lengths, begun, &mut any) {
                 Turn::Dry => {}
                 Turn::Over => turns.push_back(id),
@@ -815,7 +824,7 @@ impl<C: Client> Worker<C> {
                 }
             }
         }
-        any
+        any || self.tasks.widen()
     }
 
     /// Processes records of one task.
@@ -831,22 +840,36 @@ impl<C: Client> Worker<C> {
         let Some(task) = tasks.get_mut(id) else {
             return Turn::Dry;
         };
+        let (first, mut records) = (!task.progress.touched(), 0);
+        let mut turn = Turn::Over;
         for _ in 0..lengths.of(id, task.progress.stream_time()) {
             match pipeline.process(shared, task, source, txn) {
-                Done::Dry => return Turn::Dry,
-                Done::Next => *any = true,
-                done @ Done::Missing(_) => return Turn::Then(done),
+                Done::Dry => {
+                    turn = Turn::Dry;
+                    break;
+                }
+                Done::Next => records += 1,
                 done => {
-                    *any = true;
-                    return Turn::Then(done);
+                    *any |= !matches!(done, Done::Missing(_));
+                    turn = Turn::Then(done);
+                    break;
                 }
             }
             let now = pipeline.clock();
             if now.since(begun) >= STRETCH || txn.commit_due(shared, now).is_some() {
-                return Turn::Full;
+                turn = Turn::Full;
+                break;
             }
         }
-        Turn::Over
+        *any |= records > 0;
+        let dry = matches!(turn, Turn::Dry);
+        let ended = TaskTurn {
+            records,
+            first,
+            dry,
+        };
+        task.has_backlog = ended.leaves_backlog(task.has_backlog);
+        turn
     }
 
     /// Whether the step has taken records for long enough, or the commit is due.

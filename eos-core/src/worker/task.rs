@@ -56,6 +56,8 @@ pub(super) struct Task<R> {
     pub(super) waits_since: Option<Now>,
     /// The fetched records of each input.
     pub(super) fetched: Vec<R>,
+    /// Whether the task has many records that it can take at once.
+    pub(super) has_backlog: bool,
     /// Whether a committed offset covers the start.
     pub(super) claimed: bool,
     /// The stream time that an abort returned. Only without the defence `stream_time`.
@@ -91,6 +93,7 @@ impl<R: Records> Task<R> {
             state: None,
             readiness,
             fetched,
+            has_backlog: false,
             claimed,
             time_given_back: None,
         }

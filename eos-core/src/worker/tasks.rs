@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::task::Poll;
+use std::time::Duration;
 
 use eos_protocol::state::Family;
-use eos_protocol::{Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition};
+use eos_protocol::{BacklogTurns, Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition};
 
 use super::WorkerError;
 use super::task::{Readiness, Task};
@@ -23,6 +24,8 @@ pub(super) struct Tasks<R> {
     owned: BTreeMap<TopicPartition, TaskId>,
     /// The position of the task that has the first turn.
     turn: usize,
+    /// Skips tasks with a backlog.
+    backlog: BacklogTurns,
 }
 
 impl<R> Default for Tasks<R> {
@@ -31,6 +34,7 @@ impl<R> Default for Tasks<R> {
             by_id: BTreeMap::new(),
             owned: BTreeMap::new(),
             turn: 0,
+            backlog: BacklogTurns::default(),
         }
     }
 }
@@ -140,6 +144,35 @@ impl<R: Records> Tasks<R> {
         let (last, first) = ids.split_at(first);
         let turns: Vec<TaskId> = first.iter().chain(last).copied().collect();
         turns.into_iter()
+    }
+
+    /// Returns the number of further tasks with a backlog that the open transaction may touch.
+    pub(super) fn more_with_backlog(&mut self, interval: Duration) -> usize {
+        if !self.values().any(|task| task.progress.touched())
+            && let Some(first) = self.backlog.begin()
+        {
+            self.begin_turn(first);
+        }
+        let backlogged = || self.values().filter(|task| task.has_backlog);
+        let touched = backlogged().filter(|task| task.progress.touched());
+        let limit = self.backlog.limit(backlogged().count(), interval);
+        limit.saturating_sub(touched.count())
+    }
+
+    /// Whether this task has a backlog, and the open transaction has not touched it.
+    pub(super) fn would_touch_backlog(&self, id: TaskId) -> bool {
+        let task = self.get(id);
+        task.is_some_and(|task| task.has_backlog && !task.progress.touched())
+    }
+
+    /// Leaves the records of this task to the next transaction.
+    pub(super) fn skip(&mut self, id: TaskId) {
+        self.backlog.skip(id);
+    }
+
+    /// Lets the open transaction touch one more task with a backlog. Returns false if none was skipped.
+    pub(super) fn widen(&mut self) -> bool {
+        self.backlog.widen()
     }
 
     /// Serves the task after this one first in the next step.

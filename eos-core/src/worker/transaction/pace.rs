@@ -113,6 +113,11 @@ impl Pace {
         Some(self.pacer.policy().wait(now, load))
     }
 
+    /// The time between two commits at present.
+    pub(in crate::worker) fn interval(&self) -> Duration {
+        self.pacer.policy().interval
+    }
+
     pub(in crate::worker) fn commits_for(&mut self, cause: CommitCause) {
         self.cause = cause;
     }

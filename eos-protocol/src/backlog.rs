@@ -1,0 +1,172 @@
+//! The tasks with a backlog that take records in a transaction.
+//!
+//! Each touched task costs its commit batches, markers and offsets, at least one of each per partition. A transaction
+//! therefore takes many records from few of the tasks that have a backlog, and the next transaction continues with the
+//! next ones. Tasks without a backlog always take their records.
+
+use std::time::Duration;
+
+use crate::TaskId;
+
+/// The fewest tasks with a backlog that a transaction may touch. While one of them waits for a fetch, the others have
+/// records.
+const FEWEST: usize = 8;
+/// The time within which each task with a backlog has its turn.
+const ROUND: Duration = Duration::from_secs(1);
+/// The records in one turn from which on a task has a backlog.
+const MANY: usize = 64;
+
+/// A finished turn of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskTurn {
+    /// The number of records that the task took.
+    pub records: usize,
+    /// Whether the transaction had not touched the task before.
+    pub first: bool,
+    /// Whether the turn ended because the task had no more records.
+    pub dry: bool,
+}
+
+impl TaskTurn {
+    /// Whether the task has a backlog after this turn. `before`: whether it had one.
+    ///
+    /// A later turn in the same transaction may end while the client fetches the next records, which proves nothing.
+    #[must_use]
+    pub fn leaves_backlog(&self, before: bool) -> bool {
+        self.records >= MANY || (before && !(self.first && self.dry))
+    }
+}
+
+/// Chooses the tasks with a backlog that the open transaction may touch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BacklogTurns {
+    /// The number of tasks beyond the limit.
+    more: usize,
+    /// Whether a task was skipped since the limit was last raised.
+    skipped: bool,
+    /// The first skipped task, with which the next transaction begins.
+    next: Option<TaskId>,
+}
+
+impl BacklogTurns {
+    /// Begins a transaction. Returns the task with the first turn, if the last transaction skipped one.
+    pub fn begin(&mut self) -> Option<TaskId> {
+        self.more = 0;
+        self.skipped = false;
+        self.next.take()
+    }
+
+    /// Returns the number of tasks with a backlog that the open transaction may touch, with this many in all, and this
+    /// time between two commits.
+    #[must_use]
+    pub fn limit(&self, backlogged: usize, interval: Duration) -> usize {
+        let nanoseconds = backlogged as u128 * interval.as_nanos();
+        let within_round = nanoseconds.div_ceil(ROUND.as_nanos());
+        let within_round = usize::try_from(within_round).unwrap_or(usize::MAX);
+        within_round.max(FEWEST).saturating_add(self.more)
+    }
+
+    /// Records that this task takes no records in the open transaction.
+    pub fn skip(&mut self, task: TaskId) {
+        self.skipped = true;
+        self.next.get_or_insert(task);
+    }
+
+    /// Raises the limit by one, because no task within it had a record. Returns false if no task was skipped.
+    pub fn widen(&mut self) -> bool {
+        let skipped = std::mem::take(&mut self.skipped);
+        if skipped {
+            self.more += 1;
+            self.next = None;
+        }
+        skipped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Partition, StageId};
+
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    fn id(partition: usize) -> TaskId {
+        TaskId {
+            stage: StageId(0),
+            partition: Partition::new(i32::try_from(partition).unwrap()).unwrap(),
+        }
+    }
+
+    /// Runs a transaction over tasks that all have a backlog, and returns the touched ones. `dry` of them, from the
+    /// first on, have no record left at their second turn.
+    fn transaction(turns: &mut BacklogTurns, tasks: usize, dry: usize) -> Vec<usize> {
+        let first = turns.begin().map_or(0, |id| id.partition.get() as usize);
+        let mut touched = Vec::new();
+        for _ in 0..=dry {
+            for task in (first..tasks).chain(0..first) {
+                if touched.contains(&task) {
+                    continue;
+                }
+                match touched.len() < turns.limit(tasks, INTERVAL) {
+                    true => touched.push(task),
+                    false => turns.skip(id(task)),
+                }
+            }
+            if touched.len() - FEWEST < dry {
+                assert!(turns.widen());
+            }
+        }
+        touched
+    }
+
+    #[test]
+    fn transactions_take_turns_through_all_tasks() {
+        let mut turns = BacklogTurns::default();
+        assert_eq!(transaction(&mut turns, 20, 0), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(
+            transaction(&mut turns, 20, 0),
+            [8, 9, 10, 11, 12, 13, 14, 15]
+        );
+        assert_eq!(transaction(&mut turns, 20, 0), [16, 17, 18, 19, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_transaction_that_runs_dry_takes_the_next_tasks() {
+        let mut turns = BacklogTurns::default();
+        assert_eq!(
+            transaction(&mut turns, 20, 2),
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+        );
+        assert_eq!(transaction(&mut turns, 20, 0)[0], 10);
+        assert!(!BacklogTurns::default().widen(), "none was skipped");
+    }
+
+    #[test]
+    fn each_task_has_its_turn_within_a_second() {
+        for (tasks, interval) in [(8, 10), (128, 100), (500, 10), (500, 250), (500, 30_000)] {
+            let interval = Duration::from_millis(interval);
+            let limit = BacklogTurns::default().limit(tasks, interval);
+            let transactions = tasks.div_ceil(limit) as u32;
+            assert!(
+                limit >= tasks || (interval * transactions) <= ROUND,
+                "{tasks} {interval:?}: {limit}"
+            );
+        }
+        assert_eq!(BacklogTurns::default().limit(128, INTERVAL), 13);
+        assert_eq!(BacklogTurns::default().limit(usize::MAX, ROUND), usize::MAX);
+    }
+
+    #[test]
+    fn a_task_that_waits_for_a_fetch_keeps_its_backlog() {
+        let turn = |records, first, dry| TaskTurn {
+            records,
+            first,
+            dry,
+        };
+        assert!(turn(MANY, true, true).leaves_backlog(false));
+        assert!(!turn(MANY - 1, true, true).leaves_backlog(true));
+        assert!(turn(0, false, true).leaves_backlog(true));
+        assert!(turn(1, true, false).leaves_backlog(true));
+        assert!(!turn(1, false, false).leaves_backlog(false));
+    }
+}
