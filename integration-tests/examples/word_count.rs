@@ -1,13 +1,10 @@
-//! The app of `tests/kafka/state_sweep.rs`, and of controls in `tests/exclusive/counts.rs` and `tests/soak/hour.rs`:
+//! The app of `tests/kafka/state_sweep.rs`, and of the control in `tests/exclusive/counts.rs`:
 //! `APP=words cargo run -p integration-tests --example word_count --features failpoints`
 //!
 //! It takes the values of `<APP>-in` for words between blanks, brings all of one word into one task, counts them in the
-//! store `counts`, and writes each count to `<APP>-out`. With `LEAK=1` it leaks memory, files and threads.
+//! store `counts`, and writes each count to `<APP>-out`.
 
 use std::env::var;
-use std::fs::File;
-use std::thread;
-use std::time::Duration;
 
 use eos_core::{App, KeyValueStore, Topic};
 
@@ -18,9 +15,6 @@ async fn main() -> anyhow::Result<()> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();
-    if var("LEAK").is_ok() {
-        thread::spawn(leak);
-    }
     let name = var("APP")?;
     let workers = var("WORKERS").ok().and_then(|n| n.parse().ok());
     let mut app = App::new(&name);
@@ -39,17 +33,4 @@ async fn main() -> anyhow::Result<()> {
     .to(&Topic::plain(&format!("{name}-out")));
     app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;
     Ok(())
-}
-
-/// The planted leak: a megabyte, a file and a thread each second.
-fn leak() {
-    let mut leaked = Vec::new();
-    loop {
-        leaked.push((
-            vec![1_u8; 1 << 20],
-            File::open("/dev/null"),
-            thread::spawn(thread::park),
-        ));
-        thread::sleep(Duration::from_secs(1));
-    }
 }

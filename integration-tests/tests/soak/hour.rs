@@ -1,9 +1,9 @@
 //! An hour of kills beside one process that lives: `cargo xtask soak hour`.
 //!
-//! Three processes of `06-word-count` count words with RocksDB on a real Kafka. Two of them are killed in turn, and a
-//! successor starts at once, or for each third kill after the session. The tasks of the killed process then move to
-//! the others and back. The third process is never killed. Its memory, file descriptors and threads have to stay flat,
-//! and every word has to count once.
+//! Three processes count records by key with RocksDB on a real Kafka. Two of them are killed in turn, and a successor
+//! starts at once, or for each third kill after the session. The tasks of the killed process then move to the others
+//! and back. The third process is never killed. Its memory, file descriptors and threads have to stay flat, and every
+//! record has to count once.
 //!
 //! Without `EOS_FULL=1` the test takes two minutes and its memory is not judged, because caches still fill.
 
@@ -14,10 +14,11 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::counted::{self, Counted, Counts, Findings, visible};
+use integration_tests::counted::{self, Counted, Counts, Findings};
 use integration_tests::faults::is_full;
 use integration_tests::fleet::Fleet;
 use integration_tests::kill::Random;
+use integration_tests::partitioner::partition;
 use integration_tests::process::{Program, build};
 use integration_tests::soak::{Mark, Sample, Sampler, Series, ensure_flat, grown, plot, table};
 use integration_tests::wait::{is_through, wait_until};
@@ -25,7 +26,8 @@ use kafka_launcher::os::Signal;
 use kafka_launcher::{ClusterOptions, own_for_tests};
 use kafka_wire::{Client, Isolation, Producer};
 
-const PARTITIONS: i32 = 6;
+/// Two for each worker.
+const PARTITIONS: i32 = 12;
 const PROCESSES: usize = 3;
 /// The index of the process that is never killed: a fleet appends the successors of killed processes.
 const LIVES: usize = 0;
@@ -40,7 +42,7 @@ const REPORT_VAR: &str = "EOS_SOAK_REPORT";
 /// The size of a run.
 struct Course {
     span: Duration,
-    /// Lines per second, of two words each.
+    /// Records per second.
     rate: u64,
     keys: u64,
     /// The time between two kills.
@@ -53,7 +55,7 @@ impl Course {
     fn full() -> Self {
         Course {
             span: Duration::from_secs(3_600),
-            rate: 2_000,
+            rate: 4_000,
             keys: 100_000,
             every: Duration::from_secs(60),
             period: Duration::from_secs(5),
@@ -63,14 +65,14 @@ impl Course {
     fn short() -> Self {
         Course {
             span: Duration::from_secs(120),
-            rate: 1_000,
+            rate: 2_000,
             keys: 2_000,
             every: Duration::from_secs(15),
             period: Duration::from_millis(500),
         }
     }
 
-    fn lines(&self) -> u64 {
+    fn records(&self) -> u64 {
         self.span.as_secs() * self.rate
     }
 
@@ -85,38 +87,35 @@ impl Course {
     }
 }
 
-/// The program, its topics and its environment.
+/// The app, which is also its consumer group and the prefix of its topics.
+#[derive(Clone, Copy)]
 struct App {
-    program: PathBuf,
-    environment: Vec<(&'static str, &'static str)>,
-    input: &'static str,
-    output: &'static str,
-    changelog: &'static str,
+    name: &'static str,
+    leaks: bool,
 }
 
 impl App {
-    fn shipped() -> Result<App> {
-        let program = Program::Bin("06-word-count");
-        Ok(App {
-            program: build("eos-examples", program, &["--features=rocksdb"])?,
-            environment: Vec::new(),
-            input: "lines",
-            output: "word-counts",
-            changelog: "word-count-v1-words-repartition-changelog",
-        })
+    fn input(self) -> String {
+        format!("{}-in", self.name)
     }
 
-    fn leaking() -> Result<App> {
-        let program = Program::Example("word_count");
-        Ok(App {
-            program: build("integration-tests", program, &["--features", "failpoints"])?,
-            environment: [("APP", "leaking"), ("LEAK", "1")].into(),
-            input: "leaking-in",
-            output: "leaking-out",
-            changelog: "leaking-words-repartition-changelog",
-        })
+    fn output(self) -> String {
+        format!("{}-out", self.name)
+    }
+
+    fn changelog(self) -> String {
+        format!("{}-changelog", self.input())
     }
 }
+
+const HEALTHY: App = App {
+    name: "soak",
+    leaks: false,
+};
+const LEAKING: App = App {
+    name: "leaking",
+    leaks: true,
+};
 
 /// The results of a run.
 struct Outcome {
@@ -136,7 +135,7 @@ fn an_hour_of_kills_leaves_memory_files_and_threads_flat() -> Result<()> {
     } else {
         Course::short()
     };
-    let Some(outcome) = run(&App::shipped()?, &course)? else {
+    let Some(outcome) = run(HEALTHY, &course)? else {
         return Ok(());
     };
     let text = report(&outcome, &course)?;
@@ -154,7 +153,7 @@ fn an_hour_of_kills_leaves_memory_files_and_threads_flat() -> Result<()> {
 /// Otherwise the test above proves nothing: its rule might find no leak.
 #[test]
 fn a_process_that_leaks_is_found() -> Result<()> {
-    let Some(outcome) = run(&App::leaking()?, &Course::short())? else {
+    let Some(outcome) = run(LEAKING, &Course::short())? else {
         return Ok(());
     };
     eprintln!("{}", table(&outcome.samples)?);
@@ -165,7 +164,7 @@ fn a_process_that_leaks_is_found() -> Result<()> {
 }
 
 impl Outcome {
-    /// Each word counted once, and every kill happened.
+    /// Each record counted once, and every kill happened.
     fn check(&self, course: &Course) -> Result<()> {
         let Self {
             kills,
@@ -186,19 +185,22 @@ impl Outcome {
     }
 }
 
-fn run(app: &App, course: &Course) -> Result<Option<Outcome>> {
+fn run(app: App, course: &Course) -> Result<Option<Outcome>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
         return Ok(None);
     };
-    // A later build would wait for a program that another build has replaced.
+    let program = Program::Example("counting");
+    let program = build("integration-tests", program, &["--features", "failpoints"])?;
+    // Now, and not after an hour.
     counted::program()?;
     let bootstrap = cluster.bootstrap();
     let dir = tempfile::tempdir()?;
     let state = dir.path().join("state");
     let mut client = Client::connect(bootstrap, PATIENCE)?;
-    for topic in [app.input, app.output] {
+    let (input, output) = (app.input(), app.output());
+    for topic in [&input, &output] {
         client.create_topic(topic, PARTITIONS, 1, &[])?;
     }
     let timeout = TIMEOUT.as_millis().to_string();
@@ -212,11 +214,11 @@ fn run(app: &App, course: &Course) -> Result<Option<Outcome>> {
         ("EOS_TRANSACTION_TIMEOUT_MS", timeout),
         ("RUST_LOG", "info".to_owned()),
         ("RUST_BACKTRACE", "0".to_owned()),
+        ("APP", app.name.to_owned()),
         ("WORKERS", "2".to_owned()),
     ];
-    let own = app.environment.iter();
-    environment.extend(own.map(|(key, value)| (*key, (*value).to_owned())));
-    let mut fleet = Fleet::new(&app.program, environment, &dir.path().join("logs"))?;
+    environment.extend(app.leaks.then(|| ("LEAK", "1".to_owned())));
+    let mut fleet = Fleet::new(&program, environment, &dir.path().join("logs"))?;
     for _ in 0..PROCESSES {
         fleet.start()?;
     }
@@ -226,17 +228,9 @@ fn run(app: &App, course: &Course) -> Result<Option<Outcome>> {
     let counts = feed(app, course, bootstrap, &mut fleet, &mut nemesis);
     let counts = counts.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
     let samples = sampler.finish()?;
-    let counted = wait_until(PATIENCE, "every line is committed", || {
+    let counted = wait_until(PATIENCE, "every record is committed", || {
         fleet.check()?;
-        is_through(&mut client, app_name(app), app.input)
-    })
-    .and_then(|()| {
-        wait_until(PATIENCE, "every word is in the output", || {
-            fleet.check()?;
-            // Each look reads the whole topic.
-            thread::sleep(Duration::from_secs(1));
-            Ok(visible(&mut client, app.output)? >= 2 * course.lines())
-        })
+        is_through(&mut client, app.name, &input)
     });
     counted.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
     ensure!(
@@ -245,8 +239,8 @@ fn run(app: &App, course: &Course) -> Result<Option<Outcome>> {
     );
     fleet.stop_all(Signal::Term)?;
     let counted = Counted {
-        output: app.output,
-        changelog: app.changelog,
+        output: &output,
+        changelog: &app.changelog(),
         partitions: PARTITIONS,
         state: &state,
     };
@@ -263,17 +257,9 @@ fn run(app: &App, course: &Course) -> Result<Option<Outcome>> {
     }))
 }
 
-/// The consumer group.
-fn app_name<'a>(app: &App) -> &'a str {
-    match app.input {
-        "lines" => "word-count-v1",
-        _ => "leaking",
-    }
-}
-
-/// Sends the lines at a steady pace while processes are killed. Returns the number of each word.
+/// Sends the records at a steady pace while processes are killed. Returns the number of each key.
 fn feed(
-    app: &App,
+    app: App,
     course: &Course,
     bootstrap: &str,
     fleet: &mut Fleet,
@@ -281,26 +267,21 @@ fn feed(
 ) -> Result<Counts> {
     let mut client = Client::connect(bootstrap, PATIENCE)?;
     let (mut producer, begun) = (Producer::new(bootstrap)?, Instant::now());
+    let (input, output) = (app.input(), app.output());
     let mut counts = Counts::new();
-    for n in 0..course.lines() {
-        let words = [
-            format!("w{}", n.wrapping_mul(7919) % course.keys),
-            format!("v{}", n % 13),
-        ];
-        let (text, to) = (words.join(" "), n % PARTITIONS.unsigned_abs() as u64);
+    for n in 0..course.records() {
+        let key = format!("k{}", n.wrapping_mul(7919) % course.keys);
+        let to = partition(key.as_bytes(), PARTITIONS);
         let now = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
-        let text = Some(text.as_bytes());
-        producer.send(app.input, i32::try_from(to)?, None, text, &[], now)?;
-        for word in words {
-            *counts.entry(word).or_default() += 1;
-        }
+        producer.send(&input, to, Some(key.as_bytes()), Some(b"1"), &[], now)?;
+        *counts.entry(key).or_default() += 1;
         if n % 100 == 99 {
             producer.flush()?;
             let due = Duration::from_secs_f64(n as f64 / course.rate as f64);
             thread::sleep(due.saturating_sub(begun.elapsed()));
             fleet.check()?;
             nemesis.strike(fleet, begun.elapsed(), || {
-                let ends = client.end_offsets(app.output, Isolation::ReadCommitted)?;
+                let ends = client.end_offsets(&output, Isolation::ReadCommitted)?;
                 Ok(ends.iter().sum())
             })?;
         }
@@ -375,12 +356,12 @@ impl Nemesis {
 fn report(outcome: &Outcome, course: &Course) -> Result<String> {
     let moves = outcome.kills.iter().filter(|kill| kill.moves).count();
     let text = format!(
-        "{:.0} min · {} words, {} words/s, {} different ones · {PROCESSES} processes of 2 workers · {} kills, {moves} \
+        "{:.0} min · {} records, {} records/s, {} keys · {PROCESSES} processes of 2 workers · {} kills, {moves} \
          of them with a successor after the session · {}.\n\n{}",
         course.span.as_secs_f64() / 60.0,
-        2 * course.lines(),
-        2 * course.rate,
-        course.keys + 13,
+        course.records(),
+        course.rate,
+        course.keys,
         outcome.kills.len(),
         outcome.findings,
         table(&outcome.samples)?
