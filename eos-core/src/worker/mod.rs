@@ -786,13 +786,15 @@ impl<C: Client> Worker<C> {
         }
         let begun = self.shared.env.about_now();
         self.pipeline.set_clock(begun);
-        let interval = self.txn.pace.interval();
-        let mut more_with_backlog = self.tasks.more_with_backlog(interval);
-        let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
-        let lengths = match self.shared.has_repartitions {
-            true => TurnLengths::short(self.tasks.stream_times()),
-            false => TurnLengths::default(),
+        // With repartition topics, all tasks stay at the same stream time: later stages would get late records.
+        let (lengths, mut more_with_backlog) = match self.shared.has_repartitions {
+            true => (TurnLengths::short(self.tasks.stream_times()), usize::MAX),
+            false => {
+                let more = self.tasks.more_with_backlog(self.txn.pace.interval());
+                (TurnLengths::default(), more)
+            }
         };
+        let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
         let mut any = false;
         while let Some(id) = turns.pop_front() {
             if self.tasks.would_touch_backlog(id) {
