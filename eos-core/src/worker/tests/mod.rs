@@ -3,6 +3,7 @@
 //! They check the calls, their order, and the visible records. There is no broker and no thread, and time passes in
 //! steps.
 
+mod backlog;
 mod changelog_identity;
 mod coverage;
 mod emission;
