@@ -9,7 +9,7 @@ use eos_protocol::{CoordinatorWait, Now};
 
 use super::ffi::{Client, Connections, Failure};
 
-/// The time between two looks at a call.
+/// The interval of the checks of a call.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A thread beside a producer, because the stuck call blocks the worker's thread.
@@ -57,7 +57,7 @@ impl Shared {
             if wait.is_stuck(Now(begun.elapsed()), traffic) && connections.shut_one_down() {
                 tracing::info!(
                     client = name,
-                    "waiting for a coordinator that is gone; reconnecting to find the new one"
+                    "waiting for a removed coordinator; reconnecting to look up its successor"
                 );
             }
             thread::park_timeout(LOOK);
@@ -70,7 +70,7 @@ impl Drop for CoordinatorWatch {
         self.shared.stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic there has been printed.
+            // The panic hook has printed a panic of the thread.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The tasks with a backlog that take records in a transaction.
+//! The choice of tasks with a backlog for a transaction.
 //!
 //! Each touched task costs its commit batches, markers and offsets, at least one of each per partition. A transaction
 //! therefore takes many records from few of the tasks that have a backlog, and the next transaction continues with the
@@ -13,7 +13,7 @@ use crate::TaskId;
 const FEWEST: usize = 8;
 /// The time within which each task with a backlog has its turn.
 const ROUND: Duration = Duration::from_secs(1);
-/// The records in one turn from which on a task has a backlog.
+/// The number of records in one turn from which on a task has a backlog.
 const MANY: usize = 64;
 
 /// A finished turn of a task.
@@ -30,7 +30,8 @@ pub struct TaskTurn {
 impl TaskTurn {
     /// Whether the task has a backlog after this turn. `before`: whether it had one.
     ///
-    /// A later turn in the same transaction may end while the client fetches the next records, which proves nothing.
+    /// Only the first turn of a transaction can end a backlog. A later turn may be dry because the client still fetches
+    /// the next records.
     #[must_use]
     pub fn leaves_backlog(&self, before: bool) -> bool {
         self.records >= MANY || (before && !(self.first && self.dry))
@@ -56,8 +57,8 @@ impl BacklogTurns {
         self.next.take()
     }
 
-    /// Returns the number of tasks with a backlog that the open transaction may touch, with this many in all, and this
-    /// time between two commits.
+    /// Returns the number of tasks with a backlog that the open transaction may touch. `backlogged` is the number of
+    /// all tasks with a backlog, and `interval` the time between two commits.
     #[must_use]
     pub fn limit(&self, backlogged: usize, interval: Duration) -> usize {
         let nanoseconds = backlogged as u128 * interval.as_nanos();

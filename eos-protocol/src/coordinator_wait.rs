@@ -1,4 +1,4 @@
-//! When a call that waits for a coordinator needs a reconnect.
+//! Detection of calls that wait for a removed coordinator.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::Now;
 /// The requests of a producer, at one moment of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// The requests of the transaction protocol that were sent so far.
+    /// The number of requests of the transaction protocol that were sent so far.
     pub sent: u64,
-    /// Those of them without a response.
+    /// The number of these requests without a response.
     pub in_flight: u32,
 }
 
@@ -17,7 +17,7 @@ pub struct Traffic {
 ///
 /// librdkafka 2.12.1 may wait for a connection to a coordinator that it has just removed from its list of brokers
 /// (librdkafka #5511, `rd_kafka_coord_req_fsm`). It looks up the coordinator again when any connection opens or closes.
-/// So the remedy is to close one. While no request is in flight, no response is lost by it.
+/// So the remedy is to close one. While no request is in flight, this loses no response.
 #[derive(Debug, Default)]
 pub struct CoordinatorWait {
     /// The requests at the last change, and its time.
@@ -57,7 +57,7 @@ impl CoordinatorWait {
 mod tests {
     use super::*;
 
-    /// Looks every 250 ms, and returns the times in ms at which the call was stuck.
+    /// Checks every 250 ms, and returns the times in ms at which the call was stuck.
     fn stuck_at(traffic: impl Fn(u64) -> Option<Traffic>) -> Vec<u64> {
         let mut wait = CoordinatorWait::default();
         let looks = (0..=4000).step_by(250);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn calls_that_send_requests_are_never_stuck() {
-        // Two calls look like one to a rare look; each sends requests.
+        // A rare check may take two calls for one. Each call sends requests.
         assert_eq!(stuck_at(|ms| idle(ms / 1000)), []);
     }
 

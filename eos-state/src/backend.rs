@@ -56,8 +56,9 @@ pub trait StoreBackend: Send + fmt::Debug {
     /// data and the position to an earlier `apply`.
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError>;
 
-    /// Starts to write a committed transaction, or records of a changelog. The engine may write on another thread, and serves reads meanwhile. A
-    /// read of a key or range that the transaction wrote may return the state before or after the write.
+    /// Starts to write a committed transaction, or records of a changelog. The engine may write on another thread, and
+    /// serves reads meanwhile. A read of a key or range that the transaction wrote may return the state before or after
+    /// the write.
     ///
     /// Before any other write, the owner calls [`end_apply`](Self::end_apply) until it returns `Ready`. The drop of the
     /// engine waits for the write. The default writes at once.

@@ -4,9 +4,9 @@ use eos_protocol::state::StoreId;
 
 use crate::batch::Batch;
 
-/// The length of a deleted key's value.
+/// The length of a value that marks its key as deleted.
 const DELETED: u32 = u32::MAX;
-/// The length of a store's id in a key.
+/// The length of a store's id in a key, in bytes.
 const ID: usize = 4;
 
 /// Writes of a restore, in the order of the changelog. Of several writes to one key, the last counts.
@@ -22,16 +22,16 @@ pub struct Load {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     start: usize,
-    /// The length of id and key.
+    /// The length of id and key, in bytes.
     key: u32,
     value: u32,
 }
 
 impl Load {
-    /// The memory of a write beside its bytes: its place, and a copy of the place for the sort.
+    /// The memory of a write in addition to its bytes: its place, and a copy of the place for the sort.
     const BESIDE: usize = 2 * size_of::<Place>();
 
-    /// No writes.
+    /// Creates an empty load.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Load {
         }
     }
 
-    /// No writes, and room for as many as in another load.
+    /// Creates an empty load with room for as many writes as another load has.
     #[must_use]
     pub fn like(other: &Self) -> Self {
         Self {

@@ -431,8 +431,8 @@ impl TaskStore {
         self.in_flight.is_some()
     }
 
-    /// Completes [`begin_apply`](Self::begin_apply) or [`begin_load`](Self::begin_load). Returns `Pending` while the backend writes. With `wait`, blocks
-    /// until the backend has finished.
+    /// Completes [`begin_apply`](Self::begin_apply) or [`begin_load`](Self::begin_load). Returns `Pending` while the
+    /// backend writes. With `wait`, blocks until the backend has finished.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).

@@ -357,7 +357,7 @@ pub(super) fn state_in(
         delete_retention: retention.collect(),
         // A dead peer may block a changelog until its transaction times out.
         patience: settings.offsets_deadline().max(Duration::from_secs(60)),
-        // Restored records are not in the write buffers, which may have a third of the memory.
+        // Restored records bypass the write buffers, which may use a third of the memory.
         restore_bytes: settings.state_memory / 4 / usize::from(settings.workers).max(1),
         ..StateSpec::default()
     }

@@ -786,7 +786,8 @@ impl<C: Client> Worker<C> {
         }
         let begun = self.shared.env.about_now();
         self.pipeline.set_clock(begun);
-        // With repartition topics, all tasks stay at the same stream time: later stages would get late records.
+        // With repartition topics, all tasks stay at the same stream time. Otherwise, later stages would receive late
+        // records.
         let (lengths, mut more_with_backlog) = match self.shared.has_repartitions {
             true => (TurnLengths::short(self.tasks.stream_times()), usize::MAX),
             false => {

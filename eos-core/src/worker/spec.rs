@@ -84,8 +84,8 @@ pub struct StateSpec {
     pub uncommitted_bytes: usize,
     /// The largest size of a restore's write, in bytes of memory.
     pub restore_batch: usize,
-    /// The memory of all records that the worker's restores have read and not written yet, in bytes. If many tasks
-    /// restore, each may use a MiB anyway.
+    /// The memory limit of all records that the worker's restores have read and not written yet, in bytes. If many
+    /// tasks restore, each may still use 1 MiB.
     pub restore_bytes: usize,
     /// The longest time without progress in a restore.
     pub patience: Duration,

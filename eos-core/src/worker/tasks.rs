@@ -24,7 +24,7 @@ pub(super) struct Tasks<R> {
     owned: BTreeMap<TopicPartition, TaskId>,
     /// The position of the task that has the first turn.
     turn: usize,
-    /// Skips tasks with a backlog.
+    /// The choice of tasks with a backlog for the open transaction.
     backlog: BacklogTurns,
 }
 

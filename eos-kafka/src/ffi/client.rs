@@ -33,7 +33,7 @@ pub(crate) struct Hooks {
     gone: Mutex<Vec<Failure>>,
     /// The number of Metadata responses.
     news: AtomicU64,
-    /// Recorded for producers.
+    /// The open connections. Only producers record them.
     connections: Arc<Connections>,
 }
 
@@ -486,7 +486,7 @@ unsafe extern "C" fn on_response(
         }
     }
     if api_key == METADATA && code == codes::NO_ERROR {
-        // Called before librdkafka looks at the answer.
+        // librdkafka calls this before it reads the response.
         hooks.news.fetch_add(1, Ordering::Release);
     }
     codes::NO_ERROR

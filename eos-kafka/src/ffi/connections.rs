@@ -5,15 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 use eos_protocol::Traffic;
 
-/// Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: the
-/// requests that change a transaction at the broker.
+/// The API keys of the requests that change a transaction at the broker: Produce, InitProducerId, AddPartitionsToTxn,
+/// AddOffsetsToTxn, EndTxn, TxnOffsetCommit.
 const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
 
 pub(super) fn changes_a_transaction(api_key: i16) -> bool {
     TRANSACTION_REQUESTS.contains(&api_key)
 }
 
-/// The open sockets of a producer. Broker threads write, the thread of `CoordinatorWatch` reads.
+/// The open sockets of a producer. Broker threads update them, and the thread of `CoordinatorWatch` reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(Mutex<State>);
 
@@ -21,7 +21,7 @@ pub(crate) struct Connections(Mutex<State>);
 struct State {
     /// In the order of their first request.
     sockets: Vec<c_int>,
-    /// By the place in [`TRANSACTION_REQUESTS`].
+    /// The number of requests in flight, in the order of [`TRANSACTION_REQUESTS`].
     in_flight: [u32; TRANSACTION_REQUESTS.len()],
     sent: u64,
 }
@@ -47,8 +47,9 @@ impl Connections {
         }
     }
 
-    /// librdkafka calls twice for some requests, and for requests that it never sent, so the count may be too low. Then
-    /// a connection is closed too soon: the request on it is unanswered, and the producer is replaced.
+    /// Counts a response. librdkafka calls this twice for some requests, and also for requests that it never sent, so
+    /// the count may be too low. Then a live connection may be closed: its request stays unanswered, and the producer
+    /// is replaced.
     pub(super) fn received(&self, api_key: i16) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(in_flight) = state.in_flight(api_key) {
@@ -67,7 +68,7 @@ impl Connections {
 
 #[cfg(unix)]
 impl Connections {
-    /// Shuts one connection down, the oldest one. Its broker thread closes the socket, and connects again.
+    /// Shuts down the oldest connection. Its broker thread closes the socket, and connects again.
     ///
     /// Returns false without a connection.
     pub(crate) fn shut_one_down(&self) -> bool {
@@ -80,10 +81,10 @@ impl Connections {
             return false;
         }
         let socket = state.sockets.remove(0);
-        // SAFETY: the socket is open: `close` removes it under the same lock before it closes it. It stays
-        // librdkafka's, which closes it.
+        // SAFETY: the socket is open, because `close` removes it under the same lock before it closes it. librdkafka
+        // keeps the socket and closes it.
         let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket) });
-        // It fails if the broker was faster, which has the same effect.
+        // The call fails if the broker closed the connection first, which has the same effect.
         let _ = stream.shutdown(Shutdown::Both);
         true
     }
@@ -95,7 +96,7 @@ impl Connections {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.sockets.retain(|it| *it != socket);
         // SAFETY: librdkafka passes its own open socket, and does not use it afterwards (`closesocket_cb`). The lock is
-        // held: the number may be given to another file at once.
+        // held, because the system may give the number to another file at once.
         drop(unsafe { OwnedFd::from_raw_fd(socket) });
     }
 }

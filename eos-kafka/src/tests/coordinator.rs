@@ -51,7 +51,7 @@ fn a_coordinator_that_was_removed_is_replaced_within_seconds() {
     assert!(!producer.unanswered());
 }
 
-/// Commits a transaction of nothing but offsets.
+/// Commits a transaction that has only offsets. Returns the time of `send_offsets`.
 fn sent(producer: &mut KafkaProducer, offsets: &[OffsetToCommit]) -> Duration {
     producer.begin().unwrap();
     let since = Instant::now();

@@ -1,10 +1,10 @@
-//! Restored records as tables, beside the write buffer.
+//! Restored records as tables that bypass the write buffer.
 //!
 //! A write buffer sorts each key into a tree, and the log has a copy. A table is written once, in order, and RocksDB
 //! adds it to the database in one step.
 //!
-//! **One step.** The table has the position, so data and position appear together. A step adds tables to one family
-//! only, so records of windowed stores take the usual way.
+//! **One step.** The table contains the position, so data and position appear together. A step adds tables to one
+//! family only, so records of windowed stores go through the write buffer.
 //!
 //! **Order.** The added table is on the disk at once, but earlier writes may be in the log only, which is never synced.
 //! After a power loss, the position would be ahead of its data. So the write buffer is flushed first.
@@ -20,10 +20,10 @@ use crate::in_flight::InFlight;
 use crate::load::Load;
 use crate::{EngineFault, StoreError};
 
-/// The least memory of records that are worth a table, in bytes. The write buffer collects fewer records.
+/// The least memory of records that are worth a table, in bytes. The write buffer collects smaller loads.
 pub(super) const LEAST: usize = 1 << 20;
-/// The number of unordered tables from which records take the usual way again. RocksDB delays writes until it has merged
-/// tables (at 20), but not the addition of a table.
+/// The number of unordered tables from which on records go through the write buffer again. At 20 unordered tables,
+/// RocksDB delays writes until it has merged some, but it does not delay the addition of a table.
 const TABLES: u64 = 16;
 /// The name of an unfinished table.
 const UNFINISHED: &str = "loading";

@@ -1,4 +1,4 @@
-//! Restored records as tables: exact, atomic, and durable in the order of writes.
+//! Tests of restored records as tables.
 
 use std::fs;
 use std::path::Path;
@@ -149,8 +149,8 @@ fn only_some_loads_are_tables() {
     assert!(!bulk.is_worth_a_table(&load));
 }
 
-/// A restore of four times the memory uses neither write buffers nor the cache. (The last table's index and filter are
-/// in the cache.)
+/// A restore of four times the memory uses neither write buffers nor the cache, except for the last table's index and
+/// filter.
 #[test]
 fn loads_stay_within_the_memory() {
     let (dir, memory) = (tempdir().unwrap(), StateMemory::new(8 << 20));

@@ -11,8 +11,8 @@
 //!
 //! Every write goes through the log, and the log is never synced. A process that dies loses nothing. A power loss
 //! returns to an earlier batch, with data and position together. (Without the log for bulk loads, followed by commits
-//! with it, a crash left a position over no data: measured.) Many restored records are a table instead of a write: see
-//! `bulk`.
+//! with it, a crash left a position over no data: measured.) Many restored records become a table instead of a write
+//! (see `bulk`).
 
 mod applier;
 mod bulk;

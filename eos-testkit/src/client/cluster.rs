@@ -53,8 +53,8 @@ impl Cluster {
         self.with(|world| world.next_event())
     }
 
-    /// The `client.id` of each client to which a response has arrived since the last call. A caller that steps only
-    /// these workers, and those whose wait is over, misses nothing.
+    /// The `client.id` of each client to which a response has arrived since the last call. A caller may step only
+    /// these workers, and those whose wait is over.
     #[must_use]
     pub fn take_arrivals(&self) -> Vec<String> {
         self.with(World::take_arrivals)
@@ -165,8 +165,8 @@ impl Cluster {
         self.with(|world| admin::committed(&mut world.fabric, group, topic, partition))
     }
 
-    /// A group's committed offset of each partition of a topic, by partition. `None` while a transaction holds it, and
-    /// without an offset.
+    /// A group's committed offset of each partition of a topic, by partition. An entry is `None` without an offset, and
+    /// while an open transaction withholds it.
     #[must_use]
     pub fn all_committed(&self, group: &str, topic: &str) -> Vec<Option<i64>> {
         self.with(|world| admin::all_committed(&mut world.fabric, group, topic))

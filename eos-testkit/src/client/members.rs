@@ -10,7 +10,7 @@ use super::network::ClientId;
 #[derive(Debug, Default)]
 pub(super) struct Members {
     by_client: BTreeMap<ClientId, Joined>,
-    /// The times at which members act next, without the frozen ones. With hundreds of members, a look at each of them
+    /// The times at which members act next, without the frozen ones. With hundreds of members, a check of each member
     /// after every call would take most of a run.
     wakes: BTreeSet<(i64, ClientId)>,
     /// Prefixes of `client.id`. The threads of these clients stand still.

@@ -102,7 +102,8 @@ impl Producer {
         })
     }
 
-    /// Buffers this many bytes before it sends. A topic of many partitions needs more for batches of the same size.
+    /// Sets the number of buffered bytes that starts a round. A topic of many partitions needs more for batches of the
+    /// same size.
     #[must_use]
     pub fn buffering(mut self, bytes: usize) -> Self {
         self.round_bytes = bytes;

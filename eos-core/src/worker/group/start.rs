@@ -353,7 +353,7 @@ fn eldest_of(stage: &Stage) -> TopicPartition {
     TopicPartition::new(stage.driving_topic().clone(), Partition::ZERO)
 }
 
-/// Returns the bounds by partition. A worker may own thousands of partitions.
+/// Returns the bounds by partition, because a worker may own thousands of partitions.
 pub(super) fn by_partition(bounds: &[OffsetBounds]) -> BTreeMap<&TopicPartition, &OffsetBounds> {
     bounds.iter().map(|b| (&b.partition, b)).collect()
 }

@@ -30,9 +30,9 @@ use crate::rules;
 
 /// The longest time that one step may restore before the worker does other work.
 const STRETCH: Duration = Duration::from_millis(20);
-/// The same if other tasks of the worker have records to process.
+/// The longest time of a step if other tasks of the worker have records to process.
 const STRETCH_BESIDE: Duration = Duration::from_millis(2);
-/// The pause between two looks at writes under way.
+/// The interval of the checks of writes under way.
 const WRITES: Duration = Duration::from_millis(1);
 /// The least size of a restore's write, in bytes, however many tasks restore.
 const LEAST_LOAD: usize = 512 << 10;
@@ -130,7 +130,7 @@ impl<C: Client> Restoring<C> {
         }
     }
 
-    /// Whether the database writes.
+    /// Whether the database is writing.
     fn is_writing(&self) -> bool {
         match &self.phase {
             Phase::Reading(reader) | Phase::Writing(reader) => reader.is_writing(),
@@ -347,8 +347,8 @@ impl<C: Client> Restorer<C> {
         })
     }
 
-    /// Returns the limits of this step. All restores share the worker's memory for records that are read, each with a
-    /// load under way and the next one.
+    /// Returns the limits of this step. All restores of the worker share its memory for records that were read. Each
+    /// restore has a load under way and the next one.
     fn turn(&self, shared: &Shared<C>, tasks: &Tasks<RecordsOf<C>>, begun: Now) -> Turn {
         let stretch = match tasks.any_ready() {
             true => STRETCH_BESIDE,

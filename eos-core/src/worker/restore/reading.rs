@@ -111,7 +111,7 @@ impl<C: Client> Restoring<C> {
         self.read_changelogs(shared, source, turn)
     }
 
-    /// Waits for the last write. The changelogs are not needed any more.
+    /// Begins to wait for the last write. The restore has read its changelogs.
     fn end_reading(&mut self) {
         let read: Vec<_> = self.partitions().collect();
         match std::mem::replace(&mut self.phase, Phase::Opening) {
@@ -277,7 +277,7 @@ impl<C: Client> Reader<C> {
         Ok(true)
     }
 
-    /// Whether no write is under way.
+    /// Completes the write under way if the database has finished it. Returns whether no write is under way.
     fn ends_write(&mut self, task: TaskId) -> Result<bool, WorkerError> {
         match self.store.end_apply(false) {
             Poll::Pending => Ok(false),

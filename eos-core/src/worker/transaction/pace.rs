@@ -113,7 +113,7 @@ impl Pace {
         Some(self.pacer.policy().wait(now, load))
     }
 
-    /// The time between two commits at present.
+    /// The current time between two commits.
     pub(in crate::worker) fn interval(&self) -> Duration {
         self.pacer.policy().interval
     }
