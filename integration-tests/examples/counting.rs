@@ -1,4 +1,5 @@
-//! The app of `tests/soak/hour.rs` and of the tests that break state:
+//! The app of the soak and broken-state tests.
+//!
 //! `APP=count cargo run -p integration-tests --example counting --features failpoints`
 //!
 //! It counts the records of `<APP>-in` by their keys in the store `counts`, and writes each count to
@@ -33,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The planted leak: a megabyte, a file and a thread each second.
+/// The planted leak: a megabyte, a file and a thread every second.
 fn leak() {
     let mut leaked = Vec::new();
     loop {

@@ -59,8 +59,8 @@ impl Series {
         }
     }
 
-    /// Files and threads of a database or a connection come and go. One leaked per kill exceeds these units in an
-    /// hour.
+    /// The numbers of files and threads vary with databases and connections. A leak of one per kill exceeds these units
+    /// in an hour.
     fn allowance(self) -> Allowance {
         let (share, units) = match self {
             Series::Resident | Series::Heap => (0.10, 0.0),
@@ -70,7 +70,7 @@ impl Series {
         Allowance { share, units }
     }
 
-    /// How much this series grew.
+    /// The growth of this series.
     ///
     /// # Errors
     /// When there are too few samples.

@@ -5,7 +5,7 @@
 pub struct Allowance {
     /// A share of the early value.
     pub share: f64,
-    /// Units beyond that.
+    /// Units in addition to the share.
     pub units: f64,
 }
 
@@ -66,7 +66,7 @@ mod tests {
         share: 0.0,
         units: 6.0,
     };
-    /// The samples of an hour, one each 5 seconds.
+    /// The number of samples of an hour, one every 5 seconds.
     const HOUR: usize = 720;
 
     fn is_flat(allowance: Allowance, value: impl Fn(usize) -> f64) -> bool {
@@ -80,7 +80,7 @@ mod tests {
         assert!(is_flat(TENTH, |at| 100.0 + (at % 40) as f64));
         // Memory at the start, before the first sixth has ended.
         assert!(is_flat(TENTH, |at| 50.0 + at.min(119) as f64));
-        // Files of a member that takes over and gives back, each third minute.
+        // Files of a member that takes over tasks and returns them, every third minute.
         assert!(is_flat(UNITS, |at| {
             if at % 36 < 3 { 90.0 } else { 60.0 }
         }));
@@ -94,7 +94,7 @@ mod tests {
         assert!(!is_flat(TENTH, |at| 100.0
             + (at % 40) as f64
             + 40.0 * at as f64 / HOUR as f64));
-        // A file each third kill, with a kill each minute.
+        // A file for every third kill, with a kill every minute.
         assert!(!is_flat(UNITS, |at| 60.0 + (at / 36) as f64));
         // A step that stays.
         assert!(!is_flat(UNITS, |at| if at > 500 { 67.0 } else { 60.0 }));

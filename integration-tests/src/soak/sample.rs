@@ -60,7 +60,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Samples the process now and then once in each period.
+    /// Samples the process at once, and then once in each period.
     pub fn start(pid: u32, period: Duration) -> Sampler {
         let (stop, stopped) = mpsc::channel::<()>();
         let thread = thread::spawn(move || {
@@ -79,7 +79,7 @@ impl Sampler {
     /// Ends the thread and returns its samples.
     ///
     /// # Errors
-    /// When the process had ended before.
+    /// When the process ended before the sampler.
     pub fn finish(self) -> Result<Vec<Sample>> {
         drop(self.stop);
         let ended = self.thread.join();

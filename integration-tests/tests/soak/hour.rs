@@ -1,11 +1,11 @@
-//! An hour of kills beside one process that lives: `cargo xtask soak hour`.
+//! An hour of kills beside one process that is never killed.
 //!
-//! Three processes count records by key with RocksDB on a real Kafka. Two of them are killed in turn, and a successor
-//! starts at once, or for each third kill after the session. The tasks of the killed process then move to the others
-//! and back. The third process is never killed. Its memory, file descriptors and threads have to stay flat, and every
-//! record has to count once.
+//! `cargo xtask soak hour` runs it. Three processes count records by key with RocksDB on a real Kafka. Two of them are
+//! killed in turn. A successor starts at once, or, for every third kill, after the session has ended. Then the tasks of
+//! the killed process move to the others and back. The third process is never killed. Its memory, file descriptors and
+//! threads must stay flat, and every record must count once.
 //!
-//! Without `EOS_FULL=1` the test takes two minutes and its memory is not judged, because caches still fill.
+//! Without `EOS_FULL=1`, the test takes two minutes and does not judge memory, because caches still fill.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ struct Outcome {
     samples: Vec<Sample>,
     /// The kills that happened.
     kills: Vec<Mark>,
-    /// How often the process that lives received partitions.
+    /// The number of times that the process that is never killed received partitions.
     assigned: usize,
     findings: Findings,
     logs: String,
@@ -150,7 +150,7 @@ fn an_hour_of_kills_leaves_memory_files_and_threads_flat() -> Result<()> {
     Ok(())
 }
 
-/// Otherwise the test above proves nothing: its rule might find no leak.
+/// The control of the test above: its rule finds a planted leak.
 #[test]
 fn a_process_that_leaks_is_found() -> Result<()> {
     let Some(outcome) = run(LEAKING, &Course::short())? else {
@@ -164,7 +164,7 @@ fn a_process_that_leaks_is_found() -> Result<()> {
 }
 
 impl Outcome {
-    /// Each record counted once, and every kill happened.
+    /// Checks that each record counted once, and that every kill happened.
     fn check(&self, course: &Course) -> Result<()> {
         let Self {
             kills,
@@ -193,7 +193,7 @@ fn run(app: App, course: &Course) -> Result<Option<Outcome>> {
     };
     let program = Program::Example("counting");
     let program = build("integration-tests", program, &["--features", "failpoints"])?;
-    // Now, and not after an hour.
+    // Compiles the program before the run, because a failure after an hour would be late.
     counted::program()?;
     let bootstrap = cluster.bootstrap();
     let dir = tempfile::tempdir()?;
@@ -235,7 +235,7 @@ fn run(app: App, course: &Course) -> Result<Option<Outcome>> {
     counted.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
     ensure!(
         fleet.nth(LIVES) == Some(lives),
-        "the process that lives was replaced"
+        "the process that is never killed was replaced"
     );
     fleet.stop_all(Signal::Term)?;
     let counted = Counted {

@@ -1,6 +1,6 @@
 //! Tests that only `cargo xtask soak` runs.
 //!
-//! `cargo test` leaves this target out (`test = false`), because it takes an hour, or compiles programs again.
+//! `cargo test` leaves this target out (`test = false`), because its tests take an hour or compile programs again.
 
 mod hour;
 mod unarmed;

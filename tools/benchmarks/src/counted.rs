@@ -57,7 +57,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Whether all counts so far are right. Returns how many there were.
+    /// Checks all counts so far, and returns their number.
     pub(crate) fn so_far(&self) -> Result<u64> {
         match &self.wrong {
             Some(wrong) => bail!("the output is wrong: {wrong}"),

@@ -44,11 +44,11 @@ pub(crate) fn filled(bench: &mut Bench, name: &str, keys: u64) -> Result<String>
     Ok(topic)
 }
 
-/// Keys whose counts are checked after a restore.
+/// A sample of keys. A restore must keep their counts.
 #[derive(Debug)]
 pub(crate) struct Sample {
     keys: BTreeSet<Vec<u8>>,
-    /// The ends of the output before the keys came again.
+    /// The ends of the output before the keys were sent again.
     ends: Vec<i64>,
 }
 

@@ -1,4 +1,6 @@
-//! Start-up of a process, and the rebalance when a second one joins, while records keep coming.
+//! Start-up and rebalance under a steady load.
+//!
+//! One process starts. Then a second process joins it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use crate::work::Work;
 const PATIENCE: Duration = Duration::from_secs(180);
 /// The time before the second process starts.
 const CALM: Duration = Duration::from_secs(3);
-/// The time between two looks at the output.
+/// The interval of the checks of the output.
 const LOOK: Duration = Duration::from_millis(5);
 /// The most records per second over all partitions, and the shortest time between two records of a partition.
 const MOST_PER_SECOND: u32 = 5_000;
@@ -41,7 +43,7 @@ pub(crate) struct Lifecycle {
     /// From the start of the second process until half of the partitions are its own and every partition has new
     /// commits, in milliseconds.
     pub(crate) rebalance_ms: f64,
-    /// The longest time without a commit on a partition during that, in milliseconds.
+    /// The longest time without a commit on a partition during the rebalance, in milliseconds.
     pub(crate) pause_ms: f64,
 }
 
@@ -200,7 +202,7 @@ impl Ends {
     }
 }
 
-/// Checks the output of the records that were sent: each right, in order, and none missing.
+/// Checks the output of the sent records: each right, in order, and none missing.
 fn ensure_right(bench: &mut Bench, play: &Play, sent: u64) -> Result<()> {
     let (work, output) = (play.task.work, &play.task.output);
     let count = if work.counts() {
@@ -216,7 +218,7 @@ fn ensure_right(bench: &mut Bench, play: &Play, sent: u64) -> Result<()> {
     Ok(())
 }
 
-/// A record to each partition at a steady pace. None of them is dropped by the work.
+/// A thread that sends records to each partition at a steady pace. The work drops none of these records.
 struct Trickle {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<u64>>,
@@ -277,7 +279,7 @@ impl Queues {
         }
     }
 
-    /// The next number of a partition whose record is not dropped by the work.
+    /// The next number of a partition, without those whose records the work drops.
     fn next(&mut self, partition: i32) -> Result<u64> {
         let partitions = i32::try_from(self.queues.len())?;
         loop {

@@ -29,7 +29,7 @@ pub(crate) enum What {
     Restart,
     /// State rebuilt from its changelog: records/s, beside a bare reader
     Restore,
-    /// 6 to 512 partitions and as many tasks in a process: speed, memory, files, start-up, rebalance
+    /// 6 to 512 partitions and as many tasks in a process: speed, memory, file descriptors, start-up, rebalance
     Partitions,
     /// Memory and disk of three stores: many keys, and many tasks
     StateMemory,
@@ -70,7 +70,7 @@ pub(crate) struct Options {
     /// Restart: how many keys the store has, several sizes separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000, 10_000_000])]
     pub(crate) keys: Vec<u64>,
-    /// Partitions: how many, several numbers separated by commas; ratios are to the first
+    /// Partitions: the numbers of partitions, separated by commas; ratios are to the first
     /// [default: map 6,32,128,512; count 6,12,32,128,200,500]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: Option<Vec<i32>>,

@@ -48,7 +48,7 @@ impl Row {
 }
 
 impl Results {
-    /// The records/s of a row over those of the same side with the fewest partitions, by round.
+    /// The records/s of a row divided by those of the first row of its side, by round.
     pub(crate) fn ratios(&self, row: &Row) -> Vec<f64> {
         let first = self.rows.iter().find(|it| it.side == row.side);
         let first = first.map_or(&[][..], |it| &it.outcomes);
@@ -101,7 +101,7 @@ fn of(work: Work, sides: &[Side], options: &Options) -> Result<Results> {
     for turn in 0..warm_up + options.rounds.unwrap_or(3) {
         let round = (turn + 1).saturating_sub(warm_up);
         for side in alternating(sides, turn) {
-            // As in the benchmark of throughput: the side that is quick warms the broker.
+            // As in the throughput benchmark, the faster side warms the broker.
             if round == 0 && side == Side::Streams {
                 continue;
             }

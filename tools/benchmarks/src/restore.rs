@@ -29,8 +29,8 @@ pub(crate) struct Outcome {
     pub(crate) streams: f64,
 }
 
-/// Fills a store on each side, deletes it, and lets it be read again. After each restore, some keys come once more and
-/// must be counted exactly.
+/// Fills a store on each side, deletes it, and measures its restore. After each restore, some keys are sent once more
+/// and must be counted exactly.
 pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
     let keys = options.records.unwrap_or(3_000_000);
     let streams = Streams::build(0, options.heap_mb(None))?;

@@ -22,7 +22,7 @@ usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--s
   --seed SEED        one seed; if it goes wrong, with as few faults as it still goes wrong with
   --trace            prints what happens in it, with the virtual time in ms
   --shape SHAPE      what the app does, instead of what follows from the seed
-  --scale            many processes and partitions, a few large events, and what each of them cost: docs/scale.md
+  --scale            many processes and partitions, a few large events, and their cost: docs/scale.md
   --processes N      how many processes with one worker each [default: 200]
   --partitions N     how many partitions of each topic [default: 2000]
   --dynamic          dynamic members of the group instead of static ones

@@ -99,7 +99,7 @@ impl Work {
     }
 }
 
-/// The instruction for a slot.
+/// The wanted state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// No process.

@@ -18,7 +18,7 @@ struct Partition {
     keys: Vec<String>,
     /// The offsets and times of the records that are not committed.
     waiting: VecDeque<(i64, i64)>,
-    /// The number of committed records since the begin of the scenario, of those that arrived in it.
+    /// The number of committed records since the start of the scenario, of those that arrived in it.
     committed: u64,
     /// Whether a record waited for too long in this scenario.
     was_late: bool,
@@ -31,11 +31,11 @@ pub(super) struct Load {
     partitions: Vec<Partition>,
     /// The time between two records of a partition, in milliseconds.
     period: i64,
-    /// The distance of two partitions that follow each other.
+    /// The difference between the numbers of two partitions that receive records one after the other.
     stride: usize,
-    /// The begin of the load.
+    /// The start of the load.
     begin: i64,
-    /// The begin of the scenario.
+    /// The start of the scenario.
     since: i64,
     /// The time after which a waiting record is late, in milliseconds.
     late: i64,
@@ -45,7 +45,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// A load of one record for each partition and period.
+    /// Creates a load of one record for each partition and period.
     pub(super) fn new(partitions: usize, period: i64, late: i64, now: i64) -> Load {
         let mut load = Load {
             given: Vec::new(),
@@ -97,7 +97,8 @@ impl Load {
     fn feed_one(&mut self, cluster: &Cluster, now: i64) -> Result<(), i16> {
         let nth = self.given.len();
         let all = self.partitions.len();
-        // Neighbours belong to the same process. Its records are spread over the period as well.
+        // Neighbouring partitions belong to the same process. The stride spreads the records of a process over the
+        // period.
         let (turn, place) = (nth / all, nth * self.stride % all);
         let partition = &mut self.partitions[place];
         let key = partition.keys[turn % KEYS].clone();
@@ -172,7 +173,7 @@ impl Load {
     }
 }
 
-/// Returns the golden section of a count, or the next number that shares no factor with the count.
+/// Returns the golden section of a count, or the next number that is coprime to the count.
 fn stride(count: usize) -> usize {
     let shares = |it: usize| (2..=it).any(|by| it.is_multiple_of(by) && count.is_multiple_of(by));
     let mut stride = (count * 618 / 1_000).max(1);

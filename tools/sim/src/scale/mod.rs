@@ -34,14 +34,14 @@ pub use traffic::Traffic;
 
 /// The start of a run, in milliseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
-/// The time between two looks at the committed offsets, in milliseconds.
+/// The interval of the checks of the committed offsets, in milliseconds.
 const LOOK: i64 = 100;
 /// The wait from which a record is late, in milliseconds.
 const LATE: i64 = 2_000;
 /// The time that all partitions must flow before a scenario is settled, in milliseconds. A member that checks the
 /// group's coverage, or that lost its session, acts within it.
 const HOLD: i64 = 15_000;
-/// The same after the restart of one process.
+/// The time that all partitions must flow before the next process restarts, in milliseconds.
 const READY: i64 = 1_000;
 /// The time that a stopped process is away, in milliseconds.
 const AWAY: i64 = 2_000;
@@ -120,9 +120,9 @@ struct Sim {
     rng: Rng,
     found: Found,
     scenarios: Vec<Settled>,
-    /// The time of the next look at the committed offsets.
+    /// The time of the next check of the committed offsets.
     look_at: i64,
-    /// Whether all partitions flow, as of the last look.
+    /// Whether all partitions flowed at the last check.
     flows: bool,
 }
 
@@ -231,7 +231,7 @@ impl Sim {
         drawn
     }
 
-    /// Runs until all processes run and all partitions have flowed for `hold` milliseconds. Returns the begin of that
+    /// Runs until all processes run and all partitions have flowed for `hold` milliseconds. Returns the start of that
     /// time, or `None` after a violation.
     fn until_flows(&mut self, hold: i64) -> Option<i64> {
         let begin = self.cluster.now();

@@ -1,4 +1,4 @@
-//! The events of a scale run, and what each of them cost.
+//! The events of a scale run, and their results.
 
 use std::time::Duration;
 

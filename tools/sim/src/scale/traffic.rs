@@ -9,10 +9,10 @@ use crate::fault::Api;
 use eos_testkit::client::{Fate, Sent, Watcher};
 use eos_testkit::rng::Rng;
 
-/// The longest way of a request or a response, in milliseconds.
+/// The longest delay of a request or a response, in milliseconds.
 const MOST: i64 = 2;
 
-/// The requests of a stretch of time.
+/// The requests of a period.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// The number of requests of each kind.
@@ -117,7 +117,7 @@ impl Counter {
         })))
     }
 
-    /// Takes the counts since the last call.
+    /// Returns the counts since the last call.
     pub(super) fn take(&self) -> Traffic {
         let mut counting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut counting.traffic)

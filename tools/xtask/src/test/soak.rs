@@ -114,7 +114,7 @@ const TABLE: [Soak; 18] = [
     },
     Soak {
         name: "scale-dynamic",
-        what: "the same with dynamic members of the group",
+        what: "200 processes on 2,000 partitions, with dynamic members of the group",
         environment: &[],
         runs: Runs::Cargo("xtask sim --scale --dynamic"),
         times: 1,
@@ -277,7 +277,7 @@ pub(crate) struct Options {
     /// Prints the names and commands without running them
     #[arg(long)]
     list: bool,
-    /// Writes the plot of the row `hour` into docs/soak.md
+    /// Writes the results and the plot of the row `hour` into docs/soak.md and docs/soak.svg
     #[arg(long)]
     write: bool,
 }
@@ -318,7 +318,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Runs the row with a plot, and writes its page if the row passes.
 fn run_and_write(soak: &Soak, report: &mut Report) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    // At the start: a later commit is not the one that ran.
+    // Taken before the run, because a commit made during the run is not the one that ran.
     let origin = page::origin(&format!("cargo xtask soak {HOUR} --write"), &[]);
     let variable = (REPORT_VAR, dir.path().display().to_string());
     if !run_once(soak, &[variable], report)? {
