@@ -90,6 +90,18 @@ fn a_power_loss_loses_no_write_before_a_table() {
 }
 
 #[test]
+fn a_power_loss_after_the_first_table_leaves_a_whole_database() {
+    let dir = tempdir().unwrap();
+    let mut live = store(dir.path());
+    load(&mut live, b"a", Some(b"1"), 1);
+    drop(live);
+    cut_logs(dir.path());
+    let left = store(dir.path());
+    assert_eq!(left.position(), Some(&position(1)));
+    assert_eq!(get(&left, b"a").unwrap(), b"1");
+}
+
+#[test]
 fn later_tables_and_writes_hide_earlier_ones() {
     let dir = tempdir().unwrap();
     let mut live = store(dir.path());
