@@ -7,7 +7,8 @@
 //! family only, so records of windowed stores go through the write buffer.
 //!
 //! **Order.** The added table is on the disk at once, but earlier writes may be in the log only, which is never synced.
-//! After a power loss, the position would be ahead of its data. So the write buffer is flushed first.
+//! After a power loss, the position would be ahead of them. So the write buffers are flushed first. (RocksDB itself
+//! flushes a buffer with a key between those of the table, such as the position, but not one with the format alone.)
 
 use std::path::Path;
 use std::sync::Arc;
