@@ -12,7 +12,7 @@ use crate::range::{Direction, KeyRange};
 /// The writes of a committed transaction or of a restore to all stores of a task, and the position after them.
 ///
 /// The engine may apply the writes on another thread. Until then, the task reads those of a transaction from this
-/// value. During a restore, there is no reader.
+/// value. No task reads during a restore.
 #[derive(Debug)]
 pub struct InFlight {
     writes: Writes,

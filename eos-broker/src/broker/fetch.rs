@@ -75,7 +75,7 @@ impl Fetches {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Adds the fetches of a partition.
+    /// Adds the numbers of the fetches of a partition.
     pub(super) fn collect(&self, topic: &str, partition: i32, into: &mut BTreeSet<u64>) {
         let partitions = self.by_partition.get(topic);
         into.extend(
@@ -114,8 +114,8 @@ impl Broker {
         Reply::Held
     }
 
-    /// Responds to the waiting fetches that have waited long enough and, after a deletion of records, to those that
-    /// have something to read.
+    /// Responds to the waiting fetches that are due. After a deletion of records, it also responds to those that have
+    /// something to read.
     pub(super) fn answer_fetches(&mut self, now: i64) {
         let due = match std::mem::take(&mut self.fetches.recheck) {
             true => self.fetches.all.keys().copied().collect(),

@@ -92,8 +92,8 @@ pub struct StateSpec {
 }
 
 impl Default for StateSpec {
-    /// Returns state in memory, no cache, 24 MiB of uncommitted changes, restores with writes of 8 MiB in 64 MiB of
-    /// memory, and a minute of patience.
+    /// Returns state in memory, no cache, 24 MiB of uncommitted changes, and a minute of patience. Restores have writes
+    /// of 8 MiB and 64 MiB of memory.
     fn default() -> Self {
         Self {
             home: Arc::new(InMemory),

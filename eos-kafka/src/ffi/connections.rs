@@ -1,4 +1,4 @@
-//! The connections of a producer, and the transaction requests on them.
+//! A producer's connections and transaction requests.
 
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};

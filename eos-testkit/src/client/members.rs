@@ -21,7 +21,7 @@ pub(super) struct Members {
 struct Joined {
     client_id: String,
     member: Member,
-    /// Its entry in [`Members::wakes`].
+    /// The time of this member in [`Members::wakes`].
     wake: Option<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! The growth of a series, and whether it is a leak.
+//! Detection of growth in a series.
 
 /// The growth that a series may have: a share of its early value, and units.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,4 +1,4 @@
-//! An hour of kills beside one process that is never killed.
+//! An hour of kills beside a surviving process.
 //!
 //! `cargo xtask soak hour` runs it. Three processes count records by key with RocksDB on a real Kafka. Two of them are
 //! killed in turn. A successor starts at once, or, for every third kill, after the session has ended. Then the tasks of

@@ -1,4 +1,4 @@
-//! What the kernel says of a process: CPU time and memory.
+//! CPU time, memory and file descriptors of a process.
 
 use std::fs;
 use std::time::Duration;

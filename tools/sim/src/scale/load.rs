@@ -1,4 +1,4 @@
-//! A steady load over all partitions, and the wait of each record until its commit.
+//! A steady load, and each record's wait until its commit.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! A simulation of many processes and partitions under a steady load.
+//! A simulation of many processes under a steady load.
 //!
 //! The seeds of [`Run`](crate::Run) cover faults at every action with a few workers. A scale run has hundreds of
 //! processes and thousands of partitions instead, and a few large events, one after the other.

@@ -1,4 +1,6 @@
-//! A small scale run: `cargo xtask sim --scale` runs the large ones.
+//! Small scale runs.
+//!
+//! `cargo xtask sim --scale` runs the large ones.
 
 use eos_sim::{Scale, Scenario};
 
@@ -65,7 +67,7 @@ fn large_events_lose_and_double_nothing() {
     }
 }
 
-/// A run that finds nothing proves nothing.
+/// The control: a scale run must find planted bugs.
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_planted_bug_is_found() {
