@@ -76,3 +76,15 @@ fn skipped_tasks_take_their_records_when_the_others_have_none() {
         assert_eq!(bench.committed(partition), Some(200));
     }
 }
+
+#[test]
+fn before_a_repartition_a_transaction_touches_all_tasks() {
+    let mut bench = bench();
+    bench.worker.shared.has_repartitions = true;
+    feed(&bench, 100);
+    bench.worker.commit_now();
+    let is_through = |bench: &Bench, partition| bench.committed(partition) == Some(200);
+    let with_backlog = 0..TASKS - 1;
+    bench.steps_until(|bench| with_backlog.clone().any(|it| is_through(bench, it)));
+    assert!(with_backlog.clone().all(|it| is_through(&bench, it)));
+}
