@@ -57,7 +57,7 @@ impl Shared {
             if wait.is_stuck(Now(begun.elapsed()), traffic) && connections.shut_one_down() {
                 tracing::info!(
                     client = name,
-                    "waiting for a removed coordinator; reconnecting to look up its successor"
+                    "sending offsets without a request in flight; reconnecting to look up the coordinators"
                 );
             }
             thread::park_timeout(LOOK);

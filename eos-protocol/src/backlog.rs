@@ -11,7 +11,7 @@ use crate::TaskId;
 /// The fewest tasks with a backlog that a transaction may touch. While one of them waits for a fetch, the others have
 /// records.
 const FEWEST: usize = 8;
-/// The time within which each task with a backlog has its turn.
+/// The time within which each task with a backlog has its turn, without the time of the commits themselves.
 const ROUND: Duration = Duration::from_secs(1);
 /// The number of records in one turn from which on a task has a backlog.
 const MANY: usize = 64;

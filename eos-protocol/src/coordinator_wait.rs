@@ -7,7 +7,7 @@ use crate::Now;
 /// The requests of a producer, at one moment of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// The number of requests of the transaction protocol that were sent so far.
+    /// The number of requests that were sent so far, of the kinds that a call may wait for.
     pub sent: u64,
     /// The number of these requests without a response.
     pub in_flight: u32,
@@ -17,11 +17,13 @@ pub struct Traffic {
 ///
 /// librdkafka 2.12.1 may wait for a connection to a coordinator that it has just removed from its list of brokers
 /// (librdkafka #5511, `rd_kafka_coord_req_fsm`). It looks up the coordinator again when any connection opens or closes.
-/// So the remedy is to close one. While no request is in flight, this loses no response.
+/// So the remedy is to close one. While none of these requests is in flight, this loses no response to one.
 #[derive(Debug, Default)]
 pub struct CoordinatorWait {
     /// The requests at the last change, and its time.
     quiet: Option<(Traffic, Now)>,
+    /// Whether a connection was closed for this call.
+    closed: bool,
 }
 
 impl CoordinatorWait {
@@ -31,17 +33,23 @@ impl CoordinatorWait {
 
     /// Whether the call under way is stuck, so that a connection must be closed. `None`: no call is under way.
     ///
-    /// Returns true once per [`PATIENCE`](Self::PATIENCE).
+    /// Returns true after [`PATIENCE`](Self::PATIENCE), and for the same call again after twice that time.
     pub fn is_stuck(&mut self, now: Now, traffic: Option<Traffic>) -> bool {
+        self.closed &= traffic.is_some();
         let Some(traffic) = traffic.filter(|traffic| traffic.in_flight == 0) else {
             self.quiet = None;
             return false;
         };
+        let patience = match self.closed {
+            true => Self::PATIENCE * 2,
+            false => Self::PATIENCE,
+        };
         match self.quiet {
             Some((before, since)) if before == traffic => {
-                let stuck = now.0.saturating_sub(since.0) >= Self::PATIENCE;
+                let stuck = now.0.saturating_sub(since.0) >= patience;
                 if stuck {
                     self.quiet = Some((traffic, now));
+                    self.closed = true;
                 }
                 stuck
             }
@@ -71,8 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_requests_is_stuck_once_per_patience() {
-        assert_eq!(stuck_at(|_| idle(7)), [1250, 2500, 3750]);
+    fn a_call_without_requests_is_stuck_again_and_again() {
+        assert_eq!(stuck_at(|_| idle(7)), [1250, 3750]);
     }
 
     #[test]
@@ -96,7 +104,7 @@ mod tests {
     fn the_time_begins_with_the_call_and_with_the_response() {
         assert_eq!(
             stuck_at(|ms| (ms >= 1000).then(|| idle(7)).flatten()),
-            [2250, 3500]
+            [2250]
         );
         let answered = |ms| {
             Some(Traffic {
@@ -104,7 +112,9 @@ mod tests {
                 in_flight: u32::from(ms < 1500),
             })
         };
-        assert_eq!(stuck_at(answered), [2750, 4000]);
+        assert_eq!(stuck_at(answered), [2750]);
+        let two_calls = |ms| (ms != 1500).then(|| idle(7)).flatten();
+        assert_eq!(stuck_at(two_calls), [1250, 3000]);
     }
 
     #[test]

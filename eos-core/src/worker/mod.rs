@@ -798,14 +798,17 @@ impl<C: Client> Worker<C> {
         let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
         let mut any = false;
         while let Some(id) = turns.pop_front() {
-            if self.tasks.would_touch_backlog(id) {
-                if more_with_backlog == 0 {
-                    self.tasks.skip(id);
-                    continue;
-                }
+            let touches = self.tasks.would_touch_backlog(id);
+            if touches && more_with_backlog == 0 {
+                self.tasks.skip(id);
+                continue;
+            }
+            let turn = self.take_turn(id, &lengths, begun, &mut any);
+            // A task that could not take a record leaves its place to another one.
+            if touches && !self.tasks.would_touch_backlog(id) {
                 more_with_backlog -= 1;
             }
-            match self.take_turn(id, &lengths, begun, &mut any) {
+            match turn {
                 Turn::Dry => {}
                 Turn::Over => turns.push_back(id),
                 Turn::Full => {

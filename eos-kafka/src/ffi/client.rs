@@ -479,11 +479,10 @@ unsafe extern "C" fn on_response(
     let Some(hooks) = (unsafe { opaque.cast::<Hooks>().as_ref() }) else {
         return codes::NO_ERROR;
     };
-    if changes_a_transaction(api_key) {
-        hooks.connections.received(api_key);
-        if !matches!(code, codes::NO_ERROR | codes::DESTROY) {
-            hooks.unanswered.store(true, Ordering::Relaxed);
-        }
+    hooks.connections.received(api_key);
+    let answered = matches!(code, codes::NO_ERROR | codes::DESTROY);
+    if !answered && changes_a_transaction(api_key) {
+        hooks.unanswered.store(true, Ordering::Relaxed);
     }
     if api_key == METADATA && code == codes::NO_ERROR {
         // librdkafka calls this before it reads the response.

@@ -1,4 +1,4 @@
-//! A producer's connections and transaction requests.
+//! A producer's connections and the requests on them.
 
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
@@ -8,6 +8,10 @@ use eos_protocol::Traffic;
 /// The API keys of the requests that change a transaction at the broker: Produce, InitProducerId, AddPartitionsToTxn,
 /// AddOffsetsToTxn, EndTxn, TxnOffsetCommit.
 const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
+
+/// The API keys of the requests that a call may wait for: those above, FindCoordinator, SaslHandshake, ApiVersions,
+/// SaslAuthenticate. Metadata is not counted: librdkafka repeats it, and sends it often while a broker is away.
+const COUNTED: [i16; 10] = [0, 22, 24, 25, 26, 28, 10, 17, 18, 36];
 
 pub(super) fn changes_a_transaction(api_key: i16) -> bool {
     TRANSACTION_REQUESTS.contains(&api_key)
@@ -21,18 +25,13 @@ pub(crate) struct Connections(Mutex<State>);
 struct State {
     /// In the order of their first request.
     sockets: Vec<c_int>,
-    /// The number of requests in flight, in the order of [`TRANSACTION_REQUESTS`].
-    in_flight: [u32; TRANSACTION_REQUESTS.len()],
+    /// The number of requests in flight, in the order of [`COUNTED`].
+    in_flight: [u32; COUNTED.len()],
     sent: u64,
 }
 
-impl State {
-    fn in_flight(&mut self, api_key: i16) -> Option<&mut u32> {
-        let at = TRANSACTION_REQUESTS
-            .iter()
-            .position(|key| *key == api_key)?;
-        self.in_flight.get_mut(at)
-    }
+fn counted(api_key: i16) -> Option<usize> {
+    COUNTED.iter().position(|key| *key == api_key)
 }
 
 impl Connections {
@@ -41,18 +40,18 @@ impl Connections {
         if !state.sockets.contains(&socket) {
             state.sockets.push(socket);
         }
-        if let Some(in_flight) = state.in_flight(api_key) {
+        if let Some(in_flight) = counted(api_key).and_then(|at| state.in_flight.get_mut(at)) {
             *in_flight += 1;
             state.sent += 1;
         }
     }
 
-    /// Counts a response. librdkafka calls this twice for some requests, and also for requests that it never sent, so
-    /// the count may be too low. Then a live connection may be closed: its request stays unanswered, and the producer
-    /// is replaced.
+    /// librdkafka calls twice for some requests, and for requests that it never sent, so the count may be too low. Then
+    /// a connection is closed too soon: the request on it is unanswered, and the producer is replaced.
     pub(super) fn received(&self, api_key: i16) {
+        let Some(at) = counted(api_key) else { return };
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(in_flight) = state.in_flight(api_key) {
+        if let Some(in_flight) = state.in_flight.get_mut(at) {
             *in_flight = in_flight.saturating_sub(1);
         }
     }
@@ -85,7 +84,7 @@ impl Connections {
         // keeps the socket and closes it.
         let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket) });
         // The call fails if the broker closed the connection first, which has the same effect.
-        let _ = stream.shutdown(Shutdown::Both);
+        let _ = stream.shutdown(Shutdown::Read);
         true
     }
 
@@ -144,7 +143,7 @@ mod tests {
             let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             (ours, listener.accept().unwrap().0)
         };
-        let ((closed, _), (first, mut peer), (second, _)) = (connect(), connect(), connect());
+        let ((closed, _), (mut first, _peer), (second, _)) = (connect(), connect(), connect());
         let connections = Connections::default();
         let closed = closed.into_raw_fd();
         for socket in [closed, first.as_raw_fd(), second.as_raw_fd()] {
@@ -152,7 +151,7 @@ mod tests {
         }
         connections.close(closed);
         assert!(connections.shut_one_down());
-        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is still open");
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "it is still open");
         assert!(second.peer_addr().is_ok());
         // The socket itself is still librdkafka's.
         assert!(first.local_addr().is_ok());

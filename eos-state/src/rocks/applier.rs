@@ -17,27 +17,28 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The number of threads: one for each processor, within these limits. A write uses a processor, except while RocksDB
 /// stalls it. Then other databases need a thread.
 const THREADS: std::ops::RangeInclusive<usize> = 4..=8;
+/// The same for restored records. Transactions never wait for them: the worker of a transaction waits for its write.
+const LOAD_THREADS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// The writer threads of a process, shared by all its databases. The threads end when the last clone is dropped.
 #[derive(Clone)]
 pub(super) struct Appliers {
-    /// `None` if no thread could be started. Then each worker writes on its own thread.
-    jobs: Option<Sender<Job>>,
+    /// For transactions.
+    jobs: Queue,
+    /// For restored records.
+    loads: Queue,
 }
+
+/// `None` if no thread could be started. Then each worker writes on its own thread.
+type Queue = Option<Sender<Job>>;
 
 impl Appliers {
     /// Starts the threads.
     pub(super) fn start() -> Self {
-        let (jobs, queue) = channel();
-        let queue = Arc::new(Mutex::new(queue));
-        let wanted = thread::available_parallelism().map_or(1, usize::from);
-        let started = (0..wanted.clamp(*THREADS.start(), *THREADS.end())).filter(|_| {
-            let queue = Arc::clone(&queue);
-            let thread = thread::Builder::new().name("eos-apply".to_owned());
-            thread.spawn(move || work(&queue)).is_ok()
-        });
-        let jobs = (started.count() > 0).then_some(jobs);
-        Self { jobs }
+        Self {
+            jobs: threads("eos-apply", THREADS),
+            loads: threads("eos-load", LOAD_THREADS),
+        }
     }
 
     /// Queues the write of a transaction or of restored records. Returns `None` if there is no thread.
@@ -47,7 +48,10 @@ impl Appliers {
         path: &Path,
         in_flight: &Arc<InFlight>,
     ) -> Option<Applying> {
-        let jobs = self.jobs.as_ref()?;
+        let jobs = match in_flight.load() {
+            Some(_) => self.loads.as_ref()?,
+            None => self.jobs.as_ref()?,
+        };
         let (done, result) = sync_channel(1);
         let position = in_flight.position().clone();
         let (bulk, path, in_flight) = (bulk.clone(), path.to_owned(), Arc::clone(in_flight));
@@ -61,6 +65,18 @@ impl Appliers {
         jobs.send(Box::new(job)).ok()?;
         Some(Applying { result, position })
     }
+}
+
+fn threads(name: &str, count: std::ops::RangeInclusive<usize>) -> Queue {
+    let (jobs, queue) = channel();
+    let queue = Arc::new(Mutex::new(queue));
+    let wanted = thread::available_parallelism().map_or(1, usize::from);
+    let started = (0..wanted.clamp(*count.start(), *count.end())).filter(|_| {
+        let queue = Arc::clone(&queue);
+        let thread = thread::Builder::new().name(name.to_owned());
+        thread.spawn(move || work(&queue)).is_ok()
+    });
+    (started.count() > 0).then_some(jobs)
 }
 
 fn work(queue: &Mutex<Receiver<Job>>) {
@@ -100,7 +116,7 @@ impl Applying {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use eos_protocol::state::{Family, StoreId};
     use tempfile::tempdir;
@@ -112,21 +128,41 @@ mod tests {
 
     const STORE: StoreId = StoreId::plain("counts");
 
-    #[test]
-    fn a_closed_database_has_the_transaction_that_was_in_flight() {
-        let (dir, memory) = (tempdir().unwrap(), StateMemory::new(8 << 20));
-        let open = || RocksBackend::open(dir.path(), &[Family::Plain], &memory).unwrap();
+    /// Occupies every thread of a queue until the returned sender is dropped.
+    fn occupy(queue: &Queue, threads: usize) -> Sender<()> {
         let (release, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));
-        let jobs = memory.appliers.jobs.as_ref().unwrap();
-        // Every thread is busy.
-        for _ in 0..*THREADS.end() {
+        for _ in 0..threads {
             let held = Arc::clone(&held);
             let wait = move || {
                 let _ = held.lock().unwrap().recv();
             };
-            jobs.send(Box::new(wait)).unwrap();
+            queue.as_ref().unwrap().send(Box::new(wait)).unwrap();
         }
+        release
+    }
+
+    #[test]
+    fn a_transaction_does_not_wait_for_restored_records() {
+        let (dir, memory) = (tempdir().unwrap(), StateMemory::new(8 << 20));
+        let backend = RocksBackend::open(dir.path(), &[Family::Plain], &memory).unwrap();
+        let _busy = occupy(&memory.appliers.loads, 2 * LOAD_THREADS.end());
+        let mut store = TaskStore::new(Box::new(backend), [(STORE, StoreKind::Point)]).unwrap();
+        store.put(STORE, b"a", b"1").unwrap();
+        store.keep_record();
+        store.begin_apply(at(1), Vec::new()).unwrap();
+        let patience = Instant::now() + Duration::from_secs(10);
+        while store.end_apply(false).is_pending() {
+            assert!(Instant::now() < patience, "it waits");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_closed_database_has_the_transaction_that_was_in_flight() {
+        let (dir, memory) = (tempdir().unwrap(), StateMemory::new(8 << 20));
+        let open = || RocksBackend::open(dir.path(), &[Family::Plain], &memory).unwrap();
+        let release = occupy(&memory.appliers.jobs, *THREADS.end());
         let mut store = TaskStore::new(Box::new(open()), [(STORE, StoreKind::Point)]).unwrap();
         store.put(STORE, b"a", b"1").unwrap();
         store.keep_record();

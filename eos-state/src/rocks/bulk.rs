@@ -22,7 +22,9 @@ use crate::load::Load;
 use crate::{EngineFault, StoreError};
 
 /// The least memory of records that are worth a table, in bytes. The write buffer collects smaller loads.
-pub(super) const LEAST: usize = 1 << 20;
+///
+/// A restore of many tasks writes loads of this size (`LEAST_LOAD` in `eos-core`).
+pub(super) const LEAST: usize = 512 << 10;
 /// The number of unordered tables from which on records go through the write buffer again. At 20 unordered tables,
 /// RocksDB delays writes until it has merged some, but it does not delay the addition of a table.
 const TABLES: u64 = 16;
@@ -80,8 +82,14 @@ impl Bulk {
         table.finish().map_err(at)?;
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(true);
-        let added = (self.db).ingest_external_file_opts(&options, vec![&file]);
-        added.map_err(at)
+        let add = |options: &_| (self.db).ingest_external_file_opts(options, vec![&file]);
+        // A file system may have no hard links: then RocksDB copies the table.
+        add(&options)
+            .or_else(|_| {
+                options.set_move_files(false);
+                add(&options)
+            })
+            .map_err(at)
     }
 }
 

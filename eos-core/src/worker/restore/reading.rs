@@ -72,6 +72,9 @@ impl<C: Client> Restoring<C> {
                     .map_err(|error| with_name(task, &self.names, error))?;
             }
         }
+        if reader.is_writing() {
+            reader.restore.waits_for_database(shared.broker_time());
+        }
         let now = shared.now();
         let whole = match reader.restore.finish(now) {
             Poll::Pending => None,

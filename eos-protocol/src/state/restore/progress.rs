@@ -87,6 +87,15 @@ impl Restore {
         progress
     }
 
+    /// Records that the restore waits for its database, so the time until now says nothing about the brokers.
+    pub fn waits_for_database(&mut self, brokers: Now) {
+        for family in [Family::Plain, Family::Windowed] {
+            if let Some(track) = self.tracks.get_mut(family) {
+                track.moved = brokers;
+            }
+        }
+    }
+
     /// The changelog that has not advanced for too long, if any, and the cause. Time without brokers does not count:
     /// `brokers` is the [`BrokerTime`](crate::BrokerTime).
     #[must_use]

@@ -255,6 +255,14 @@ fn a_first_start_stops_at_the_first_committed_record() {
 }
 
 #[test]
+fn a_slow_database_is_not_taken_for_silent_brokers() {
+    let mut restore = rebuild();
+    restore.waits_for_database(secs(60));
+    assert_eq!(restore.stalled(secs(89)), None);
+    assert!(restore.stalled(secs(90)).is_some(), "the time begins anew");
+}
+
+#[test]
 fn a_restore_without_progress_reports_the_cause() {
     let mut restore = rebuild();
     assert_eq!(restore.stalled(secs(29)), None);
