@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Restore, Track};
 use crate::ids::{Offset, TaskId, TopicPartition};
+use crate::state::Family;
 use crate::time::Now;
 
 /// The progress of a restore.
