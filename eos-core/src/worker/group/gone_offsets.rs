@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use eos_protocol::TopicPartition;
 
-use super::resolving::{Found, QUERY_PAUSE, Resolving};
-use super::start::by_partition;
+use super::resolving::{Found, QUERY_PAUSE, Resolving, by_partition};
 use crate::client::OffsetBounds;
 use crate::rules;
 use crate::worker::WorkerError;

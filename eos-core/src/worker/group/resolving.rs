@@ -7,7 +7,7 @@ use eos_protocol::{
     Deadline, ErrorClass, MissingOffsets, Now, Offset, Start, TaskId, TopicName, TopicPartition,
 };
 
-use crate::client::ClientError;
+use crate::client::{ClientError, OffsetBounds};
 use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
@@ -128,4 +128,9 @@ pub(super) struct Proofs {
     pub(super) own: BTreeSet<TopicName>,
     /// The number of reports without an offset: see [`MissingOffsets`].
     pub(super) missing: BTreeMap<TopicName, u32>,
+}
+
+/// Returns the bounds by partition, because a worker may own thousands of partitions.
+pub(super) fn by_partition(bounds: &[OffsetBounds]) -> BTreeMap<&TopicPartition, &OffsetBounds> {
+    bounds.iter().map(|b| (&b.partition, b)).collect()
 }

@@ -13,7 +13,7 @@ use eos_protocol::{
 };
 
 use super::foreign;
-use super::resolving::{Found, Resolving};
+use super::resolving::{Found, Resolving, by_partition};
 use super::{Group, GroupStep, Standing, gone_offsets, patience};
 use crate::client::{Client, CommittedOffset, GroupMetadata, OffsetBounds, Source};
 use crate::metrics::Count;
@@ -351,9 +351,4 @@ fn inputs_of(stage: &Stage, driving: &TopicPartition) -> impl Iterator<Item = To
 /// Returns partition 0, which exists since the creation of the topic.
 fn eldest_of(stage: &Stage) -> TopicPartition {
     TopicPartition::new(stage.driving_topic().clone(), Partition::ZERO)
-}
-
-/// Returns the bounds by partition, because a worker may own thousands of partitions.
-pub(super) fn by_partition(bounds: &[OffsetBounds]) -> BTreeMap<&TopicPartition, &OffsetBounds> {
-    bounds.iter().map(|b| (&b.partition, b)).collect()
 }

@@ -259,7 +259,7 @@ fn a_slow_database_is_not_taken_for_silent_brokers() {
     let mut restore = rebuild();
     restore.waits_for_database(secs(60));
     assert_eq!(restore.stalled(secs(89)), None);
-    assert!(restore.stalled(secs(90)).is_some(), "the time begins anew");
+    assert!(restore.stalled(secs(90)).is_some(), "the wait starts over");
 }
 
 #[test]
