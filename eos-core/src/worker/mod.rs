@@ -798,17 +798,14 @@ impl<C: Client> Worker<C> {
         let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
         let mut any = false;
         while let Some(id) = turns.pop_front() {
-            let touches = self.tasks.would_touch_backlog(id);
-            if touches && more_with_backlog == 0 {
-                self.tasks.skip(id);
-                continue;
-            }
-            let turn = self.take_turn(id, &lengths, begun, &mut any);
-            // A task that could not take a record leaves its place to another one.
-            if touches && !self.tasks.would_touch_backlog(id) {
+            if self.tasks.would_touch_backlog(id) {
+                if more_with_backlog == 0 {
+                    self.tasks.skip(id);
+                    continue;
+                }
                 more_with_backlog -= 1;
             }
-            match turn {
+            match self.take_turn(id, &lengths, begun, &mut any) {
                 Turn::Dry => {}
                 Turn::Over => turns.push_back(id),
                 Turn::Full => {

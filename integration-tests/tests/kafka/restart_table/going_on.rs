@@ -37,17 +37,18 @@ pub(crate) fn replay(scene: &mut Scene) -> Result<()> {
 
 /// A restore that ended halfway goes on where it was.
 pub(crate) fn interrupted(scene: &mut Scene) -> Result<()> {
-    // Long keys: the restore writes its batches at a mebibyte.
+    // Long keys: with the least memory, the restore writes loads of a mebibyte.
     let keys: Vec<String> = (0..3_000)
         .map(|n| format!("{n:05}{}", "k".repeat(1_000)))
         .collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     scene.run(&keys)?;
     scene.delete_state()?;
-    // Its second batch: the first one is on disk.
+    // Its second load: the first one is on disk.
     let faults = Failpoints::parse("restore_k=error@hit:2", "")?;
     let entered = faults.enter();
-    let app = scene.counting("counts");
+    let mut app = scene.counting("counts");
+    app.set("state.memory.bytes", 8 << 20);
     let error = scene.case.failure_of(app)?;
     drop(entered);
     ensure!(faults.fired().len() == 1, "{error}: {:?}", scene.log());

@@ -209,7 +209,7 @@ fn go_on(scene: &mut Scene, mut member: Member, key: &str, input: &str) -> Resul
 /// The position `Restoring`. A restore is killed after its first batch. That batch says that it is a part;
 /// if it says that it is all, the next start believes it, and keys beyond it begin again.
 fn killed_in_a_restore(scene: &mut Scene, undefended: &str) -> Result<Findings> {
-    // A batch of a restore is a mebibyte at least, and 4096 records at most beyond that: this is more than two.
+    // A load of a restore is a mebibyte at least, and 4096 records at most beyond that: this is more than two.
     let keys: Vec<String> = (0..10_000)
         .map(|n| format!("{n:05}{}", "k".repeat(300)))
         .collect();

@@ -105,6 +105,8 @@ impl Scene {
             .env("EOS_REPARTITION_PURGE_INTERVAL_MS", "100")
             .env("EOS_COMMIT_PACE", "fixed")
             .env("EOS_COMMIT_INTERVAL_MS", how.interval_ms.to_string())
+            // The least: a restore writes loads of a mebibyte.
+            .env("EOS_STATE_MEMORY_BYTES", (8 << 20).to_string())
             .env("EOS_FAILPOINTS", how.failpoints)
             .env("EOS_FAILPOINTS_LOG", self.fired_log())
             .env("EOS_UNDEFENDED", how.undefended);
