@@ -169,20 +169,7 @@ impl<'a> Processes<'a> {
             let known = slot.home.known();
             slot.process = None;
             slot.disk.released();
-            for (home, by) in known {
-                let read = match slot.home.look(&home) {
-                    Ok(Some(database)) => Copied::read(home.task, by > 0, &*database)
-                        .map_err(|error| error.to_string()),
-                    Ok(None) => Err("it is open".into()),
-                    Err(error) => Err(error.to_string()),
-                };
-                match read {
-                    Ok(copy) => copies.push(copy),
-                    Err(why) => found
-                        .wrong
-                        .push(format!("the database of task {}: {why}", home.task)),
-                }
-            }
+            copies.extend(Copied::all(&slot.home, known, found));
         }
         copies
     }

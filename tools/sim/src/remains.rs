@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use eos_core::spi::stepped::TaskHome;
 use eos_protocol::TaskId;
 use eos_protocol::state::Standing;
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
@@ -12,6 +13,7 @@ use eos_oracle::{
     Contents, Evidence, Expectation, Fold, Input, Keys, LogEnd, Output, Row, StateCopy, judge, text,
 };
 use eos_testkit::client::Cluster;
+use eos_testkit::crash_backend::CrashHome;
 
 /// The length of the store's id in a changelog's key. The key of a commit record has no other bytes.
 const STORE_ID: usize = 4;
@@ -34,6 +36,31 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
+    /// Reads the databases of an ended process. `known` has the number of workers that had each one open at the end.
+    pub(super) fn all(
+        disk: &CrashHome,
+        known: Vec<(TaskHome, u32)>,
+        found: &mut Found,
+    ) -> Vec<Self> {
+        let mut copies = Vec::new();
+        for (home, by) in known {
+            let read = match disk.look(&home) {
+                Ok(Some(database)) => {
+                    Self::read(home.task, by > 0, &*database).map_err(|error| error.to_string())
+                }
+                Ok(None) => Err("it is open".into()),
+                Err(error) => Err(error.to_string()),
+            };
+            match read {
+                Ok(copy) => copies.push(copy),
+                Err(why) => found
+                    .wrong
+                    .push(format!("the database of task {}: {why}", home.task)),
+            }
+        }
+        copies
+    }
+
     pub(crate) fn read(
         task: TaskId,
         open: bool,

@@ -338,20 +338,7 @@ impl Fleet {
         for at in 0..self.slots.len() {
             let known = self.slots[at].home.known();
             self.over(at);
-            for (home, by) in known {
-                let read = match self.slots[at].home.look(&home) {
-                    Ok(Some(database)) => Copied::read(home.task, by > 0, &*database)
-                        .map_err(|error| error.to_string()),
-                    Ok(None) => Err("it is open".into()),
-                    Err(error) => Err(error.to_string()),
-                };
-                match read {
-                    Ok(copy) => copies.push(copy),
-                    Err(why) => found
-                        .wrong
-                        .push(format!("the database of task {}: {why}", home.task)),
-                }
-            }
+            copies.extend(Copied::all(&self.slots[at].home, known, found));
         }
         copies
     }
