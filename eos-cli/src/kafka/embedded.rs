@@ -4,6 +4,7 @@
 //! when it ends. The process is this same program, which then does nothing else.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,11 +13,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_broker::EmbeddedKafka;
+use eos_broker::wire::StartError;
 use kafka_launcher::{ProcessId, paths, ports, ready};
 use serde::{Deserialize, Serialize};
 
 /// It takes milliseconds; a machine that is busy may take longer to run it at all.
 const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// For how long the broker tries to bind a port that is in use. Another `eos kafka up` that looks whether the port is
+/// free holds it for a moment.
+const BIND_LIMIT: Duration = Duration::from_secs(1);
 
 /// Begins the line of its log that says where it listens.
 const LISTENING: &str = "bootstrap.servers=";
@@ -79,7 +85,10 @@ impl Embedded {
     fn await_ready(&self, child: &mut Child, log: &Path) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         let mut possible = || match child.try_wait()? {
-            Some(status) => bail!("it ended ({status})"),
+            Some(status) => {
+                let printed = fs::read_to_string(log).unwrap_or_default();
+                bail!("it ended ({status}): {}", printed.trim_end())
+            }
             None => Ok(()),
         };
         while !fs::read_to_string(log)?.contains(LISTENING) {
@@ -117,9 +126,19 @@ impl Embedded {
 /// Is the embedded broker until the process ends.
 ///
 /// # Errors
-/// When it cannot listen there.
+/// When it cannot listen there within a second.
 pub(crate) fn serve_embedded(port: u16) -> Result<()> {
-    let kafka = EmbeddedKafka::builder().port(port).start()?;
+    let deadline = Instant::now() + BIND_LIMIT;
+    let kafka = loop {
+        match EmbeddedKafka::builder().port(port).start() {
+            Err(StartError::Listen { source, .. })
+                if source.kind() == ErrorKind::AddrInUse && Instant::now() < deadline =>
+            {
+                thread::sleep(Duration::from_millis(10));
+            }
+            started => break started?,
+        }
+    };
     println!("embedded dev broker, not Apache Kafka: in memory, for development and tests");
     println!("{LISTENING}{}", kafka.bootstrap());
     loop {

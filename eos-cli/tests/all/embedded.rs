@@ -1,8 +1,10 @@
 //! Tests of `eos kafka up --embedded`, a broker without Java.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// A checkout of a user with this cache. Its cluster is stopped with the test.
 struct Eos<'a> {
@@ -212,6 +214,27 @@ fn a_real_kafka_without_java_or_maven_names_the_command_that_installs_them() {
     ];
     eos.refuses("kafka up", &parts);
     assert!(is_up(&address(&eos.says("kafka up --embedded"))));
+}
+
+/// Each `up` binds the usual port for a moment to see whether it is free.
+#[test]
+fn a_port_that_is_in_use_for_a_moment_does_not_end_the_broker() {
+    let cache = tempfile::tempdir().expect("a directory");
+    let eos = Eos {
+        cache: cache.path(),
+        checkout: None,
+    };
+    let probe = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = probe.local_addr().expect("bound").port();
+    let mut command = eos.command(&format!("kafka serve-embedded --port {port}"));
+    let mut broker = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(broker.stdout.take().expect("piped")).lines();
+    std::thread::sleep(Duration::from_millis(300));
+    drop(probe);
+    let listens = lines.nth(1).and_then(Result::ok).unwrap_or_default();
+    let _ended_already = broker.kill();
+    broker.wait().expect("collected");
+    assert!(listens.ends_with(&port.to_string()), "{listens:?}");
 }
 
 #[test]
