@@ -47,7 +47,7 @@ pub trait StoreBackend: Send + fmt::Debug {
     ) -> Result<Box<dyn Cursor + 'a>, StoreError>;
 
     /// The stores that have a key here, in the order of their ids, even if the task does not have them: an earlier
-    /// program may have kept others. Cheap: keys are not read one by one.
+    /// program may have kept others. Reserved ids are left out. Cheap: keys are not read one by one.
     fn stores(&self) -> Result<Vec<StoreId>, StoreError>;
 
     /// Writes the batch and the position, both or neither.

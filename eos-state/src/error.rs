@@ -124,6 +124,27 @@ pub enum StoreError {
         /// The changelog's `max.message.bytes`.
         limit: usize,
     },
+    /// A row of a store with moments, or its mark, can't be read.
+    #[error(
+        "the moments of store {store} can't be read ({found}): start the newest version that ever ran in this group. \
+         If this is the newest one, another program wrote to the changelog: delete the topic and the app's offsets \
+         together, or give the app another name"
+    )]
+    DueRow {
+        /// The store.
+        store: StoreId,
+        /// A description of the content.
+        found: &'static str,
+    },
+    /// A store's moments belong to another clock.
+    #[error(
+        "the moments of store {store} belong to another clock than before: restore the earlier clock of the timer, \
+         or give the timer another name"
+    )]
+    OtherClock {
+        /// The store.
+        store: StoreId,
+    },
     /// A position from outside is to be written while a transaction has uncommitted writes.
     #[error("the store holds writes of an open transaction: apply or discard them first")]
     OpenTransaction,
@@ -142,6 +163,8 @@ impl StoreError {
                 | Self::SameId { .. }
                 | Self::TooLarge { .. }
                 | Self::Oversize { .. }
+                | Self::DueRow { .. }
+                | Self::OtherClock { .. }
                 | Self::OpenTransaction
         )
     }

@@ -9,6 +9,7 @@
 //! | [`changelog`] | the format of a changelog topic's records |
 //! | [`directory`] | the directories of tasks on disk, and their owners |
 //! | [`TaskStore`] | all stores of a task from a record's view: scratch over overlay over in flight over backend |
+//! | [`DueItem`], [`NextDue`] | rows with a moment, found by an index when they are due |
 //! | [`StoreBackend`] | the interface of an engine |
 //! | [`Around`] | an engine around another one |
 //! | [`MemoryBackend`] | the engine in memory |
@@ -26,6 +27,7 @@ pub mod changelog;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod directory;
+mod due;
 mod error;
 mod in_flight;
 mod load;
@@ -51,4 +53,4 @@ pub use memory::MemoryBackend;
 pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
 pub use scan::Scan;
-pub use task_store::{Changed, Defences, TaskStore};
+pub use task_store::{Changed, Defences, DueItem, NextDue, TaskStore};

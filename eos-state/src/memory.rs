@@ -89,7 +89,7 @@ impl StoreBackend for MemoryBackend {
         let filled = self
             .stores
             .iter()
-            .filter(|(_, entries)| !entries.is_empty());
+            .filter(|(id, entries)| !id.is_reserved() && !entries.is_empty());
         let mut stores: Vec<StoreId> = filled.map(|(id, _)| *id).collect();
         stores.sort_unstable();
         Ok(stores)

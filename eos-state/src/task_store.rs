@@ -1,10 +1,16 @@
 //! All stores of one task: committed data below open writes.
 
+mod due;
+
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 use std::task::Poll;
 
+use eos_protocol::Clock;
 use eos_protocol::state::{Family, PerFamily, Position, StoreId};
+
+use due::DueStores;
+pub use due::{DueItem, NextDue};
 
 use crate::StoreError;
 use crate::backend::StoreBackend;
@@ -49,17 +55,20 @@ const OVERHEAD: usize = 61 + 21 + 4;
 #[derive(Debug)]
 pub struct TaskStore {
     backend: Box<dyn StoreBackend>,
-    /// By id, so that changes come in the order of changelog keys.
-    stores: Vec<Slot>,
-    /// One table for each entry of `stores`.
+    /// The stores by id, so that changes come in the order of changelog keys. The index of due stores, if there is one,
+    /// comes first, because it has the smallest id.
+    slots: Vec<Slot>,
+    /// One table for each slot.
     scratch: RefCell<Vec<Table>>,
-    /// One cache for each entry of `stores`.
+    /// One cache for each slot.
     caches: RefCell<Vec<CommittedCache>>,
+    /// Present if the task has due stores.
+    due: Option<DueStores>,
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
     /// The committed transaction that the backend has not applied yet.
     in_flight: Option<Arc<InFlight>>,
-    /// Cleared overlays, one for each entry of `stores`, to reuse their memory.
+    /// Cleared overlays, one for each slot, to reuse their memory.
     spare: Vec<Overlay>,
     defences: Defences,
 }
@@ -72,6 +81,23 @@ pub struct Defences {
     pub applies_in_order: bool,
     /// Reads include a transaction that the backend has not applied yet.
     pub reads_in_flight: bool,
+    /// An item that is set into the past is listed behind the mark.
+    pub lists_behind_mark: bool,
+    /// An abort forgets the bound below which no item is due.
+    pub forgets_next_due: bool,
+    /// A restore lists the items that it loads.
+    pub lists_loaded: bool,
+}
+
+impl Defences {
+    /// All defences.
+    pub const ALL: Defences = Defences {
+        applies_in_order: true,
+        reads_in_flight: true,
+        lists_behind_mark: true,
+        forgets_next_due: true,
+        lists_loaded: true,
+    };
 }
 
 #[derive(Debug)]
@@ -82,6 +108,8 @@ struct Slot {
     limit: usize,
     /// The overlay's entries by key, after the first query. Every write invalidates it.
     sorted: Option<Arc<Vec<u32>>>,
+    /// The clock of its items, if it is a due store.
+    clock: Option<Clock>,
 }
 
 /// The keys of one store that the open transaction has changed so far, in order. Created by [`TaskStore::changed`].
@@ -96,7 +124,7 @@ impl Changed {
     /// The next key with its last value. `None` after the last key, and once the transaction has ended.
     pub fn next<'a>(&mut self, of: &'a TaskStore) -> Option<Write<'a>> {
         let number = *self.order.get(self.at)?;
-        let slot = of.stores.get(self.slot)?;
+        let slot = of.slots.get(self.slot)?;
         self.at += 1;
         ((number as usize) < slot.overlay.table().len()).then(|| slot.entry(number))
     }
@@ -111,35 +139,28 @@ impl TaskStore {
         backend: Box<dyn StoreBackend>,
         stores: impl IntoIterator<Item = (StoreId, StoreKind)>,
     ) -> Result<Self, StoreError> {
-        let mut stores: Vec<Slot> = (stores.into_iter())
-            .map(|(id, kind)| Slot {
-                id,
-                overlay: Overlay::new(kind),
-                limit: usize::MAX,
-                sorted: None,
-            })
+        let mut slots: Vec<Slot> = (stores.into_iter())
+            .map(|(id, kind)| Slot::new(id, kind))
             .collect();
-        stores.sort_by_key(|slot| slot.id.to_be_bytes());
-        if let Some(pair) = stores.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        slots.sort_by_key(|slot| slot.id.to_be_bytes());
+        if let Some(pair) = slots.windows(2).find(|pair| pair[0].id == pair[1].id) {
             return Err(StoreError::SameId { store: pair[0].id });
         }
-        let scratch = stores.iter().map(|_| Table::new()).collect();
+        let scratch = slots.iter().map(|_| Table::new()).collect();
         let none = CacheMemory::default();
-        let caches = stores.iter().map(|_| CommittedCache::new(&none));
+        let caches = slots.iter().map(|_| CommittedCache::new(&none));
         let caches = caches.collect();
         Ok(Self {
             backend,
-            stores,
+            slots,
             scratch: RefCell::new(scratch),
             caches: RefCell::new(caches),
+            due: None,
             hasher: KeyHasher::random(),
             poison: OnceCell::new(),
             in_flight: None,
             spare: Vec::new(),
-            defences: Defences {
-                applies_in_order: true,
-                reads_in_flight: true,
-            },
+            defences: Defences::ALL,
         })
     }
 
@@ -147,7 +168,11 @@ impl TaskStore {
     /// cache; scans do not.
     #[must_use]
     pub fn cached(mut self, memory: &CacheMemory) -> Self {
-        let caches = self.stores.iter().map(|_| CommittedCache::new(memory));
+        let none = CacheMemory::default();
+        let caches = self.slots.iter().map(|slot| {
+            // No read by key reads the index.
+            CommittedCache::new(if slot.id.is_reserved() { &none } else { memory })
+        });
         self.caches = RefCell::new(caches.collect());
         self
     }
@@ -156,7 +181,7 @@ impl TaskStore {
     /// known.
     #[must_use]
     pub fn limited(mut self, limits: &PerFamily<Option<usize>>) -> Self {
-        for slot in &mut self.stores {
+        for slot in &mut self.slots {
             slot.limit = limits.get(slot.id.family()).unwrap_or(usize::MAX);
         }
         self
@@ -190,7 +215,7 @@ impl TaskStore {
     /// Whether the task has this store.
     #[must_use]
     pub fn has(&self, store: StoreId) -> bool {
-        self.stores.iter().any(|slot| slot.id == store)
+        self.stores().iter().any(|slot| slot.id == store)
     }
 
     /// Reads one key. Returns true if it exists; `value` then holds its value.
@@ -273,8 +298,17 @@ impl TaskStore {
         direction: Direction,
     ) -> Result<Scan<'_>, StoreError> {
         let slot = self.slot(store)?;
-        let overlay = &self.stores[slot].overlay;
-        let committed = self.poisoning(self.backend.scan(store, range, direction))?;
+        self.scan_slot(slot, range, direction)
+    }
+
+    fn scan_slot(
+        &self,
+        slot: usize,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Scan<'_>, StoreError> {
+        let Slot { id, overlay, .. } = &self.slots[slot];
+        let committed = self.poisoning(self.backend.scan(*id, range, direction))?;
         Ok(Scan::new(
             &self.scratch.borrow()[slot],
             (overlay.table(), overlay.scan(range, direction)),
@@ -287,7 +321,7 @@ impl TaskStore {
 
     /// Keeps the writes of a successful record: they join the transaction.
     pub fn keep_record(&mut self) {
-        for (table, slot) in self.scratch.get_mut().iter_mut().zip(&mut self.stores) {
+        for (table, slot) in self.scratch.get_mut().iter_mut().zip(&mut self.slots) {
             if table.is_empty() {
                 continue;
             }
@@ -314,7 +348,7 @@ impl TaskStore {
         check_size("key", key)?;
         check_size("value", value)?;
         let hash = self.hasher.hash(key);
-        if let Some(slot) = self.stores.get_mut(at) {
+        if let Some(slot) = self.slots.get_mut(at) {
             slot.overlay.write(hash, key, Some(value));
             slot.sorted = None;
         }
@@ -328,26 +362,27 @@ impl TaskStore {
                 table.clear();
             }
         }
+        self.forget_due();
     }
 
     /// The size in bytes of the open transaction's writes. Too many bytes cause an early commit.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.stores.iter().map(|slot| slot.overlay.bytes()).sum()
+        self.slots.iter().map(|slot| slot.overlay.bytes()).sum()
     }
 
     /// Whether the transaction wrote to a store of this family.
     #[must_use]
     pub fn touched(&self, family: Family) -> bool {
-        (self.stores.iter())
+        (self.stores().iter())
             .any(|slot| slot.id.family() == family && !slot.overlay.table().is_empty())
     }
 
     /// The transaction's writes to the stores of this family: the last write to each key, in the order of store and
     /// key. They go to the changelog.
     pub fn changes(&mut self, family: Family) -> impl Iterator<Item = Write<'_>> {
-        self.sort();
-        let stores = self.stores.iter();
+        self.slots.iter_mut().for_each(|slot| drop(slot.sorted()));
+        let stores = self.stores().iter();
         stores
             .filter(move |slot| slot.id.family() == family)
             .flat_map(Slot::writes)
@@ -360,7 +395,7 @@ impl TaskStore {
     /// If the store is unknown or poisoned.
     pub fn changed(&mut self, store: StoreId) -> Result<Changed, StoreError> {
         let slot = self.slot(store)?;
-        let order = self.stores[slot].sorted();
+        let order = self.slots[slot].sorted();
         Ok(Changed { slot, order, at: 0 })
     }
 
@@ -392,7 +427,7 @@ impl TaskStore {
         self.healthy()?;
         self.end_previous()?;
         let mut spare = std::mem::take(&mut self.spare).into_iter();
-        let stores = self.stores.iter_mut().map(|slot| {
+        let stores = self.slots.iter_mut().map(|slot| {
             let order = slot.sorted();
             let empty = spare.next().unwrap_or_else(|| slot.overlay.empty());
             slot.sorted = None;
@@ -487,15 +522,17 @@ impl TaskStore {
     ///
     /// # Errors
     /// If a transaction has open writes, or the engine can't write.
-    pub fn begin_load(&mut self, load: Load, position: Position) -> Result<(), StoreError> {
+    pub fn begin_load(&mut self, mut load: Load, position: Position) -> Result<(), StoreError> {
         self.healthy()?;
         let scratch = self.scratch.get_mut().iter();
-        let open = scratch.chain(self.stores.iter().map(|slot| slot.overlay.table()));
+        let open = scratch.chain(self.slots.iter().map(|slot| slot.overlay.table()));
         if open.into_iter().any(|table| !table.is_empty()) {
             return Err(StoreError::OpenTransaction);
         }
         self.end_previous()?;
         (self.caches.get_mut().iter_mut()).for_each(CommittedCache::clear);
+        self.list_loaded(&mut load)?;
+        self.forget_due();
         self.begin_write(InFlight::of_load(load, position))
     }
 
@@ -531,7 +568,7 @@ impl TaskStore {
         let slot = self.slot(store)?;
         check_size("key", key)?;
         check_size("value", value.unwrap_or_default())?;
-        let limit = self.stores.get(slot).map_or(usize::MAX, |slot| slot.limit);
+        let limit = self.slots.get(slot).map_or(usize::MAX, |slot| slot.limit);
         let bytes = OVERHEAD + key.len() + value.map_or(0, <[u8]>::len);
         if bytes > limit {
             return Err(StoreError::Oversize {
@@ -555,7 +592,7 @@ impl TaskStore {
         if let Some(written) = self.scratch.borrow()[slot].get(hash, key) {
             return Some(take(written));
         }
-        if let Some(written) = self.stores[slot].overlay.get(hash, key) {
+        if let Some(written) = self.slots[slot].overlay.get(hash, key) {
             return Some(take(written));
         }
         let in_flight = self.readable();
@@ -574,9 +611,16 @@ impl TaskStore {
     /// The index of a store, if the store is healthy.
     fn slot(&self, store: StoreId) -> Result<usize, StoreError> {
         self.healthy()?;
-        (self.stores.iter())
-            .position(|slot| slot.id == store)
-            .ok_or(StoreError::UnknownStore { store })
+        let stores = self.stores();
+        let at = (stores.iter().position(|slot| slot.id == store))
+            .ok_or(StoreError::UnknownStore { store })?;
+        Ok(at + self.slots.len() - stores.len())
+    }
+
+    /// The stores of the task, without the index.
+    fn stores(&self) -> &[Slot] {
+        let index = usize::from(self.due.is_some());
+        self.slots.get(index..).unwrap_or_default()
     }
 
     fn healthy(&self) -> Result<(), StoreError> {
@@ -596,14 +640,8 @@ impl TaskStore {
         result
     }
 
-    fn sort(&mut self) {
-        for slot in &mut self.stores {
-            slot.sorted();
-        }
-    }
-
     fn clear(&mut self) {
-        for slot in &mut self.stores {
+        for slot in &mut self.slots {
             slot.overlay.clear();
             slot.sorted = None;
         }
@@ -611,6 +649,16 @@ impl TaskStore {
 }
 
 impl Slot {
+    fn new(id: StoreId, kind: StoreKind) -> Self {
+        Self {
+            id,
+            overlay: Overlay::new(kind),
+            limit: usize::MAX,
+            sorted: None,
+            clock: None,
+        }
+    }
+
     fn sorted(&mut self) -> Arc<Vec<u32>> {
         let sorted = &mut self.sorted;
         Arc::clone(sorted.get_or_insert_with(|| Arc::new(self.overlay.sorted())))

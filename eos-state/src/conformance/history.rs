@@ -5,10 +5,14 @@
 use std::collections::BTreeMap;
 
 use eos_protocol::state::StoreId;
+use eos_protocol::{Clock, Timestamp};
 
 use super::operation::STORES;
 use super::{Violation, position, seq_of};
-use crate::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
+use crate::{Direction, KeyRange, StoreBackend, StoreError, StoreKind, TaskStore};
+
+/// The due store of the history.
+const DUE: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
 
 /// Every key of every store, with its value.
 pub type Contents = BTreeMap<(StoreId, Vec<u8>), Vec<u8>>;
@@ -47,7 +51,8 @@ impl History {
     /// # Errors
     /// As the store's.
     pub fn stores(self, backend: Box<dyn StoreBackend>) -> Result<TaskStore, StoreError> {
-        TaskStore::new(backend, STORES)
+        let due = std::iter::once((DUE, StoreKind::Point));
+        TaskStore::new(backend, STORES.into_iter().chain(due))?.with_due([(DUE, Clock::Stream)])
     }
 
     /// The content of the stores after transaction `seq`.
@@ -95,6 +100,8 @@ impl History {
     ) -> Result<(), StoreError> {
         let (id, key, value) = one(seq, n);
         match value {
+            Some(value) if id == DUE => store.put_due(id, &key, moment(&value), &value)?,
+            None if id == DUE => drop(store.delete_due(id, &key)?),
             Some(value) => store.put(id, &key, &value)?,
             None => store.delete(id, &key)?,
         }
@@ -107,7 +114,7 @@ impl History {
     }
 }
 
-/// The whole content of the stores.
+/// The whole content of the stores. The index of the due store determines its items.
 ///
 /// # Errors
 /// If it can't be read.
@@ -119,13 +126,28 @@ pub fn contents(store: &TaskStore) -> Result<Contents, StoreError> {
             contents.insert((id, key.to_vec()), value.to_vec());
         }
     }
+    for place in store.listed_places(Clock::Stream)? {
+        let mut value = Vec::new();
+        let due = store.get_due(DUE, &place.key, &mut value)?;
+        if due.is_none_or(|due| due < place.moment || due != moment(&value)) {
+            value = b"an entry without its item".to_vec();
+        }
+        contents.insert((DUE, place.key), value);
+    }
     Ok(contents)
+}
+
+/// The moment of a value of the due store.
+fn moment(value: &[u8]) -> Timestamp {
+    Timestamp(value.iter().map(|byte| i64::from(*byte)).sum())
 }
 
 /// Write `n` of transaction `seq`: one in five deletes, and every value identifies its write.
 fn one(seq: u64, n: u64) -> (StoreId, Vec<u8>, Option<Vec<u8>>) {
     let drawn = mix(seq * WRITES + n);
-    let (store, _) = STORES[(drawn % STORES.len() as u64) as usize];
+    let stores = STORES.len() as u64 + 1;
+    let store = STORES.get((drawn % stores) as usize);
+    let store = store.map_or(DUE, |(id, _)| *id);
     let key = ((drawn >> 8) % KEYS).to_be_bytes().to_vec();
     let mut value = [seq.to_be_bytes(), n.to_be_bytes()].concat();
     value.resize(16 + (drawn >> 20) as usize % 40, b'.');

@@ -2,11 +2,13 @@
 //!
 //! [`check`] runs random sequences of operations on a [`TaskStore`](crate::TaskStore) over the engine and on a model
 //! beside it, a plain ordered map. It compares every result, and closes and reopens the engine in between. [`Crash`]
-//! lets a process die between any two writes, and checks the remaining state.
+//! lets a process die between any two writes, and checks the remaining state. [`check_due`] runs random sequences on due
+//! stores, and compares items, their order and the index with a model.
 //!
-//! Write an [`Engine`] for yours and a test for each of the two.
+//! Write an [`Engine`] for yours and a test for each of the three.
 
 mod crash;
+mod due;
 mod history;
 mod operation;
 mod run;
@@ -16,9 +18,11 @@ use std::path::Path;
 
 use eos_protocol::state::{Identity, PerFamily, Position, Standing, StoresHash};
 use eos_protocol::{Nonce, Seq, TaskId, Timestamp};
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 pub use crash::Crash;
+pub use due::check_due;
 pub use history::{Contents, History, contents};
 
 use crate::{StoreBackend, StoreError};
@@ -55,6 +59,18 @@ pub struct Violation(pub(crate) String);
 /// # Errors
 /// The failure, with the shortest sequence found that shows it.
 pub fn check(engine: &dyn Engine, dir: &Path, sequences: u32) -> Result<(), Violation> {
+    run_sequences(dir, sequences, &operation::sequence(), |dir, operations| {
+        run::run(engine, dir, operations)
+    })
+}
+
+/// Runs a test on random inputs, each with a directory of its own.
+fn run_sequences<S: Strategy>(
+    dir: &Path,
+    sequences: u32,
+    inputs: &S,
+    test: impl Fn(&Path, &S::Value) -> Result<(), TestCaseError>,
+) -> Result<(), Violation> {
     let config = Config {
         cases: sequences,
         failure_persistence: None,
@@ -64,10 +80,10 @@ pub fn check(engine: &dyn Engine, dir: &Path, sequences: u32) -> Result<(), Viol
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let count = Cell::new(0);
     TestRunner::new_with_rng(config, rng)
-        .run(&operation::sequence(), |operations| {
+        .run(inputs, |input| {
             count.set(count.get() + 1);
             let dir = dir.join(format!("sequence-{}", count.get()));
-            let run = run::run(engine, &dir, &operations);
+            let run = test(&dir, &input);
             // The sequence reproduces a failure, so its files are not needed.
             let _ = std::fs::remove_dir_all(&dir);
             run

@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use super::*;
 use crate::backend::{Cursor, KeyValue};
 use crate::testing::Memory;
-use crate::{Around, Batch, Direction, InFlight, KeyRange, MemoryBackend};
+use crate::{Around, Batch, Defences, Direction, InFlight, KeyRange, MemoryBackend};
 
 const BUGS: [&str; 10] = [
     "deletes are forgotten",
@@ -255,4 +255,35 @@ impl Engine for Lates {
 fn an_engine_may_apply_a_transaction_late() {
     check(&Lates { loses: false }, tempdir().unwrap().path(), 2_000).unwrap();
     assert!(check(&Lates { loses: true }, tempdir().unwrap().path(), 100).is_err());
+}
+
+#[test]
+fn due_stores_conform_over_the_engine_in_memory() {
+    check_due(&Memory, tempdir().unwrap().path(), 3_000).unwrap();
+    check_due(&Lates { loses: false }, tempdir().unwrap().path(), 1_000).unwrap();
+}
+
+#[test]
+fn every_missing_defence_of_due_stores_is_found() {
+    let removed = [
+        Defences {
+            lists_behind_mark: false,
+            ..Defences::ALL
+        },
+        Defences {
+            forgets_next_due: false,
+            ..Defences::ALL
+        },
+        Defences {
+            lists_loaded: false,
+            ..Defences::ALL
+        },
+    ];
+    for defences in removed {
+        let found = due::check_defended(&Memory, tempdir().unwrap().path(), 2_000, defences);
+        assert!(
+            found.is_err(),
+            "the check missed the missing one of {defences:?}"
+        );
+    }
 }

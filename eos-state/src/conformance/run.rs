@@ -13,7 +13,7 @@ use crate::{CacheMemory, Direction, KeyRange, Load, StoreError, TaskStore};
 
 type Rows = Vec<(Key, Vec<u8>)>;
 type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
-type Outcome = Result<(), TestCaseError>;
+pub(super) type Outcome = Result<(), TestCaseError>;
 
 /// The expected content of each layer, including the layers below.
 #[derive(Default)]
@@ -52,11 +52,11 @@ pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> 
     run.compare_all()
 }
 
-fn broke(error: StoreError) -> TestCaseError {
+pub(super) fn broke(error: StoreError) -> TestCaseError {
     TestCaseError::fail(format!("{error}: {error:?}"))
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
     if found == expected {
         return Ok(());
     }

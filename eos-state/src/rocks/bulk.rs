@@ -71,13 +71,22 @@ impl Bulk {
         position.encode(&mut encoded);
         let mut table = SstFileWriter::create(&self.options);
         table.open(&file).map_err(at)?;
-        table.put(POSITION_KEY, &encoded).map_err(at)?;
+        let mut position = Some(encoded);
         for (key, value) in load.sorted() {
+            // A table is in order. The index of due stores comes before the position.
+            if key > POSITION_KEY
+                && let Some(position) = position.take()
+            {
+                table.put(POSITION_KEY, position).map_err(at)?;
+            }
             match value {
                 Some(value) => table.put(key, value),
                 None => table.delete(key),
             }
             .map_err(at)?;
+        }
+        if let Some(position) = position {
+            table.put(POSITION_KEY, position).map_err(at)?;
         }
         table.finish().map_err(at)?;
         let mut options = IngestExternalFileOptions::default();

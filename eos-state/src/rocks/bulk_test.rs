@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use super::bulk::Bulk;
 use super::conformance_test::MEMORY;
 use super::*;
-use crate::conformance::{Engine, Lasts, check, position};
+use crate::conformance::{Engine, Lasts, check, check_due, position};
 use crate::{Load, StoreKind, TaskStore};
 
 const STORE: StoreId = StoreId::plain("counts");
@@ -32,6 +32,7 @@ impl Engine for Tables {
 #[test]
 fn tables_conform() {
     check(&Tables, tempdir().unwrap().path(), 40).unwrap();
+    check_due(&Tables, tempdir().unwrap().path(), 60).unwrap();
 }
 
 fn store(dir: &Path) -> TaskStore {

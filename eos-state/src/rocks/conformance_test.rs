@@ -10,7 +10,7 @@ use tempfile::tempdir;
 
 use super::*;
 use crate::TaskStore;
-use crate::conformance::{Crash, Engine, History, Lasts, check, contents};
+use crate::conformance::{Crash, Engine, History, Lasts, check, check_due, contents};
 
 pub(super) static MEMORY: LazyLock<StateMemory> = LazyLock::new(|| StateMemory::new(16 << 20));
 
@@ -30,6 +30,11 @@ impl Engine for Rocks {
 #[test]
 fn it_conforms() {
     check(&Rocks, tempdir().unwrap().path(), 40).unwrap();
+}
+
+#[test]
+fn due_stores_conform() {
+    check_due(&Rocks, tempdir().unwrap().path(), 40).unwrap();
 }
 
 const DIR: &str = "EOS_STATE_TEST_DIR";

@@ -262,6 +262,7 @@ impl<C: Client> Restoring<C> {
             .defended(Defences {
                 applies_in_order: rules::applies_in_order(),
                 reads_in_flight: rules::reads_changes_in_flight(),
+                ..Defences::ALL
             });
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));

@@ -1,0 +1,426 @@
+//! Random sequences of operations on due stores.
+//!
+//! The model knows the effective moment of each item: its own moment, or the first place behind the mark if it was set
+//! into the past. It sorts the items by that, and has no index.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::task::Poll;
+
+use eos_protocol::state::{Family, StoreId};
+use eos_protocol::{Clock, Place, Timestamp};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use super::operation::Key;
+use super::run::{Outcome, broke, same};
+use super::{Engine, Lasts, Violation, position, run_sequences};
+use crate::{Defences, Load, NextDue, StoreKind, TaskStore};
+
+const STORES: [(StoreId, Clock); 3] = [
+    (StoreId::from_be_bytes([0, 0, 0, 1]), Clock::Stream),
+    (StoreId::from_be_bytes([0, 0, 0, 2]), Clock::Wall),
+    (
+        StoreId::from_be_bytes([0x7f, 0xff, 0xff, 0xff]),
+        Clock::Stream,
+    ),
+];
+/// A store without moments beside them.
+const PLAIN: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
+/// The maximum number of items that one operation handles.
+const AT_ONCE: usize = 12;
+
+/// Compares due stores over the engine with a model in this many random sequences of operations.
+///
+/// # Errors
+/// The failure, with the shortest sequence found that shows it.
+pub fn check_due(engine: &dyn Engine, dir: &Path, sequences: u32) -> Result<(), Violation> {
+    check_defended(engine, dir, sequences, Defences::ALL)
+}
+
+/// The same check with defences removed.
+pub(crate) fn check_defended(
+    engine: &dyn Engine,
+    dir: &Path,
+    sequences: u32,
+    defences: Defences,
+) -> Result<(), Violation> {
+    run_sequences(dir, sequences, &sequence(), |dir, operations| {
+        let mut run = Run {
+            engine,
+            defences,
+            dir,
+            opened: 0,
+            store: None,
+            committed: Items::default(),
+            kept: Items::default(),
+            shown: Items::default(),
+            is_open: (false, false),
+            changelog: BTreeMap::new(),
+            older: BTreeMap::new(),
+            seq: 0,
+        };
+        run.open()?;
+        for operation in operations {
+            run.step(operation)?;
+        }
+        run.compare()
+    })
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Put(usize, Key, i64, Vec<u8>),
+    Delete(usize, Key),
+    /// Handles what is due, and sets each handled item again after these milliseconds, if given.
+    Work(Clock, i64, Option<i64>),
+    Keep,
+    Drop,
+    Apply,
+    Discard,
+    Reopen,
+    /// Loads the changelog from its beginning into another database. With older versions of the rows first.
+    Restore(bool),
+    /// Loads the changelog into the same database, as after a move to a host with an older copy.
+    Reload,
+}
+
+fn sequence() -> impl Strategy<Value = Vec<Operation>> {
+    proptest::collection::vec(operation(), 1..60)
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    use Operation as Op;
+    let key = || proptest::collection::vec(proptest::sample::select(vec![0, 1, 0xff]), 0..2);
+    let (store, moment) = (0..STORES.len(), -3_i64..12);
+    let value = proptest::collection::vec(any::<u8>(), 0..3);
+    let again = proptest::option::weighted(0.3, -4_i64..6);
+    prop_oneof![
+        12 => (store.clone(), key(), moment.clone(), value).prop_map(|(s, k, m, v)| Op::Put(s, k, m, v)),
+        3 => (store, key()).prop_map(|(s, k)| Op::Delete(s, k)),
+        8 => (prop_oneof![3 => Just(Clock::Stream), 1 => Just(Clock::Wall)], moment, again)
+            .prop_map(|(clock, now, again)| Op::Work(clock, now, again)),
+        6 => Just(Op::Keep),
+        1 => Just(Op::Drop),
+        4 => Just(Op::Apply),
+        1 => Just(Op::Discard),
+        1 => Just(Op::Reopen),
+        1 => any::<bool>().prop_map(Op::Restore),
+        1 => Just(Op::Reload),
+    ]
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Item {
+    due: Timestamp,
+    /// The moment under which the item comes up.
+    effective: Timestamp,
+    value: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Items {
+    items: BTreeMap<(StoreId, Key), Item>,
+    marks: [Option<Place>; 2],
+}
+
+impl Items {
+    fn mark(&self, clock: Clock) -> Option<&Place> {
+        self.marks[clock.number() as usize].as_ref()
+    }
+
+    fn put(&mut self, (store, clock): (StoreId, Clock), key: &Key, due: Timestamp, value: &[u8]) {
+        let effective = Place::listed_at(due, store, key, self.mark(clock));
+        let item = Item {
+            due,
+            effective,
+            value: value.to_vec(),
+        };
+        self.items.insert((store, key.clone()), item);
+    }
+
+    /// The first item of a clock.
+    fn first(&self, clock: Clock) -> Option<(Place, &Item)> {
+        let of_clock = self
+            .items
+            .iter()
+            .filter(|((store, _), _)| clock_of(*store) == Some(clock));
+        let places = of_clock.map(|((store, key), item)| {
+            let place = Place {
+                moment: item.effective,
+                store: *store,
+                key: key.clone(),
+            };
+            (place, item)
+        });
+        places.min_by(|(a, _), (b, _)| a.cmp(b))
+    }
+}
+
+fn clock_of(store: StoreId) -> Option<Clock> {
+    STORES
+        .iter()
+        .find(|(id, _)| *id == store)
+        .map(|(_, clock)| *clock)
+}
+
+type Rows = BTreeMap<(StoreId, Key), Vec<u8>>;
+
+struct Run<'a> {
+    engine: &'a dyn Engine,
+    defences: Defences,
+    dir: &'a Path,
+    /// The number of databases so far.
+    opened: usize,
+    store: Option<TaskStore>,
+    committed: Items,
+    kept: Items,
+    shown: Items,
+    /// Whether the transaction and the record have writes.
+    is_open: (bool, bool),
+    changelog: Rows,
+    /// The first version of each row in the changelog.
+    older: Rows,
+    seq: u64,
+}
+
+impl Run<'_> {
+    fn open(&mut self) -> Outcome {
+        self.store = None;
+        let dir = self.dir.join(self.opened.to_string());
+        let backend = self.engine.open(&dir).map_err(broke)?;
+        let plain = std::iter::once(PLAIN);
+        let ids = STORES.iter().map(|(id, _)| *id).chain(plain);
+        let stores = ids.map(|id| (id, StoreKind::Point));
+        let store = TaskStore::new(backend, stores).and_then(|store| store.with_due(STORES));
+        self.store = Some(store.map_err(broke)?.defended(self.defences));
+        Ok(())
+    }
+
+    fn store(&mut self) -> Result<&mut TaskStore, TestCaseError> {
+        let closed = || TestCaseError::fail("the engine is closed");
+        self.store.as_mut().ok_or_else(closed)
+    }
+
+    fn step(&mut self, operation: &Operation) -> Outcome {
+        match operation {
+            Operation::Put(store, key, due, value) => {
+                let (store, due) = (STORES[*store], Timestamp(*due));
+                let put = self.store()?.put_due(store.0, key, due, value);
+                put.map_err(broke)?;
+                self.shown.put(store, key, due, value);
+                self.is_open.1 = true;
+            }
+            Operation::Delete(store, key) => {
+                let store = STORES[*store].0;
+                let there = self.store()?.delete_due(store, key).map_err(broke)?;
+                let expected = self.shown.items.remove(&(store, key.clone())).is_some();
+                same("whether the deleted item existed", there, expected)?;
+                self.is_open.1 = true;
+            }
+            Operation::Work(clock, now, again) => self.work(*clock, Timestamp(*now), *again)?,
+            Operation::Keep => self.keep()?,
+            Operation::Drop => {
+                self.store()?.drop_record();
+                self.shown.clone_from(&self.kept);
+                self.is_open.1 = false;
+            }
+            Operation::Apply => self.apply()?,
+            Operation::Discard => self.discard()?,
+            Operation::Reopen => {
+                self.open()?;
+                if self.engine.lasts() == Lasts::Process {
+                    self.load_all()?;
+                }
+                self.discard()?;
+                self.compare()?;
+            }
+            Operation::Restore(older) => {
+                self.opened += 1;
+                self.open()?;
+                if *older {
+                    let rows = self.older.clone();
+                    self.load(&rows)?;
+                }
+                self.load_all()?;
+                self.discard()?;
+                self.compare()?;
+            }
+            Operation::Reload => {
+                self.discard()?;
+                let rows = self.older.clone();
+                self.load(&rows)?;
+                self.load_all()?;
+                self.compare()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, clock: Clock, now: Timestamp, again: Option<i64>) -> Outcome {
+        for _ in 0..AT_ONCE {
+            let expected = self.shown.first(clock);
+            let expected = expected.filter(|(place, _)| place.moment <= now);
+            let expected = expected.map(|(place, item)| (place, item.clone()));
+            let found = loop {
+                match self.store()?.next_due(clock, now).map_err(broke)? {
+                    NextDue::Moved => self.keep()?,
+                    NextDue::Nothing => break None,
+                    NextDue::Item(item) => break Some(item),
+                }
+            };
+            let seen = found.as_ref().map(|item| {
+                let value = Item {
+                    due: item.due,
+                    effective: item.place.moment,
+                    value: item.value.clone(),
+                };
+                (item.place.clone(), value)
+            });
+            same("the due item", seen, expected)?;
+            let Some(item) = found else {
+                return Ok(());
+            };
+            self.store()?.handle_due(&item).map_err(broke)?;
+            let Place { store, key, .. } = &item.place;
+            self.shown.items.remove(&(*store, key.clone()));
+            self.shown.marks[clock.number() as usize] = Some(item.place.clone());
+            if let Some(again) = again {
+                let due = Timestamp(item.due.0 + again);
+                let put = self.store()?.put_due(*store, key, due, b"again");
+                put.map_err(broke)?;
+                self.shown.put((*store, clock), key, due, b"again");
+            }
+            self.is_open.1 = true;
+            self.keep()?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self) -> Outcome {
+        self.store()?.keep_record();
+        self.kept.clone_from(&self.shown);
+        self.is_open = (self.is_open.0 || self.is_open.1, false);
+        Ok(())
+    }
+
+    fn discard(&mut self) -> Outcome {
+        self.store()?.discard();
+        self.kept.clone_from(&self.committed);
+        self.shown.clone_from(&self.committed);
+        self.is_open = (false, false);
+        Ok(())
+    }
+
+    fn apply(&mut self) -> Outcome {
+        self.keep()?;
+        let mut changes = Vec::new();
+        for write in self.store()?.changes(Family::Plain) {
+            let row = write.value.map(<[u8]>::to_vec);
+            changes.push(((write.store, write.key.to_vec()), row));
+        }
+        for (at, row) in changes {
+            if at.0.is_reserved() {
+                return Err(TestCaseError::fail("the index is in the changelog"));
+            }
+            if let Some(old) = self.changelog.get(&at) {
+                self.older.entry(at.clone()).or_insert_with(|| old.clone());
+            }
+            match row {
+                Some(row) => self.changelog.insert(at, row),
+                None => self.changelog.remove(&at),
+            };
+        }
+        self.seq += 1;
+        let seq = self.seq;
+        let applied = self.store()?.begin_apply(position(seq), Vec::new());
+        applied.map_err(broke)?;
+        self.committed.clone_from(&self.kept);
+        // Every third transaction stays in flight while the next operations run.
+        if seq.is_multiple_of(3) {
+            return Ok(());
+        }
+        self.end()?;
+        self.compare()
+    }
+
+    fn end(&mut self) -> Outcome {
+        match self.store()?.end_apply(true) {
+            Poll::Ready(applied) => applied.map_err(broke),
+            Poll::Pending => Err(TestCaseError::fail("`end_apply` returned `Pending`")),
+        }
+    }
+
+    /// Loads the changelog. A deleted row is a tombstone.
+    fn load_all(&mut self) -> Outcome {
+        let rows = self.changelog.clone();
+        let gone: Vec<_> = self
+            .older
+            .keys()
+            .filter(|at| !rows.contains_key(*at))
+            .cloned()
+            .collect();
+        let mut load = Load::new();
+        for (store, key) in &gone {
+            load.write(*store, key, None);
+        }
+        self.load_from(load, &rows)
+    }
+
+    fn load(&mut self, rows: &Rows) -> Outcome {
+        self.load_from(Load::new(), rows)
+    }
+
+    fn load_from(&mut self, mut load: Load, rows: &Rows) -> Outcome {
+        for ((store, key), row) in rows {
+            load.write(*store, key, Some(row));
+        }
+        let seq = self.seq;
+        self.store()?
+            .begin_load(load, position(seq))
+            .map_err(broke)?;
+        self.end()
+    }
+
+    /// Compares all items, and checks that the index has one entry for each item and no other.
+    fn compare(&mut self) -> Outcome {
+        self.end()?;
+        let shown = self.shown.clone();
+        let mut listed = Vec::new();
+        for clock in Clock::ALL {
+            same(
+                "the mark",
+                self.store()?.mark(clock).map_err(broke)?,
+                shown.mark(clock).cloned(),
+            )?;
+            let places = self.store()?.listed_places(clock).map_err(broke)?;
+            for place in places {
+                if shown.mark(clock).is_some_and(|mark| place <= *mark) {
+                    return Err(TestCaseError::fail(format!(
+                        "{place:?} is not behind the mark"
+                    )));
+                }
+                let effective = shown.items.get(&(place.store, place.key.clone()));
+                if effective.is_none_or(|item| item.effective < place.moment) {
+                    return Err(TestCaseError::fail(format!("{place:?} is listed too late")));
+                }
+                listed.push((place.store, place.key));
+            }
+        }
+        listed.sort();
+        same(
+            "the listed items",
+            listed,
+            shown.items.keys().cloned().collect(),
+        )?;
+        for ((store, key), item) in &shown.items {
+            let mut value = Vec::new();
+            let due = self
+                .store()?
+                .get_due(*store, key, &mut value)
+                .map_err(broke)?;
+            same("an item", (due, &value), (Some(item.due), &item.value))?;
+        }
+        Ok(())
+    }
+}

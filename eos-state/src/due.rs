@@ -1,0 +1,221 @@
+//! The format of due stores, and of the index over them.
+//!
+//! ```text
+//! key                                                 value
+//! store id (4) · 0                                    version (1) · clock (1) · moment (8) · key: the mark
+//! store id (4) · 1 · key                              due (8) · listed (8) · value
+//! 00000000 · 1 · clock (1) · moment (8) · store id (4) · key     empty: the index
+//! ```
+//!
+//! Numbers are big-endian. The sign bit of moments in keys is flipped, so that their bytes are in order. The mark has
+//! no moment and key until the first item of the store is handled. The index is in the database only. A restore derives
+//! it from `listed` of each row.
+
+use eos_protocol::state::{Family, StoreId};
+use eos_protocol::{Clock, Place, Timestamp};
+
+use crate::KeyRange;
+
+/// The format of marks that this version writes, and the newest that it reads.
+const MARK: u8 = 1;
+/// The first byte of index keys. The engine's own keys under the reserved id begin with letters.
+const INDEX: u8 = 1;
+const SIGN: u64 = 1 << 63;
+
+/// The id of the index.
+pub(crate) const INDEX_ID: StoreId = StoreId::commit_record(Family::Plain);
+/// The key of a store's mark.
+pub(crate) const MARK_KEY: &[u8] = &[0];
+/// The first byte of the keys of rows.
+const ROW: u8 = 1;
+
+/// Replaces the content of `full` with the key of a row.
+pub(crate) fn row_key(full: &mut Vec<u8>, key: &[u8]) {
+    full.clear();
+    full.push(ROW);
+    full.extend_from_slice(key);
+}
+
+/// Returns the item's key from the key of a row. `None` for the mark.
+pub(crate) fn key_of_row(full: &[u8]) -> Option<&[u8]> {
+    full.strip_prefix(&[ROW])
+}
+
+/// The numbers at the beginning of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moments {
+    /// The moment at which the item is due.
+    pub(crate) due: Timestamp,
+    /// The moment of its entry in the index.
+    pub(crate) listed: Timestamp,
+}
+
+impl Moments {
+    /// The length of both numbers, in bytes.
+    pub(crate) const LEN: usize = 16;
+
+    /// Replaces the content of `row` with these numbers and a value.
+    pub(crate) fn encode(self, row: &mut Vec<u8>, value: &[u8]) {
+        row.clear();
+        row.extend_from_slice(&self.due.0.to_be_bytes());
+        row.extend_from_slice(&self.listed.0.to_be_bytes());
+        row.extend_from_slice(value);
+    }
+
+    /// Returns the numbers of a row, or `None` if the row is too short.
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let (due, rest) = row.split_first_chunk()?;
+        Some(Self {
+            due: Timestamp(i64::from_be_bytes(*due)),
+            listed: Timestamp(i64::from_be_bytes(*rest.first_chunk()?)),
+        })
+    }
+}
+
+/// Returns the value of a store's mark: its clock, and the last handled place of the store.
+pub(crate) fn encode_mark(clock: Clock, handled: Option<(Timestamp, &[u8])>) -> Vec<u8> {
+    let mut mark = vec![MARK, clock.number()];
+    if let Some((moment, key)) = handled {
+        mark.extend_from_slice(&moment.0.to_be_bytes());
+        mark.extend_from_slice(key);
+    }
+    mark
+}
+
+/// Reads a store's mark.
+///
+/// # Errors
+/// A description of the mark if it can't be read.
+pub(crate) fn decode_mark(
+    store: StoreId,
+    mark: &[u8],
+) -> Result<(Clock, Option<Place>), &'static str> {
+    let (version, rest) = mark.split_first().ok_or("its mark is empty")?;
+    match *version {
+        MARK => {}
+        0 => return Err("its mark has format 0"),
+        _ => return Err("its mark has a newer format"),
+    }
+    let (clock, rest) = rest.split_first().ok_or("its mark has no clock")?;
+    let clock = Clock::from_number(*clock).ok_or("its mark has an unknown clock")?;
+    if rest.is_empty() {
+        return Ok((clock, None));
+    }
+    let (moment, key) = rest.split_first_chunk().ok_or("its mark is cut short")?;
+    let place = Place {
+        moment: Timestamp(i64::from_be_bytes(*moment)),
+        store,
+        key: key.to_vec(),
+    };
+    Ok((clock, Some(place)))
+}
+
+/// Replaces the content of `full` with the index's key for an item.
+pub(crate) fn index_key(
+    full: &mut Vec<u8>,
+    clock: Clock,
+    moment: Timestamp,
+    store: StoreId,
+    key: &[u8],
+) {
+    full.clear();
+    full.extend_from_slice(&[INDEX, clock.number()]);
+    full.extend_from_slice(&(moment.0.cast_unsigned() ^ SIGN).to_be_bytes());
+    full.extend_from_slice(&store.to_be_bytes());
+    full.extend_from_slice(key);
+}
+
+/// Returns the place of an index key.
+pub(crate) fn place_of(full: &[u8]) -> Option<Place> {
+    let (moment, rest) = full.get(2..)?.split_first_chunk()?;
+    let (store, key) = rest.split_first_chunk()?;
+    Some(Place {
+        moment: Timestamp((u64::from_be_bytes(*moment) ^ SIGN).cast_signed()),
+        store: StoreId::from_be_bytes(*store),
+        key: key.to_vec(),
+    })
+}
+
+/// Returns the index keys of a clock that are behind a place.
+pub(crate) fn behind(clock: Clock, mark: Option<&Place>) -> KeyRange {
+    let all = KeyRange::prefix(&[INDEX, clock.number()]);
+    let Some(Place { moment, store, key }) = mark else {
+        return all;
+    };
+    let mut from = Vec::new();
+    index_key(&mut from, clock, *moment, *store, key);
+    // The first key above this one.
+    from.push(0);
+    match all.to() {
+        Some(to) => KeyRange::between(&from[..]..to),
+        None => KeyRange::between(&from[..]..),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn formats_are_pinned() {
+        let store = StoreId::from_be_bytes([0, 0, 0, 7]);
+        let mut key = Vec::new();
+        index_key(&mut key, Clock::Wall, Timestamp(5), store, b"k");
+        assert_eq!(key, *b"\x01\x01\x80\0\0\0\0\0\0\x05\0\0\0\x07k");
+        row_key(&mut key, b"k");
+        assert_eq!(key, *b"\x01k");
+        let mark = encode_mark(Clock::Stream, Some((Timestamp(-1), b"k")));
+        assert_eq!(mark, *b"\x01\0\xff\xff\xff\xff\xff\xff\xff\xffk");
+        assert_eq!(encode_mark(Clock::Wall, None), [1, 1]);
+        let mut row = Vec::new();
+        let (due, listed) = (Timestamp(2), Timestamp(1));
+        Moments { due, listed }.encode(&mut row, b"v");
+        assert_eq!(row, *b"\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01v");
+    }
+
+    #[test]
+    fn an_unreadable_mark_is_an_error() {
+        let store = StoreId::plain("s");
+        for mark in [
+            &b""[..],
+            b"\0\0",
+            b"\x02\0",
+            b"\x01",
+            b"\x01\x02",
+            b"\x01\0\0\0",
+        ] {
+            assert!(decode_mark(store, mark).is_err(), "{mark:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn index_keys_are_in_the_order_of_places(
+            a in (any::<i64>(), 1_u8..4, proptest::collection::vec(any::<u8>(), 0..3)),
+            b in (-2_i64..2, 1_u8..4, proptest::collection::vec(0_u8..2, 0..3)),
+            near in any::<bool>(),
+        ) {
+            let a = if near { (b.0, a.1, a.2) } else { a };
+            let place = |(moment, store, key): (i64, u8, Vec<u8>)| Place {
+                moment: Timestamp(moment),
+                store: StoreId::from_be_bytes([0, 0, 0, store]),
+                key,
+            };
+            let (a, b) = (place(a), place(b));
+            let key = |place: &Place| {
+                let mut full = Vec::new();
+                index_key(&mut full, Clock::Stream, place.moment, place.store, &place.key);
+                full
+            };
+            prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
+            let read = place_of(&key(&a));
+            prop_assert_eq!(read.as_ref(), Some(&a));
+            prop_assert_eq!(behind(Clock::Stream, Some(&a)).contains(&key(&b)), b > a);
+            prop_assert!(behind(Clock::Stream, None).contains(&key(&b)));
+            prop_assert!(!behind(Clock::Wall, None).contains(&key(&b)));
+            let mark = encode_mark(Clock::Wall, Some((a.moment, &a.key)));
+            prop_assert_eq!(decode_mark(a.store, &mark), Ok((Clock::Wall, Some(a))));
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! The due stores of a task, and the index over their items.
+//!
+//! Each item is a row with a moment. The index lists the items in the order of their [`Place`]s. It has the layers of a
+//! store, but it is not in the changelog.
+//!
+//! **Lazy.** A later moment for a listed item leaves the index as it is. When the search reaches the entry, it lists the
+//! item under the later moment. So an item that is put off a thousand times has one entry.
+//!
+//! **No entry without its item.** A write that moves or deletes an item deletes the item's old entry.
+
+use std::cell::{Cell, RefCell};
+
+use eos_protocol::state::StoreId;
+use eos_protocol::{Clock, Place, Timestamp};
+
+use super::{Slot, TaskStore};
+use crate::StoreError;
+use crate::cache::{CacheMemory, CommittedCache};
+use crate::due::{self, INDEX_ID, MARK_KEY, Moments};
+use crate::load::Load;
+use crate::overlay::{StoreKind, Table};
+use crate::range::Direction;
+
+/// The number of loaded rows whose earlier versions are read at once.
+const READ_AT_ONCE: usize = 256;
+
+/// What the due stores share.
+#[derive(Debug, Default)]
+pub(super) struct DueStores {
+    /// The last handled place of each clock, after the first query.
+    marks: RefCell<[Option<Option<Place>>; 2]>,
+    /// A bound for each clock: no item is listed before it.
+    next: [Cell<Option<Timestamp>>; 2],
+    buffers: RefCell<Buffers>,
+}
+
+/// Memory for keys and rows.
+#[derive(Debug, Default)]
+struct Buffers {
+    key: Vec<u8>,
+    row: Vec<u8>,
+    entry: Vec<u8>,
+}
+
+/// The next work of a clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextDue {
+    /// No item is due.
+    Nothing,
+    /// An entry of the index was removed or moved, and the change is a write of the current record. Ask again.
+    Moved,
+    /// This item is due.
+    Item(DueItem),
+}
+
+/// A due item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueItem {
+    /// The clock of its store.
+    pub clock: Clock,
+    /// Its place in the index.
+    pub place: Place,
+    /// Its own moment, which is before the place's if the item was set into the past.
+    pub due: Timestamp,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+const fn at(clock: Clock) -> usize {
+    clock.number() as usize
+}
+
+impl TaskStore {
+    /// Makes these stores due stores: each of their rows has a moment. Only the methods for due stores may read and
+    /// write them.
+    ///
+    /// # Errors
+    /// If a store is unknown.
+    pub fn with_due(
+        mut self,
+        stores: impl IntoIterator<Item = (StoreId, Clock)>,
+    ) -> Result<Self, StoreError> {
+        for (store, clock) in stores {
+            let slot = self.slot(store)?;
+            self.slots[slot].clock = Some(clock);
+            if self.due.is_none() {
+                self.slots
+                    .insert(0, Slot::new(INDEX_ID, StoreKind::Ordered));
+                self.scratch.get_mut().insert(0, Table::new());
+                let cache = CommittedCache::new(&CacheMemory::default());
+                self.caches.get_mut().insert(0, cache);
+                self.due = Some(DueStores::default());
+            }
+        }
+        Ok(self)
+    }
+
+    /// Reads an item of a due store. Returns its moment; `value` then holds its value.
+    ///
+    /// # Errors
+    /// If the engine can't read, or the row is damaged.
+    pub fn get_due(
+        &self,
+        store: StoreId,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let (due, _) = self.due_store(store)?;
+        let mut buffers = due.buffers.borrow_mut();
+        due::row_key(&mut buffers.key, key);
+        if !self.get(store, &buffers.key, value)? {
+            return Ok(None);
+        }
+        let moments = moments(store, value)?;
+        value.drain(..Moments::LEN);
+        Ok(Some(moments.due))
+    }
+
+    /// Writes an item of a due store for the current record. `due` replaces the moment of an existing item.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), and if the earlier row can't be read.
+    pub fn put_due(
+        &self,
+        store: StoreId,
+        key: &[u8],
+        due: Timestamp,
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        let (state, clock) = self.due_store(store)?;
+        let mark = self.mark(clock)?;
+        let mut buffers = state.buffers.borrow_mut();
+        let Buffers {
+            key: full,
+            row,
+            entry,
+        } = &mut *buffers;
+        due::row_key(full, key);
+        let before = self.listed(store, full, row)?;
+        let listed = match before {
+            Some(listed) if listed <= due => listed,
+            _ => {
+                let mark = mark.as_ref();
+                let mark = mark.filter(|_| self.defences.lists_behind_mark);
+                Place::listed_at(due, store, key, mark)
+            }
+        };
+        // The row first: if it is too large, the index must not change.
+        Moments { due, listed }.encode(row, value);
+        self.write(store, full, Some(row))?;
+        if !self.get(store, MARK_KEY, row)? {
+            self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
+        }
+        if before == Some(listed) {
+            return Ok(());
+        }
+        if let Some(before) = before {
+            due::index_key(entry, clock, before, store, key);
+            self.write_index(entry, None);
+        }
+        due::index_key(entry, clock, listed, store, key);
+        self.write_index(entry, Some(&[]));
+        let next = &state.next[at(clock)];
+        next.set(next.get().map(|bound| bound.min(listed)));
+        Ok(())
+    }
+
+    /// Deletes an item of a due store for the current record. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`put_due`](Self::put_due).
+    pub fn delete_due(&self, store: StoreId, key: &[u8]) -> Result<bool, StoreError> {
+        let (state, clock) = self.due_store(store)?;
+        let mut buffers = state.buffers.borrow_mut();
+        let Buffers {
+            key: full,
+            row,
+            entry,
+        } = &mut *buffers;
+        due::row_key(full, key);
+        let Some(listed) = self.listed(store, full, row)? else {
+            return Ok(false);
+        };
+        self.write(store, full, None)?;
+        due::index_key(entry, clock, listed, store, key);
+        self.write_index(entry, None);
+        Ok(true)
+    }
+
+    /// Whether an item of this clock may be due at this moment. It compares two numbers in most cases.
+    #[must_use]
+    pub fn may_be_due(&self, clock: Clock, now: Timestamp) -> bool {
+        let bound = self.due.as_ref().map(|state| state.next[at(clock)].get());
+        bound.is_some_and(|bound| bound.is_none_or(|bound| bound <= now))
+    }
+
+    /// Returns a moment before which no item of this clock is due. `None` if it is unknown.
+    #[must_use]
+    pub fn next_due_at(&self, clock: Clock) -> Option<Timestamp> {
+        self.due.as_ref()?.next[at(clock)].get()
+    }
+
+    /// Returns the first item of a clock that is due at this moment. It changes no item.
+    ///
+    /// # Errors
+    /// If the engine can't read, or a row is damaged.
+    pub fn next_due(&self, clock: Clock, now: Timestamp) -> Result<NextDue, StoreError> {
+        let Some(state) = self.due.as_ref().filter(|_| self.may_be_due(clock, now)) else {
+            return Ok(NextDue::Nothing);
+        };
+        self.healthy()?;
+        let mark = self.mark(clock)?;
+        let range = due::behind(clock, mark.as_ref());
+        let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
+        let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
+        drop(scan);
+        let moment = first
+            .as_ref()
+            .map_or(Timestamp(i64::MAX), |first| first.moment);
+        state.next[at(clock)].set(Some(moment));
+        let Some(place) = first.filter(|first| first.moment <= now) else {
+            return Ok(NextDue::Nothing);
+        };
+        let mut buffers = state.buffers.borrow_mut();
+        let Buffers {
+            key: full,
+            row,
+            entry,
+        } = &mut *buffers;
+        due::row_key(full, &place.key);
+        due::index_key(entry, clock, place.moment, place.store, &place.key);
+        let found = match self.get(place.store, full, row)? {
+            true => Some(moments(place.store, row)?),
+            false => None,
+        };
+        let Some(found) = found.filter(|found| found.listed == place.moment) else {
+            self.write_index(entry, None);
+            return Ok(NextDue::Moved);
+        };
+        let value = row.get(Moments::LEN..).unwrap_or_default().to_vec();
+        if found.due > place.moment {
+            let (due, listed) = (found.due, found.due);
+            Moments { due, listed }.encode(row, &value);
+            self.write(place.store, full, Some(row))?;
+            self.write_index(entry, None);
+            due::index_key(entry, clock, listed, place.store, &place.key);
+            self.write_index(entry, Some(&[]));
+            return Ok(NextDue::Moved);
+        }
+        Ok(NextDue::Item(DueItem {
+            clock,
+            place,
+            due: found.due,
+            value,
+        }))
+    }
+
+    /// Marks the place of a due item as handled, and deletes the item, for the current record.
+    ///
+    /// # Errors
+    /// As [`put_due`](Self::put_due).
+    pub fn handle_due(&self, item: &DueItem) -> Result<(), StoreError> {
+        let Place { moment, store, key } = &item.place;
+        self.delete_due(*store, key)?;
+        let mark = due::encode_mark(item.clock, Some((*moment, key)));
+        self.write(*store, MARK_KEY, Some(&mark))?;
+        if let Some(state) = &self.due {
+            state.marks.borrow_mut()[at(item.clock)] = Some(Some(item.place.clone()));
+        }
+        Ok(())
+    }
+
+    /// The last handled place of a clock: the last one of all marks.
+    ///
+    /// # Errors
+    /// If a mark can't be read, or belongs to another clock.
+    pub fn mark(&self, clock: Clock) -> Result<Option<Place>, StoreError> {
+        let Some(state) = &self.due else {
+            return Ok(None);
+        };
+        if let Some(mark) = &state.marks.borrow()[at(clock)] {
+            return Ok(mark.clone());
+        }
+        let (mut last, mut bytes) = (None, Vec::new());
+        for slot in self
+            .stores()
+            .iter()
+            .filter(|slot| slot.clock == Some(clock))
+        {
+            if !self.get(slot.id, MARK_KEY, &mut bytes)? {
+                continue;
+            }
+            let unreadable = |found| StoreError::DueRow {
+                store: slot.id,
+                found,
+            };
+            let (of, place) = due::decode_mark(slot.id, &bytes).map_err(unreadable)?;
+            if of != clock {
+                return Err(StoreError::OtherClock { store: slot.id });
+            }
+            last = last.max(place);
+        }
+        state.marks.borrow_mut()[at(clock)] = Some(last.clone());
+        Ok(last)
+    }
+
+    /// Returns all places that the index of a clock lists, in order, for tests.
+    ///
+    /// # Errors
+    /// If the engine can't read.
+    pub fn listed_places(&self, clock: Clock) -> Result<Vec<Place>, StoreError> {
+        let mut places = Vec::new();
+        if self.due.is_some() {
+            let mut scan = self.scan_slot(0, &due::behind(clock, None), Direction::Forward)?;
+            while let Some((entry, _)) = scan.next()? {
+                places.extend(due::place_of(entry));
+            }
+        }
+        Ok(places)
+    }
+
+    /// Forgets what was read from layers that have changed.
+    pub(super) fn forget_due(&mut self) {
+        let forgets = self.defences.forgets_next_due;
+        if let Some(state) = &mut self.due {
+            *state.marks.get_mut() = [None, None];
+            if forgets {
+                state.next = [Cell::new(None), Cell::new(None)];
+            }
+        }
+    }
+
+    /// Adds the index entries of the items in a load, and deletes those of their earlier versions.
+    pub(super) fn list_loaded(&self, load: &mut Load) -> Result<(), StoreError> {
+        if self.due.is_none() || !self.defences.lists_loaded {
+            return Ok(());
+        }
+        let mut entries = Vec::new();
+        for slot in self.stores() {
+            let Some(clock) = slot.clock else {
+                continue;
+            };
+            let id = slot.id.to_be_bytes();
+            let of_store = load.sorted().filter_map(|(full, row)| {
+                let full = full.strip_prefix(&id)?;
+                due::key_of_row(full).map(|key| (full, key, row))
+            });
+            let rows: Vec<_> = of_store.collect();
+            for rows in rows.chunks(READ_AT_ONCE) {
+                let keys: Vec<&[u8]> = rows.iter().map(|(full, ..)| *full).collect();
+                let mut before = vec![None; rows.len()];
+                let mut each = |n: usize, row: Option<&[u8]>| {
+                    before[n] = row.map(|row| moments(slot.id, row));
+                };
+                self.poisoning(self.backend.multi_get(slot.id, &keys, &mut each))?;
+                for ((_, key, row), before) in rows.iter().zip(before) {
+                    let before = before.transpose()?.map(|before| before.listed);
+                    let row = row.map(|row| moments(slot.id, row)).transpose()?;
+                    let after = row.map(|row| row.listed);
+                    if before == after {
+                        continue;
+                    }
+                    for (moment, listed) in [(before, false), (after, true)] {
+                        let Some(moment) = moment else {
+                            continue;
+                        };
+                        let mut entry = Vec::with_capacity(14 + key.len());
+                        due::index_key(&mut entry, clock, moment, slot.id, key);
+                        entries.push((entry, listed));
+                    }
+                }
+            }
+        }
+        for (entry, listed) in entries {
+            load.write(INDEX_ID, &entry, listed.then_some(&[]));
+        }
+        Ok(())
+    }
+
+    fn due_store(&self, store: StoreId) -> Result<(&DueStores, Clock), StoreError> {
+        let slot = self.slot(store)?;
+        let unknown = StoreError::UnknownStore { store };
+        match (&self.due, self.slots.get(slot).and_then(|slot| slot.clock)) {
+            (Some(state), Some(clock)) => Ok((state, clock)),
+            _ => Err(unknown),
+        }
+    }
+
+    /// The moment under which the index lists a row.
+    fn listed(
+        &self,
+        store: StoreId,
+        full: &[u8],
+        row: &mut Vec<u8>,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        if !self.get(store, full, row)? {
+            return Ok(None);
+        }
+        Ok(Some(moments(store, row)?.listed))
+    }
+
+    fn write_index(&self, entry: &[u8], value: Option<&[u8]>) {
+        let hash = self.hasher.hash(entry);
+        if let Some(table) = self.scratch.borrow_mut().first_mut() {
+            table.write(hash, entry, value);
+        }
+    }
+}
+
+fn moments(store: StoreId, row: &[u8]) -> Result<Moments, StoreError> {
+    Moments::decode(row).ok_or(StoreError::DueRow {
+        store,
+        found: "the row is cut short",
+    })
+}
