@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::{Offset, Partition, TaskId, Timestamp, TopicPartition};
+use eos_protocol::{Clock, Offset, Partition, TaskId, Timestamp, TopicPartition};
 
 use crate::client::Headers;
 use crate::failure::Failure;
@@ -24,6 +24,8 @@ pub(crate) struct Origin<'r> {
     pub(crate) timestamp: Option<Timestamp>,
     /// The highest time of the task's records, this one included.
     pub(crate) stream_time: Option<Timestamp>,
+    /// The time of the machine's clock. `None` if no store of the task has moments.
+    pub(crate) wall_clock: Option<Timestamp>,
     pub(crate) headers: &'r Headers,
 }
 
@@ -201,9 +203,24 @@ impl<'r> Ctx<'r> {
             return Ok(index);
         }
         let store = self.state.specs.get(index).ok_or(StateError::OtherApp)?;
-        Err(StateError::Elsewhere {
-            store: Arc::clone(&store.name),
+        let name = Arc::clone(&store.name);
+        Err(match store.clock {
+            Some(_) => StateError::TimerElsewhere { timer: name },
+            None => StateError::Elsewhere { store: name },
         })
+    }
+
+    /// The stores of the task.
+    pub(crate) fn state(&self) -> &StateAccess<'r> {
+        &self.state
+    }
+
+    /// The time of a clock.
+    pub(crate) fn time_of(&self, clock: Clock) -> Option<Timestamp> {
+        match clock {
+            Clock::Stream => self.origin.stream_time,
+            Clock::Wall => self.origin.wall_clock,
+        }
     }
 
     pub(crate) fn windows_at<K: 'static, V: 'static>(&self, index: usize) -> WindowView<'_, K, V> {

@@ -86,6 +86,7 @@ mod store;
 mod store_handle;
 mod streams;
 mod table;
+mod timer;
 mod topic;
 #[cfg_attr(
     not(feature = "kafka"),
@@ -114,12 +115,14 @@ pub use runtime::Handle;
 pub use store::KeyValueStore;
 pub use store_handle::Store;
 pub use streams::Stream;
+pub use timer::Timer;
 pub use topic::{PlainTopic, Topic};
 
 /// Streams of grouped records, and where the records of one key are.
 pub mod stream {
     pub use crate::grouped::Grouped;
     pub use crate::keys::{Colocated, Partitioned, Scattered};
+    pub use crate::streams::WithTimers;
     pub use crate::table::Nullable;
 }
 
@@ -130,6 +133,11 @@ pub mod state {
         Entries, KeyValueView, OrderedStore, OrderedView, WindowStore, WindowView,
     };
     pub use crate::store_handle::{StoreDef, StoreHandle};
+}
+
+/// Timers: handles, views and due moments. The definition is [`Timer`].
+pub mod timers {
+    pub use crate::timer::{Clock, Due, TimerHandle, TimerView};
 }
 
 /// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).

@@ -12,6 +12,7 @@ use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::failure::Failure;
 use crate::record::Record;
+use crate::store::StateError;
 use crate::topology::{Fault, Next};
 
 /// The context of a record in [`Stream::process`](crate::Stream::process): forwards records to the next step.
@@ -20,7 +21,18 @@ use crate::topology::{Fault, Next};
 pub struct ProcessCtx<'r, K, V> {
     ctx: Ctx<'r>,
     next: RefCell<Next<'r>>,
+    /// The only key of forwarded records, if there is only one.
+    own_key: Option<OwnKey<K>>,
     types: PhantomData<fn(K, V)>,
+}
+
+/// The key of a timer's moment.
+pub(crate) struct OwnKey<K> {
+    /// The timer, by the index of its store.
+    pub(crate) timer: usize,
+    /// Encodes a key as the timer does.
+    pub(crate) encode: fn(&Ctx<'_>, usize, &K) -> Result<Vec<u8>, StateError>,
+    pub(crate) key: Vec<u8>,
 }
 
 impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
@@ -28,8 +40,14 @@ impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
         Self {
             ctx,
             next: RefCell::new(next),
+            own_key: None,
             types: PhantomData,
         }
+    }
+
+    /// Fails records with another key than this one, if given.
+    pub(crate) fn forwarding(self, own_key: Option<OwnKey<K>>) -> Self {
+        Self { own_key, ..self }
     }
 
     /// Forwards a key and a value, with the timestamp and the headers of the current record. The next steps run before
@@ -50,9 +68,21 @@ impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
     /// See [`forward`](Self::forward).
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn forward_record(&self, record: Record<K, V>) -> Result<(), Failure> {
+        if let Some(OwnKey { timer, encode, key }) = &self.own_key {
+            let forwarded = encode(&self.ctx, *timer, &record.key);
+            match forwarded {
+                Ok(forwarded) if forwarded == *key => {}
+                Ok(_) => return Err(self.ctx.fail(Fault::User(Failure::permanent(OTHER_KEY)))),
+                Err(error) => return Err(self.ctx.fail(Fault::State(error))),
+            }
+        }
         forward(&self.ctx, &self.next, record)
     }
 }
+
+/// The error of a handler that forwards under another key.
+const OTHER_KEY: &str = "the handler of a timer before `process_values` forwarded a key that is not its own. Forward \
+                         `due.key`, or use `process`";
 
 impl<'r, K, V> Deref for ProcessCtx<'r, K, V> {
     type Target = Ctx<'r>;

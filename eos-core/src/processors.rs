@@ -5,6 +5,7 @@ use eos_protocol::TaskId;
 use crate::failure::Failure;
 use crate::process_ctx::{ProcessCtx, ValuesCtx};
 use crate::record::Record;
+use crate::timer::Due;
 
 /// Processes the records of one task, and may keep state in memory between records.
 ///
@@ -82,6 +83,21 @@ pub trait Processor<K, V>: Send + 'static {
         record: Record<K, V>,
     ) -> Result<(), Failure>;
 
+    /// Handles a moment of a timer that the stream gave this step ([`Stream::with_timer`](crate::Stream::with_timer)).
+    /// It runs before a record of the same key that comes later.
+    ///
+    /// # Errors
+    /// A [`Failure`] drops the effects of this call, and the strictest [`ErrorPolicy`](crate::ErrorPolicy) of the
+    /// step's sources applies to the moment.
+    fn on_timer(
+        &mut self,
+        ctx: &ProcessCtx<'_, Self::Key, Self::Value>,
+        due: Due<K>,
+    ) -> Result<(), Failure> {
+        let _ = (ctx, due);
+        Err("this processor has a timer and no `on_timer`. Implement `Processor::on_timer`".into())
+    }
+
     /// Called when the records since the last commit do not count: the transaction was aborted, or the last record
     /// failed. The processor may receive the records again. Called only if the processor received any of them.
     ///
@@ -111,6 +127,14 @@ impl<K, V, P: Processor<K, V> + ?Sized> Processor<K, V> for Box<P> {
         record: Record<K, V>,
     ) -> Result<(), Failure> {
         (**self).process(ctx, record)
+    }
+
+    fn on_timer(
+        &mut self,
+        ctx: &ProcessCtx<'_, P::Key, P::Value>,
+        due: Due<K>,
+    ) -> Result<(), Failure> {
+        (**self).on_timer(ctx, due)
     }
 
     fn on_discard(&mut self) -> OnDiscard {
@@ -153,6 +177,18 @@ pub trait ValueProcessor<K, V>: Send + 'static {
         record: Record<&K, V>,
     ) -> Result<(), Failure>;
 
+    /// Handles a moment of a timer, and forwards values with its key. See [`Processor::on_timer`].
+    ///
+    /// # Errors
+    /// See [`Processor::on_timer`].
+    fn on_timer(&mut self, ctx: &ValuesCtx<'_, Self::Value>, due: Due<&K>) -> Result<(), Failure> {
+        let _ = (ctx, due);
+        Err(
+            "this processor has a timer and no `on_timer`. Implement `ValueProcessor::on_timer`"
+                .into(),
+        )
+    }
+
     /// See [`Processor::on_discard`].
     fn on_discard(&mut self) -> OnDiscard {
         OnDiscard::Rebuild
@@ -176,6 +212,10 @@ impl<K, V, P: ValueProcessor<K, V> + ?Sized> ValueProcessor<K, V> for Box<P> {
         record: Record<&K, V>,
     ) -> Result<(), Failure> {
         (**self).process(ctx, record)
+    }
+
+    fn on_timer(&mut self, ctx: &ValuesCtx<'_, P::Value>, due: Due<&K>) -> Result<(), Failure> {
+        (**self).on_timer(ctx, due)
     }
 
     fn on_discard(&mut self) -> OnDiscard {

@@ -117,6 +117,14 @@ rules! {
     reads_changes_in_flight = ReadInFlight,
     /// A task takes no record before its database has written the last restored one.
     restores_before_first_record = RestoreWritten,
+    /// A moment is removed in the transaction of its handler's effects.
+    removes_handled_moments = FireOnce,
+    /// An abort forgets the bound below which no moment comes.
+    forgets_next_due = NextDue,
+    /// A moment in the past is listed behind the last handled one.
+    lists_behind_mark = IntoThePast,
+    /// A restore lists the moments that it loads.
+    lists_loaded_moments = DueIndex,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

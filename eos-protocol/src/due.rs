@@ -40,11 +40,55 @@ impl Clock {
     }
 }
 
-/// The place of a due item in the order of its clock: by moment, then by store, then by key.
+/// A point of the order of due items: a moment and a round within it. There are 1,024 rounds in a millisecond.
+///
+/// An item that is set into the past comes up in the next round of the last handled moment, and not in the next
+/// millisecond, which may be later than any record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick(i64);
+
+impl Tick {
+    /// The number of bits of a round.
+    const ROUNDS: u32 = 10;
+
+    /// The first round of a moment. A moment more than 140,000 years away is brought nearer.
+    #[must_use]
+    pub const fn of(moment: Timestamp) -> Self {
+        let at = moment.0;
+        let last = Place::LAST.0;
+        let at = if at > last { last } else { at };
+        let at = if at < -last { -last } else { at };
+        Self(at << Self::ROUNDS)
+    }
+
+    /// The moment.
+    #[must_use]
+    pub const fn moment(self) -> Timestamp {
+        Timestamp(self.0 >> Self::ROUNDS)
+    }
+
+    const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The number of the tick, for keys and rows.
+    #[must_use]
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    /// The tick with this number.
+    #[must_use]
+    pub const fn from_number(number: i64) -> Self {
+        Self(number)
+    }
+}
+
+/// The place of a due item in the order of its clock: by tick, then by store, then by key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The moment under which the index lists the item.
-    pub moment: Timestamp,
+    /// The point under which the index lists the item.
+    pub tick: Tick,
     /// The store of the item.
     pub store: StoreId,
     /// The key of the item in its store.
@@ -52,25 +96,29 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the moment under which the index lists an item: `due`, or the first moment that puts the item behind
-    /// `mark`, the last handled place.
+    /// The last moment of an item, in milliseconds since 1970.
+    pub const LAST: Timestamp = Timestamp(1 << 52);
+
+    /// The moment of the place.
+    #[must_use]
+    pub const fn moment(&self) -> Timestamp {
+        self.tick.moment()
+    }
+
+    /// Returns the point under which the index lists an item: `due`, or the first one that puts the item behind `mark`,
+    /// the last handled place.
     ///
     /// An item that is set into the past would otherwise be before the mark, where no search finds it.
     #[must_use]
-    pub fn listed_at(
-        due: Timestamp,
-        store: StoreId,
-        key: &[u8],
-        mark: Option<&Place>,
-    ) -> Timestamp {
-        let Some(mark) = mark else {
-            return due;
-        };
-        if due > mark.moment {
-            return due;
+    pub fn listed_at(due: Timestamp, store: StoreId, key: &[u8], mark: Option<&Place>) -> Tick {
+        let tick = Tick::of(due);
+        match mark {
+            Some(mark) if tick <= mark.tick => match (store, key) > (mark.store, &mark.key[..]) {
+                true => mark.tick,
+                false => mark.tick.next(),
+            },
+            _ => tick,
         }
-        let is_behind = (store, key) > (mark.store, &mark.key[..]);
-        Timestamp(mark.moment.0.saturating_add(i64::from(!is_behind)))
     }
 }
 
@@ -87,21 +135,40 @@ mod tests {
         assert_eq!(Clock::from_number(2), None);
     }
 
+    #[test]
+    fn ticks_are_in_the_order_of_moments_and_within_their_range() {
+        for at in [i64::MIN, -2, -1, 0, 1, 1_700_000_000_000, i64::MAX] {
+            let (tick, at) = (
+                Tick::of(Timestamp(at)),
+                at.clamp(-Place::LAST.0, Place::LAST.0),
+            );
+            assert_eq!(tick.moment(), Timestamp(at));
+            assert_eq!(tick.next().moment(), Timestamp(at));
+            assert!(tick.next() < Tick::of(Timestamp(at + 1)) || at == Place::LAST.0);
+            assert_eq!(Tick::from_number(tick.number()), tick);
+        }
+    }
+
     proptest! {
         #[test]
         fn an_item_is_listed_at_the_first_place_behind_the_mark_that_is_not_before_its_moment(
-            due in 0_i64..6,
+            due in 0_i64..4,
             (store, marked_store) in (1_u8..3, 1_u8..3),
             (key, marked_key) in (proptest::collection::vec(0_u8..2, 0..3), proptest::collection::vec(0_u8..2, 0..3)),
-            moment in 0_i64..6,
+            (moment, rounds) in (0_i64..4, 0_usize..3),
         ) {
             let id = |n| StoreId::from_be_bytes([0, 0, 0, n]);
-            let mark = Place { moment: Timestamp(moment), store: id(marked_store), key: marked_key };
-            let listed = |moment| Place { moment: Timestamp(moment), store: id(store), key: key.clone() };
-            let expected = (due..).map(listed).find(|place| *place > mark).unwrap();
+            let tick = std::iter::successors(Some(Tick::of(Timestamp(moment))), |it| Some(it.next()));
+            let mark = Place { tick: tick.clone().nth(rounds).unwrap(), store: id(marked_store), key: marked_key };
+            let listed = |tick| Place { tick, store: id(store), key: key.clone() };
+            let due_tick = Tick::of(Timestamp(due));
+            let places = std::iter::successors(Some(due_tick), |it| Some(it.next())).map(listed);
+            let expected = places.into_iter().find(|place| *place > mark).unwrap();
             let found = Place::listed_at(Timestamp(due), id(store), &key, Some(&mark));
-            prop_assert_eq!(found, expected.moment);
-            prop_assert_eq!(Place::listed_at(Timestamp(due), id(store), &key, None), Timestamp(due));
+            prop_assert_eq!(found, expected.tick);
+            prop_assert_eq!(Place::listed_at(Timestamp(due), id(store), &key, None), due_tick);
+            // What is due at once comes up at the moment of the mark.
+            prop_assert!(due > moment || found.moment() == Timestamp(moment));
         }
     }
 }

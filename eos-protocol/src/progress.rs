@@ -1,5 +1,6 @@
 //! A task's progress: its inputs' offsets and its last transaction's name.
 
+use crate::due::Clock;
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
@@ -68,6 +69,16 @@ pub struct TaskProgress {
     stream_time: Option<Timestamp>,
     changelogs: PerFamily<Option<TopicDigest>>,
     stores: StoreNames,
+    /// The due items by clock.
+    due: [DueItems; 2],
+}
+
+/// The due items of one clock, counted since the start of the task. After an abort the same items come again, in the
+/// same order, so the numbers identify them as offsets identify records (rule 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct DueItems {
+    committed: i64,
+    next: i64,
 }
 
 /// A record that must not come now.
@@ -120,6 +131,7 @@ impl TaskProgress {
             stream_time,
             changelogs: PerFamily::default(),
             stores: StoreNames::default(),
+            due: [DueItems::default(); 2],
         }
     }
 
@@ -162,16 +174,45 @@ impl TaskProgress {
         self.touched
     }
 
-    /// The records that the open transaction took from each input, if any. They identify an abort (rule 9). Call it
-    /// before [`discarded`](Self::discarded) or [`committed`](Self::committed).
+    /// The records and due items that the open transaction took from each input and clock, if any. They identify an
+    /// abort (rule 9). Call it before [`discarded`](Self::discarded) or [`committed`](Self::committed).
     pub fn taken(&self) -> impl Iterator<Item = Taken> {
-        self.inputs.iter().filter_map(|input| {
+        let records = self.inputs.iter().filter_map(|input| {
             Some(Taken {
                 partition: input.partition.clone(),
                 first: input.first?,
                 next: input.next,
             })
-        })
+        });
+        let due = Clock::ALL.into_iter().filter_map(|clock| {
+            let DueItems { committed, next } = self.due[usize::from(clock.number())];
+            (next > committed).then(|| Taken {
+                partition: Self::due_partition(self.task, clock),
+                first: Offset::new(committed).unwrap_or(Offset::ZERO),
+                next: Offset::new(next).unwrap_or(Offset::ZERO),
+            })
+        });
+        records.chain(due)
+    }
+
+    /// Returns the name under which [`taken`](Self::taken) lists the due items of a task. It is no topic.
+    #[must_use]
+    pub fn due_partition(task: TaskId, clock: Clock) -> TopicPartition {
+        let name = format!("due/{}/{}", clock.number(), task.stage.0);
+        TopicPartition::new(&*name, task.partition)
+    }
+
+    /// Returns the number of the next due item of a clock, as an offset in its [partition](Self::due_partition).
+    #[must_use]
+    pub fn next_due(&self, clock: Clock) -> Offset {
+        let next = self.due[usize::from(clock.number())].next;
+        Offset::new(next).unwrap_or(Offset::ZERO)
+    }
+
+    /// Marks a due item as handled: the next transaction covers it.
+    pub fn handled_due(&mut self, clock: Clock) {
+        self.touched = true;
+        self.due[usize::from(clock.number())].next += 1;
     }
 
     /// Adds the task to the open transaction without a record.
@@ -312,6 +353,9 @@ impl TaskProgress {
                 input.committed = input.next;
                 input.first = None;
             }
+            for due in &mut self.due {
+                due.committed = due.next;
+            }
         }
         self.touched = false;
     }
@@ -323,6 +367,9 @@ impl TaskProgress {
         self.stream_time = self.last.as_ref().and_then(|name| name.stream_time);
         if !std::mem::take(&mut self.touched) {
             return Vec::new();
+        }
+        for due in &mut self.due {
+            due.next = due.committed;
         }
         for input in &mut self.inputs {
             input.next = input.committed;

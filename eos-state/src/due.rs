@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! key                                                 value
-//! store id (4) · 0                                    version (1) · clock (1) · moment (8) · key: the mark
+//! store id (4) · 0                                    version (1) · clock (1) · tick (8) · key: the mark
 //! store id (4) · 1 · key                              due (8) · listed (8) · value
-//! 00000000 · 1 · clock (1) · moment (8) · store id (4) · key     empty: the index
+//! 00000000 · 1 · clock (1) · tick (8) · store id (4) · key     empty: the index
 //! ```
 //!
-//! Numbers are big-endian. The sign bit of moments in keys is flipped, so that their bytes are in order. The mark has
-//! no moment and key until the first item of the store is handled. The index is in the database only. A restore derives
+//! Numbers are big-endian. `due` is a moment in milliseconds; `listed` and all ticks are numbers of a
+//! [`Tick`](eos_protocol::Tick). The sign bit of ticks in keys is flipped, so that their bytes are in order. The mark has
+//! no tick and key until the first item of the store is handled. The index is in the database only. A restore derives
 //! it from `listed` of each row.
 
 use eos_protocol::state::{Family, StoreId};
-use eos_protocol::{Clock, Place, Timestamp};
+use eos_protocol::{Clock, Place, Tick, Timestamp};
 
 use crate::KeyRange;
 
@@ -46,8 +47,8 @@ pub(crate) fn key_of_row(full: &[u8]) -> Option<&[u8]> {
 pub(crate) struct Moments {
     /// The moment at which the item is due.
     pub(crate) due: Timestamp,
-    /// The moment of its entry in the index.
-    pub(crate) listed: Timestamp,
+    /// The point of its entry in the index.
+    pub(crate) listed: Tick,
 }
 
 impl Moments {
@@ -58,7 +59,7 @@ impl Moments {
     pub(crate) fn encode(self, row: &mut Vec<u8>, value: &[u8]) {
         row.clear();
         row.extend_from_slice(&self.due.0.to_be_bytes());
-        row.extend_from_slice(&self.listed.0.to_be_bytes());
+        row.extend_from_slice(&self.listed.number().to_be_bytes());
         row.extend_from_slice(value);
     }
 
@@ -67,16 +68,24 @@ impl Moments {
         let (due, rest) = row.split_first_chunk()?;
         Some(Self {
             due: Timestamp(i64::from_be_bytes(*due)),
-            listed: Timestamp(i64::from_be_bytes(*rest.first_chunk()?)),
+            listed: Tick::from_number(i64::from_be_bytes(*rest.first_chunk()?)),
         })
     }
 }
 
+/// Reads a row of a due store, from its key and value in a database or a changelog: the item's key, its moment and its
+/// value. `None` for the mark of the store and for a damaged row.
+#[must_use]
+pub fn due_row<'r>(key: &'r [u8], row: &'r [u8]) -> Option<(&'r [u8], Timestamp, &'r [u8])> {
+    let moments = Moments::decode(row)?;
+    Some((key_of_row(key)?, moments.due, row.get(Moments::LEN..)?))
+}
+
 /// Returns the value of a store's mark: its clock, and the last handled place of the store.
-pub(crate) fn encode_mark(clock: Clock, handled: Option<(Timestamp, &[u8])>) -> Vec<u8> {
+pub(crate) fn encode_mark(clock: Clock, handled: Option<(Tick, &[u8])>) -> Vec<u8> {
     let mut mark = vec![MARK, clock.number()];
-    if let Some((moment, key)) = handled {
-        mark.extend_from_slice(&moment.0.to_be_bytes());
+    if let Some((tick, key)) = handled {
+        mark.extend_from_slice(&tick.number().to_be_bytes());
         mark.extend_from_slice(key);
     }
     mark
@@ -101,9 +110,9 @@ pub(crate) fn decode_mark(
     if rest.is_empty() {
         return Ok((clock, None));
     }
-    let (moment, key) = rest.split_first_chunk().ok_or("its mark is cut short")?;
+    let (tick, key) = rest.split_first_chunk().ok_or("its mark is cut short")?;
     let place = Place {
-        moment: Timestamp(i64::from_be_bytes(*moment)),
+        tick: Tick::from_number(i64::from_be_bytes(*tick)),
         store,
         key: key.to_vec(),
     };
@@ -111,26 +120,20 @@ pub(crate) fn decode_mark(
 }
 
 /// Replaces the content of `full` with the index's key for an item.
-pub(crate) fn index_key(
-    full: &mut Vec<u8>,
-    clock: Clock,
-    moment: Timestamp,
-    store: StoreId,
-    key: &[u8],
-) {
+pub(crate) fn index_key(full: &mut Vec<u8>, clock: Clock, tick: Tick, store: StoreId, key: &[u8]) {
     full.clear();
     full.extend_from_slice(&[INDEX, clock.number()]);
-    full.extend_from_slice(&(moment.0.cast_unsigned() ^ SIGN).to_be_bytes());
+    full.extend_from_slice(&(tick.number().cast_unsigned() ^ SIGN).to_be_bytes());
     full.extend_from_slice(&store.to_be_bytes());
     full.extend_from_slice(key);
 }
 
 /// Returns the place of an index key.
 pub(crate) fn place_of(full: &[u8]) -> Option<Place> {
-    let (moment, rest) = full.get(2..)?.split_first_chunk()?;
+    let (tick, rest) = full.get(2..)?.split_first_chunk()?;
     let (store, key) = rest.split_first_chunk()?;
     Some(Place {
-        moment: Timestamp((u64::from_be_bytes(*moment) ^ SIGN).cast_signed()),
+        tick: Tick::from_number((u64::from_be_bytes(*tick) ^ SIGN).cast_signed()),
         store: StoreId::from_be_bytes(*store),
         key: key.to_vec(),
     })
@@ -139,11 +142,11 @@ pub(crate) fn place_of(full: &[u8]) -> Option<Place> {
 /// Returns the index keys of a clock that are behind a place.
 pub(crate) fn behind(clock: Clock, mark: Option<&Place>) -> KeyRange {
     let all = KeyRange::prefix(&[INDEX, clock.number()]);
-    let Some(Place { moment, store, key }) = mark else {
+    let Some(Place { tick, store, key }) = mark else {
         return all;
     };
     let mut from = Vec::new();
-    index_key(&mut from, clock, *moment, *store, key);
+    index_key(&mut from, clock, *tick, *store, key);
     // The first key above this one.
     from.push(0);
     match all.to() {
@@ -161,15 +164,15 @@ mod tests {
     fn formats_are_pinned() {
         let store = StoreId::from_be_bytes([0, 0, 0, 7]);
         let mut key = Vec::new();
-        index_key(&mut key, Clock::Wall, Timestamp(5), store, b"k");
+        index_key(&mut key, Clock::Wall, Tick::from_number(5), store, b"k");
         assert_eq!(key, *b"\x01\x01\x80\0\0\0\0\0\0\x05\0\0\0\x07k");
         row_key(&mut key, b"k");
         assert_eq!(key, *b"\x01k");
-        let mark = encode_mark(Clock::Stream, Some((Timestamp(-1), b"k")));
+        let mark = encode_mark(Clock::Stream, Some((Tick::from_number(-1), b"k")));
         assert_eq!(mark, *b"\x01\0\xff\xff\xff\xff\xff\xff\xff\xffk");
         assert_eq!(encode_mark(Clock::Wall, None), [1, 1]);
         let mut row = Vec::new();
-        let (due, listed) = (Timestamp(2), Timestamp(1));
+        let (due, listed) = (Timestamp(2), Tick::from_number(1));
         Moments { due, listed }.encode(&mut row, b"v");
         assert_eq!(row, *b"\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01v");
     }
@@ -197,15 +200,15 @@ mod tests {
             near in any::<bool>(),
         ) {
             let a = if near { (b.0, a.1, a.2) } else { a };
-            let place = |(moment, store, key): (i64, u8, Vec<u8>)| Place {
-                moment: Timestamp(moment),
+            let place = |(tick, store, key): (i64, u8, Vec<u8>)| Place {
+                tick: Tick::from_number(tick),
                 store: StoreId::from_be_bytes([0, 0, 0, store]),
                 key,
             };
             let (a, b) = (place(a), place(b));
             let key = |place: &Place| {
                 let mut full = Vec::new();
-                index_key(&mut full, Clock::Stream, place.moment, place.store, &place.key);
+                index_key(&mut full, Clock::Stream, place.tick, place.store, &place.key);
                 full
             };
             prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
@@ -214,7 +217,7 @@ mod tests {
             prop_assert_eq!(behind(Clock::Stream, Some(&a)).contains(&key(&b)), b > a);
             prop_assert!(behind(Clock::Stream, None).contains(&key(&b)));
             prop_assert!(!behind(Clock::Wall, None).contains(&key(&b)));
-            let mark = encode_mark(Clock::Wall, Some((a.moment, &a.key)));
+            let mark = encode_mark(Clock::Wall, Some((a.tick, &a.key)));
             prop_assert_eq!(decode_mark(a.store, &mark), Ok((Clock::Wall, Some(a))));
         }
     }

@@ -81,6 +81,8 @@ pub struct Defences {
     pub applies_in_order: bool,
     /// Reads include a transaction that the backend has not applied yet.
     pub reads_in_flight: bool,
+    /// A handled item is removed in the transaction of its effects.
+    pub removes_handled: bool,
     /// An item that is set into the past is listed behind the mark.
     pub lists_behind_mark: bool,
     /// An abort forgets the bound below which no item is due.
@@ -94,6 +96,7 @@ impl Defences {
     pub const ALL: Defences = Defences {
         applies_in_order: true,
         reads_in_flight: true,
+        removes_handled: true,
         lists_behind_mark: true,
         forgets_next_due: true,
         lists_loaded: true,

@@ -71,6 +71,12 @@ impl Kafka {
         }
     }
 
+    /// Whether it is the broker in this process.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        self._embedded.is_some()
+    }
+
     /// Where clients connect.
     #[must_use]
     pub fn bootstrap(&self) -> &str {

@@ -98,6 +98,10 @@
 //! | `apply_order` | a database applies transactions in any order |
 //! | `read_in_flight` | reads ignore a committed transaction until the database has applied it |
 //! | `restore_written` | a task takes records while its database writes the last restored ones |
+//! | `fire_once` | a moment is not removed in the transaction of its handler's effects |
+//! | `next_due` | an abort keeps the bound below which no moment comes |
+//! | `into_the_past` | a moment in the past is listed before the last handled one |
+//! | `due_index` | a restore does not list the moments that it loads |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -82,6 +82,10 @@ pub(crate) enum Defence {
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
+    FireOnce,
+    NextDue,
+    IntoThePast,
+    DueIndex,
 }
 
 #[cfg(feature = "failpoints")]
@@ -164,7 +168,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 51] = [
+    pub(super) const ALL: [Self; 55] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -216,6 +220,10 @@ impl Defence {
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
+        Self::FireOnce,
+        Self::NextDue,
+        Self::IntoThePast,
+        Self::DueIndex,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -271,6 +279,10 @@ impl Defence {
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",
+            Self::FireOnce => "fire_once",
+            Self::NextDue => "next_due",
+            Self::IntoThePast => "into_the_past",
+            Self::DueIndex => "due_index",
         }
     }
 }

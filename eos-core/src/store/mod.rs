@@ -154,6 +154,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             },
             kind,
             expiry: None,
+            clock: None,
             definition: Box::new(self.clone()),
         }
     }

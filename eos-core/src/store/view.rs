@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use eos_protocol::state::StoreId;
 use eos_protocol::windows::Expiry;
+use eos_protocol::{Clock, Timestamp};
 use eos_state::{StoreError, StoreKind, TaskStore};
 
 use super::{Definition, KeyValueStore};
@@ -20,6 +21,8 @@ pub(crate) struct StoreSpec {
     pub(crate) kind: StoreKind,
     /// The expiry of its windows, if any.
     pub(crate) expiry: Option<Expiry>,
+    /// The clock of its moments, if its rows have moments.
+    pub(crate) clock: Option<Clock>,
     /// The [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
 }
@@ -45,8 +48,8 @@ pub(crate) struct StateAccess<'r> {
 /// Buffers for the current key and value, reused for all records.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    key: Vec<u8>,
-    value: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
 }
 
 /// An error of a store.
@@ -59,6 +62,11 @@ pub(crate) enum StateError {
          changes the key"
     )]
     Elsewhere { store: Arc<str> },
+    #[error(
+        "this step does not have the timer {timer}. Add `.on_timer(&{timer}, ..)` before it, or `.with_timer(&{timer})` \
+         before a step of a `Processor`"
+    )]
+    TimerElsewhere { timer: Arc<str> },
     #[error("the key for the store {store} can't be encoded: {source}")]
     Key { store: Arc<str>, source: CodecError },
     #[error("the value for the store {store} can't be encoded: {source}")]
@@ -73,6 +81,16 @@ pub(crate) enum StateError {
     Unreadable { store: Arc<str>, source: CodecError },
     #[error("the store {store}: {source}")]
     Store { store: Arc<str>, source: StoreError },
+    #[error(
+        "the timer {timer} can't be set to {} ms since 1970: it is later than any time. Is it a number of microseconds or \
+         nanoseconds?", .at.0
+    )]
+    Moment { timer: Arc<str>, at: Timestamp },
+    #[error(
+        "`set_in` of the timer {timer} needs the timestamp of the record, which has none. Use `set` with a moment, or set \
+         the timestamp in the producer"
+    )]
+    NoTime { timer: Arc<str> },
 }
 
 impl StateError {
@@ -82,8 +100,26 @@ impl StateError {
             Self::Key { source, .. }
             | Self::Value { source, .. }
             | Self::Unreadable { source, .. } => !matches!(source, CodecError::Unavailable { .. }),
-            Self::OtherApp | Self::Elsewhere { .. } | Self::Null { .. } => true,
+            Self::OtherApp
+            | Self::Elsewhere { .. }
+            | Self::TimerElsewhere { .. }
+            | Self::Null { .. }
+            | Self::Moment { .. }
+            | Self::NoTime { .. } => true,
             Self::Store { .. } => false,
+        }
+    }
+
+    /// Returns the error again. An error that can't be cloned becomes [`StateError::OtherApp`].
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Elsewhere { store } => Self::Elsewhere {
+                store: Arc::clone(store),
+            },
+            Self::TimerElsewhere { timer } => Self::TimerElsewhere {
+                timer: Arc::clone(timer),
+            },
+            _ => Self::OtherApp,
         }
     }
 }
@@ -191,20 +227,7 @@ impl<'c, K: 'static, V: 'static> KeyValueView<'c, K, V> {
     }
 
     pub(super) fn found(&self) -> Result<Found<'c, KeyValueStore<K, V>>, StateError> {
-        again(&self.found)
-    }
-}
-
-/// Returns the error again. An error that can't be cloned becomes [`StateError::OtherApp`].
-pub(super) fn again<'c, D>(
-    found: &Result<Found<'c, D>, StateError>,
-) -> Result<Found<'c, D>, StateError> {
-    match found {
-        Ok(found) => Ok(*found),
-        Err(StateError::Elsewhere { store }) => Err(StateError::Elsewhere {
-            store: Arc::clone(store),
-        }),
-        Err(_) => Err(StateError::OtherApp),
+        self.found.as_ref().copied().map_err(StateError::again)
     }
 }
 

@@ -12,7 +12,7 @@ use eos_state::{KeyRange, StoreKind};
 
 use super::entries::Entries;
 use super::ordered::slice;
-use super::view::{Found, again};
+use super::view::Found;
 use super::{Definition, StateAccess, StateError, StoreSpec};
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 use crate::failure::Failure;
@@ -103,6 +103,7 @@ impl<K, V> WindowStore<K, V> {
             },
             kind: StoreKind::Ordered,
             expiry: Some(Expiry::new(retention, size)),
+            clock: None,
             definition: Box::new(self.clone()),
         }
     }
@@ -299,7 +300,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
     }
 
     fn found(&self) -> Result<Found<'c, WindowStore<K, V>>, StateError> {
-        again(&self.found)
+        self.found.as_ref().copied().map_err(StateError::again)
     }
 }
 

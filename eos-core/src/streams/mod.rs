@@ -2,6 +2,9 @@
 
 mod process;
 mod stateless;
+mod timed;
+
+pub use timed::WithTimers;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -45,6 +48,8 @@ pub struct Stream<K, V, P = Partitioned> {
     sources: Vec<usize>,
     /// The stores that the next steps may use.
     stores: Vec<usize>,
+    /// The timers whose moments the next step handles.
+    timers: Vec<usize>,
     types: Types<K, V, P>,
 }
 
@@ -58,6 +63,7 @@ impl<K: 'static, V: 'static> Stream<K, V> {
             parents: vec![Exit::Source(source)],
             sources: vec![source],
             stores: Vec::new(),
+            timers: Vec::new(),
             types: PhantomData,
         }
     }
@@ -96,6 +102,7 @@ impl<K: 'static, V: 'static> Stream<K, V> {
             parents: vec![Exit::Node(node)],
             sources: self.sources.clone(),
             stores: self.stores.clone(),
+            timers: Vec::new(),
             types: PhantomData,
         };
         let rest = Self {
@@ -126,6 +133,14 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
+    /// Gives the next step a timer of an app.
+    pub(crate) fn give_timer(mut self, app: u64, timer: usize) -> Self {
+        if app == self.graph().token() {
+            self.timers.push(timer);
+        }
+        self.give_store(app, timer)
+    }
+
     /// The stores that the next step may use.
     fn usable(&self) -> Arc<[usize]> {
         self.stores.clone().into()
@@ -141,6 +156,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             parents: self.parents,
             sources: self.sources,
             stores: self.stores,
+            timers: self.timers,
             types: PhantomData,
         }
     }
@@ -267,6 +283,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             parents: self.parents,
             sources: self.sources,
             stores: Vec::new(),
+            timers: Vec::new(),
             types: PhantomData,
         }
     }
@@ -301,6 +318,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             parents: self.parents,
             sources: self.sources,
             stores: Vec::new(),
+            timers: Vec::new(),
             types: PhantomData,
         }
     }
@@ -407,6 +425,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
                 true => Vec::new(),
                 false => self.stores,
             },
+            timers: self.timers,
             types: PhantomData,
         }
     }
@@ -424,6 +443,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             parents: vec![exit],
             sources: self.sources.clone(),
             stores: self.stores.clone(),
+            timers: Vec::new(),
             types: PhantomData,
         };
         (way(Exit::Node(node)), way(Exit::Rest(node)))
@@ -442,6 +462,7 @@ impl<K: Clone + 'static, V: Clone + 'static, P> Clone for Stream<K, V, P> {
             parents: self.parents.clone(),
             sources: self.sources.clone(),
             stores: self.stores.clone(),
+            timers: Vec::new(),
             types: PhantomData,
         }
     }

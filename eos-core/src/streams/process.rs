@@ -142,15 +142,21 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 
     /// A node that runs user code with the stores that this stream has.
-    fn step<S: Step<K, V>, L, U, Q>(
-        self,
+    pub(super) fn step<S: Step<K, V>, L, U, Q>(
+        mut self,
         kind: Kind,
         make: impl Fn() -> S + Send + Sync + 'static,
     ) -> Stream<L, U, Q> {
         let (make, stores) = (Arc::new(make), self.usable());
+        let timers: Arc<[usize]> = std::mem::take(&mut self.timers).into();
+        self.graph().handle_timers(&timers);
         self.then(kind, move || {
             let (make, stores) = (Arc::clone(&make), Arc::clone(&stores));
-            Box::new(Process::<K, V, S, _>::new(make, stores))
+            Box::new(Process::<K, V, S, _>::new(
+                make,
+                stores,
+                Arc::clone(&timers),
+            ))
         })
     }
 }

@@ -33,6 +33,12 @@ impl Chains {
             .next()
     }
 
+    /// Returns the place of the node that handles the moments of a timer.
+    pub(crate) fn handler(&self, timer: usize) -> Option<usize> {
+        let mut places = self.places.iter();
+        places.position(|place| place.node.timers().contains(&timer))
+    }
+
     /// Called when the records since the last commit are committed.
     pub(crate) fn committed(&mut self) {
         for place in &mut self.places {

@@ -7,6 +7,7 @@ use eos_protocol::TopicName;
 use super::error::{Mistake, Mistakes, TopologyError, check_name, check_store_name};
 use super::graph::{Graph, SourceSpec};
 use super::kind::Kind;
+use crate::store::StoreSpec;
 
 impl Graph {
     /// Checks the graph, and returns all mistakes in it.
@@ -18,9 +19,11 @@ impl Graph {
         for output in &self.outputs {
             mistakes.check(check_name(&output.name));
         }
-        for (store, users) in self.stores.iter().zip(&self.users) {
+        for (at, (store, users)) in self.stores.iter().zip(&self.users).enumerate() {
             mistakes.check(check_store_name(&store.name));
-            if users.is_empty() {
+            if store.clock.is_some() {
+                self.check_timer(at, store, &mut mistakes);
+            } else if users.is_empty() {
                 mistakes.add(Mistake::UnusedStore {
                     name: store.name.to_string(),
                 });
@@ -43,6 +46,16 @@ impl Graph {
         self.check_partitioners(&mut mistakes);
         self.check_types(&mut mistakes);
         mistakes.none()
+    }
+
+    /// Checks that exactly one step handles a timer.
+    fn check_timer(&self, at: usize, timer: &StoreSpec, mistakes: &mut Mistakes) {
+        let name = timer.name.to_string();
+        match self.handlers_of(at) {
+            0 => mistakes.add(Mistake::UnhandledTimer { name }),
+            1 => {}
+            _ => mistakes.add(Mistake::TwoTimerHandlers { name }),
+        }
     }
 
     /// Checks that the chain of a source has an end.

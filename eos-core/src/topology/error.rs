@@ -138,6 +138,21 @@ pub enum Mistake {
         /// The other store.
         second: String,
     },
+    /// No step handles a timer.
+    #[error(
+        "no step handles the timer {name}. Add `.on_timer(&{name}, |ctx, due| ..)` before the closure that sets it, or \
+         `.with_timer(&{name})` before its processor, or remove the timer"
+    )]
+    UnhandledTimer {
+        /// The timer.
+        name: String,
+    },
+    /// Several steps handle a timer, or one step handles it twice.
+    #[error("the timer {name} has two handlers. Keep one of them, or declare a second timer")]
+    TwoTimerHandlers {
+        /// The timer.
+        name: String,
+    },
     /// No stream uses a store.
     #[error(
         "no stream has the store {name}. Add `.with_store(&{name})` before the closure that uses it, \

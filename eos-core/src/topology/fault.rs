@@ -1,8 +1,11 @@
 //! Faults of records.
 
+use std::sync::Arc;
+
 use eos_protocol::{Timestamp, TopicName};
 
 use crate::codec::CodecError;
+use crate::ctx::Ctx;
 use crate::failure::{Failure, causes_of};
 use crate::store::StateError;
 
@@ -51,6 +54,19 @@ pub(crate) enum Fault {
          return one of these names"
     )]
     Route { name: String, topics: String },
+    #[error("the handler of the timer {timer} failed at {} ms since 1970 for the key {}: {source}", .at.0, shown(.key))]
+    Timer {
+        timer: Arc<str>,
+        /// The index of the timer's store.
+        store: usize,
+        key: Vec<u8>,
+        at: Timestamp,
+        source: Box<Fault>,
+    },
+    #[error(
+        "the handler has set its own moment into the past {0} times in a row. Set a moment after `due.fired`"
+    )]
+    Rounds(u32),
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -73,7 +89,9 @@ impl Fault {
             Self::NoTime(_) => "NoTimestamp",
             Self::Partition { .. } => "UnknownPartition",
             Self::Route { .. } => "UnknownRoute",
+            Self::Timer { source, .. } => source.kind(),
             Self::Panic(_) => "Panic",
+            Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",
         }
     }
@@ -85,6 +103,7 @@ impl Fault {
             Self::Key(error) | Self::Value(error) => causes_of(error),
             Self::Encode(error) => causes_of(error),
             Self::State(error) => causes_of(error),
+            Self::Timer { source, .. } => source.causes(),
             _ => String::new(),
         }
     }
@@ -97,10 +116,29 @@ impl Fault {
             | Self::Encode(EncodeError { source: error, .. }) => {
                 !matches!(error, CodecError::Unavailable { .. })
             }
-            Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
+            Self::Rounds(_) | Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
             Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
+            Self::Timer { source, .. } => source.is_permanent(),
             _ => false,
+        }
+    }
+
+    /// Returns the fault of a timer's handler.
+    pub(crate) fn timer(
+        ctx: &Ctx<'_>,
+        store: usize,
+        key: &[u8],
+        at: Timestamp,
+        source: Self,
+    ) -> Self {
+        let spec = ctx.state().specs.get(store);
+        Self::Timer {
+            timer: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
+            store,
+            key: key.to_vec(),
+            at,
+            source: Box::new(source),
         }
     }
 
@@ -114,6 +152,11 @@ impl Fault {
             Err(failure) => Self::User(failure),
         }
     }
+}
+
+/// Returns a key for an error text.
+fn shown(key: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(key))
 }
 
 /// An output can't be encoded.

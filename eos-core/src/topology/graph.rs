@@ -80,6 +80,8 @@ pub(crate) struct Graph {
     pub(super) stores: Vec<StoreSpec>,
     /// The sources whose records may use a store, by store.
     pub(super) users: Vec<Vec<usize>>,
+    /// The timers that a step handles, once for each step.
+    handled_timers: Vec<usize>,
     /// The app's internal topics, by the outputs that write to them.
     pub(super) internals: Vec<Internal>,
     /// Sources that one task reads together.
@@ -104,6 +106,7 @@ impl Graph {
             outputs: Vec::new(),
             stores: Vec::new(),
             users: Vec::new(),
+            handled_timers: Vec::new(),
             internals: Vec::new(),
             links: Vec::new(),
             names: Vec::new(),
@@ -251,6 +254,17 @@ impl Graph {
             let users = users.clone();
             self.link(&users);
         }
+    }
+
+    /// Records that the next step handles the moments of these timers.
+    pub(crate) fn handle_timers(&mut self, timers: &[usize]) {
+        self.handled_timers.extend(timers);
+    }
+
+    /// Returns the number of steps that handle the moments of a timer.
+    pub(super) fn handlers_of(&self, timer: usize) -> usize {
+        let handled = self.handled_timers.iter();
+        handled.filter(|handled| **handled == timer).count()
     }
 
     /// Adds a repartition topic behind these exits, and a source that reads it. Returns the index of the source.

@@ -56,6 +56,8 @@ pub(crate) use node::{Forward, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
-pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
+pub(crate) use process::{
+    Closure, End, Handler, Handlers, Process, Records, Step, Timed, Values, ValuesClosure,
+};
 pub(crate) use scratch::Scratch;
 pub(crate) use windowed::{WindowedAggregate, WindowedPerCommit};

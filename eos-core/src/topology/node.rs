@@ -49,6 +49,23 @@ pub(crate) trait Node: Send {
         Ok(())
     }
 
+    /// Returns the timers whose moments this node handles, by their stores.
+    fn timers(&self) -> &[usize] {
+        &[]
+    }
+
+    /// Handles a moment of a timer.
+    fn due(
+        &mut self,
+        _ctx: &Ctx<'_>,
+        _timer: usize,
+        _key: &[u8],
+        _at: Timestamp,
+        _next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Called when the node's records since the last commit are committed.
     fn committed(&mut self) {}
 

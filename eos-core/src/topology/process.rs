@@ -5,16 +5,22 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use eos_protocol::TaskId;
+use eos_protocol::{TaskId, Timestamp};
 
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
+use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::failure::Failure;
-use crate::process_ctx::{ProcessCtx, ValuesCtx};
+use crate::process_ctx::{OwnKey, ProcessCtx, ValuesCtx};
 use crate::processors::{OnDiscard, Processor, ValueProcessor};
 use crate::record::Record;
+use crate::store::StateError;
+use crate::timer::{self, Due};
+
+/// The error of a step that received a moment without a handler.
+const NO_HANDLER: &str = "the step has a timer and no handler for it";
 
 /// User code that takes records with a context: a [`Processor`], a [`ValueProcessor`], or a closure that ends a chain.
 pub(crate) trait Step<K, V>: Send + 'static {
@@ -26,6 +32,9 @@ pub(crate) trait Step<K, V>: Send + 'static {
         next: Next<'r>,
         record: Record<K, V>,
     ) -> Result<(), Fault>;
+
+    /// Handles a moment of a timer.
+    fn on_timer<'r>(&mut self, ctx: Ctx<'r>, next: Next<'r>, due: Due<K>) -> Result<(), Fault>;
 
     fn on_discard(&mut self) -> OnDiscard;
 
@@ -59,6 +68,12 @@ impl<K, V, P: Processor<K, V>> Step<K, V> for Records<P> {
         outcome(&ctx, result)
     }
 
+    fn on_timer<'r>(&mut self, ctx: Ctx<'r>, next: Next<'r>, due: Due<K>) -> Result<(), Fault> {
+        let ctx = ProcessCtx::new(ctx, next);
+        let result = self.0.on_timer(&ctx, due);
+        outcome(&ctx, result)
+    }
+
     fn on_discard(&mut self) -> OnDiscard {
         self.0.on_discard()
     }
@@ -85,6 +100,12 @@ impl<K: Clone + 'static, V, P: ValueProcessor<K, V>> Step<K, V> for Values<P> {
         let (value, rest) = record.split();
         let ctx = ValuesCtx::new(ctx.borrowed(), next, &rest.key);
         let result = self.0.process(&ctx, rest.lent(value));
+        outcome(&ctx, result)
+    }
+
+    fn on_timer<'r>(&mut self, ctx: Ctx<'r>, next: Next<'r>, due: Due<K>) -> Result<(), Fault> {
+        let ctx = ValuesCtx::new(ctx.borrowed(), next, &due.key);
+        let result = self.0.on_timer(&ctx, due.lent());
         outcome(&ctx, result)
     }
 
@@ -118,11 +139,95 @@ where
         outcome(&ctx, result)
     }
 
+    fn on_timer<'r>(&mut self, _: Ctx<'r>, _: Next<'r>, _: Due<K>) -> Result<(), Fault> {
+        Err(Fault::User(NO_HANDLER.into()))
+    }
+
     fn on_discard(&mut self) -> OnDiscard {
         OnDiscard::Keep
     }
 
     fn close(&mut self) {}
+}
+
+/// A step of closures, with closures that handle the moments of its timers.
+pub(crate) struct Timed<S, K, L, U> {
+    step: S,
+    handlers: Handlers<K, L, U>,
+    /// Returns the encoded key of a forwarded record, if the handler must forward under its own key.
+    encode: Option<EncodeKey<L>>,
+}
+
+/// The handlers of timers, by the index of the timer's store.
+pub(crate) type Handlers<K, L, U> = Arc<[(usize, Handler<K, L, U>)]>;
+/// The handler of a timer.
+pub(crate) type Handler<K, L, U> =
+    Box<dyn Fn(&ProcessCtx<'_, L, U>, Due<K>) -> Result<(), Failure> + Send + Sync>;
+/// Encodes a key as a timer does.
+type EncodeKey<L> = fn(&Ctx<'_>, usize, &L) -> Result<Vec<u8>, StateError>;
+
+impl<S, K, L, U> Timed<S, K, L, U> {
+    pub(crate) fn new(step: S, handlers: Handlers<K, L, U>) -> Self {
+        Self {
+            step,
+            handlers,
+            encode: None,
+        }
+    }
+}
+
+impl<S, K: 'static, U> Timed<S, K, K, U> {
+    /// Makes handlers fail that forward under another key.
+    pub(crate) fn keeping_keys(self) -> Self {
+        Self {
+            encode: Some(timer::encode_key),
+            ..self
+        }
+    }
+}
+
+impl<S, K, V, L, U> Step<K, V> for Timed<S, K, L, U>
+where
+    S: Step<K, V>,
+    K: 'static,
+    L: 'static,
+    U: 'static,
+{
+    fn init(&mut self, task: TaskId) -> Result<(), Failure> {
+        self.step.init(task)
+    }
+
+    fn process<'r>(
+        &mut self,
+        ctx: Ctx<'r>,
+        next: Next<'r>,
+        record: Record<K, V>,
+    ) -> Result<(), Fault> {
+        self.step.process(ctx, next, record)
+    }
+
+    fn on_timer<'r>(&mut self, ctx: Ctx<'r>, next: Next<'r>, due: Due<K>) -> Result<(), Fault> {
+        let mut handlers = self.handlers.iter();
+        let Some((timer, handler)) = handlers.find(|(timer, _)| *timer == due.timer) else {
+            return Err(Fault::User(NO_HANDLER.into()));
+        };
+        let own = self.encode.map(|encode| OwnKey {
+            timer: *timer,
+            encode,
+            key: due.encoded.clone(),
+        });
+        let ctx = ProcessCtx::new(ctx, next).forwarding(own);
+        let result = handler(&ctx, due);
+        outcome(&ctx, result)
+    }
+
+    fn on_discard(&mut self) -> OnDiscard {
+        self.step.on_discard()
+    }
+
+    fn close(&mut self) {
+        self.step.close();
+    }
 }
 
 /// The step of one task, created at the first record. So an error of its factory is a fault of that record, with a
@@ -134,18 +239,71 @@ pub(crate) struct Process<K, V, S, F> {
     touched: bool,
     /// The stores that the step may use.
     stores: Arc<[usize]>,
+    /// The timers whose moments the step handles.
+    timers: Arc<[usize]>,
     types: PhantomData<fn(K, V)>,
 }
 
 impl<K, V, S, F> Process<K, V, S, F> {
-    pub(crate) fn new(make: Arc<F>, stores: Arc<[usize]>) -> Self {
+    pub(crate) fn new(make: Arc<F>, stores: Arc<[usize]>, timers: Arc<[usize]>) -> Self {
         Self {
             make,
             step: None,
             touched: false,
             stores,
+            timers,
             types: PhantomData,
         }
+    }
+}
+
+impl<K, V, S, F> Process<K, V, S, F>
+where
+    K: 'static,
+    S: Step<K, V>,
+    F: Fn() -> S + Send + Sync,
+{
+    fn step(&mut self, ctx: &Ctx<'_>) -> Result<&mut S, Fault> {
+        self.touched = true;
+        Ok(match &mut self.step {
+            Some(step) => step,
+            none => {
+                let mut step = (self.make)();
+                step.init(ctx.task()).map_err(Fault::user)?;
+                none.insert(step)
+            }
+        })
+    }
+
+    /// Handles the moments of a record's key that come no later than the record.
+    fn due_before(&mut self, ctx: &Ctx<'_>, key: &K, next: &mut Next<'_>) -> Result<(), Fault> {
+        for n in 0..self.timers.len() {
+            let index = self.timers[n];
+            let due = timer::take_before_record(ctx, index, key).map_err(Fault::State)?;
+            if let Some((key, at)) = due {
+                self.handle(ctx, index, &key, at, next)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(
+        &mut self,
+        ctx: &Ctx<'_>,
+        index: usize,
+        encoded: &[u8],
+        at: Timestamp,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let stores = Arc::clone(&self.stores);
+        let key = timer::decode_key(ctx, index, encoded);
+        let handled = key.map_err(Fault::State).and_then(|key| {
+            let due = Due::new(ctx, index, (key, encoded), at);
+            let headers = Headers::new();
+            let step = self.step(ctx)?;
+            step.on_timer(ctx.of(Some(at), &headers, &stores), next.borrowed(), due)
+        });
+        handled.map_err(|fault| Fault::timer(ctx, index, encoded, at, fault))
     }
 }
 
@@ -165,18 +323,29 @@ where
         let Some(record) = take::<K, V>(record) else {
             return Ok(());
         };
-        let step = match &mut self.step {
-            Some(step) => step,
-            none => {
-                let mut step = (self.make)();
-                step.init(ctx.task()).map_err(Fault::user)?;
-                none.insert(step)
-            }
-        };
-        self.touched = true;
+        if !self.timers.is_empty() {
+            self.due_before(ctx, &record.key, next)?;
+        }
+        let stores = Arc::clone(&self.stores);
+        let step = self.step(ctx)?;
         let headers = record.headers.clone();
-        let ctx = ctx.of(record.timestamp, &headers, &self.stores);
+        let ctx = ctx.of(record.timestamp, &headers, &stores);
         step.process(ctx, next.borrowed(), record)
+    }
+
+    fn timers(&self) -> &[usize] {
+        &self.timers
+    }
+
+    fn due(
+        &mut self,
+        ctx: &Ctx<'_>,
+        timer: usize,
+        key: &[u8],
+        at: Timestamp,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        self.handle(ctx, timer, key, at, next)
     }
 
     fn committed(&mut self) {

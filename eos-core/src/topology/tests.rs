@@ -80,6 +80,7 @@ impl Bench {
                 offset: Offset::ZERO,
                 timestamp,
                 stream_time: timestamp,
+                wall_clock: None,
                 headers: &headers,
             },
         );

@@ -66,6 +66,10 @@ impl UnknownStore {
 
     fn fix(&self, store: StoreId) -> String {
         match self {
+            Self::OtherFormat { name } if store == StoreId::due(name) => format!(
+                "{name} was a timer (`app.timer`). Now it is a store. Make it a timer again, or start under another app \
+                 name"
+            ),
             Self::OtherFormat { name } if store == StoreId::stamped(store.family(), name) => {
                 format!(
                     "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), which keeps \
@@ -200,6 +204,17 @@ pub enum WorkerError {
         /// Whether the error policy of its source is to stop. Otherwise the policy failed, because a dead letter does
         /// not fit into its topic.
         policy: bool,
+    },
+    /// The handler of a timer failed.
+    #[error(
+        "task {task}: {reason}. Everything before it is committed; a restart begins with this moment. `on_error` of \
+         the sources can skip such moments, retry them, or send them to a dead-letter topic (guide: Records that fail)"
+    )]
+    Timer {
+        /// The task.
+        task: TaskId,
+        /// The cause.
+        reason: RecordFault,
     },
     /// The results of `emit_per_commit` failed in a later step.
     #[error(

@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use eos_protocol::state::StoreNames;
 use eos_protocol::{
-    Action, CommitCause, Event, Now, Outcome, Revocation, SeenTopic, Settle, State, TaskId,
+    Action, Clock, CommitCause, Event, Now, Outcome, Revocation, SeenTopic, Settle, State, TaskId,
     TaskProgress, TaskTurn, TopicName,
 };
 
@@ -640,6 +640,14 @@ impl<C: Client> Worker<C> {
         self.group.forget(&plan.unassign);
         for partition in &plan.unassign {
             self.txn.blame.revoked(partition);
+        }
+        for (task, clock) in plan
+            .close
+            .iter()
+            .flat_map(|id| Clock::ALL.map(|clock| (*id, clock)))
+        {
+            let due = TaskProgress::due_partition(task, clock);
+            self.txn.blame.revoked(&due);
         }
         let unassigned = self.source.unassign(&plan.unassign);
         unassigned.map_err(WorkerError::Client)

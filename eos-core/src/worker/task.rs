@@ -48,6 +48,10 @@ pub(super) struct Task<R> {
     pub(super) recommits: bool,
     /// The record to retry, if there is one. The task is parked until then.
     pub(super) attempt: Option<Attempt>,
+    /// The due item to retry, if there is one. The task is parked until then.
+    pub(super) due_attempt: Option<Attempt>,
+    /// Whether a record comes before the next due item of the machine's clock.
+    pub(super) is_record_first: bool,
     /// The merge order of the inputs.
     pub(super) merge: Merge,
     /// The last known supply of each input, with the time of the query.
@@ -88,6 +92,8 @@ impl<R: Records> Task<R> {
             committed_at: None,
             recommits: false,
             attempt: None,
+            due_attempt: None,
+            is_record_first: false,
             progress,
             chains,
             state: None,
@@ -97,6 +103,12 @@ impl<R: Records> Task<R> {
             claimed,
             time_given_back: None,
         }
+    }
+
+    /// Whether a store of the task has moments.
+    pub(super) fn has_due(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|state| state.store.has_due())
     }
 
     /// Updates the task after a commit. `held`: the task processed one record that is not part of the transaction.

@@ -145,11 +145,14 @@ impl TaskState {
             },
             changelogs: self.offsets.committed(),
         };
-        let over = (self.windows).committed(self.wrote.windowed, name.stream_time);
+        // Due items see their own moments as stream time, so windows stay as long as an item may write to them.
+        let handled = name.stream_time.map(|time| self.store.handled_to(time));
+        let handled = handled.transpose()?;
+        let over = (self.windows).committed(self.wrote.windowed, handled);
         self.settle();
         self.store.begin_apply(position, over)?;
         if let Some(trimming) = &mut self.trimming {
-            trimming.committed(name.stream_time);
+            trimming.committed(handled);
         }
         Ok(())
     }

@@ -8,10 +8,12 @@ use super::Family;
 const WINDOWED: u32 = 0x8000_0000;
 /// The mark behind the name of a store whose values have times. No name contains a zero.
 const STAMPED: &str = "\0stamped";
+/// The mark behind the name of a store whose rows have moments.
+const DUE: &str = "\0due";
 
 /// A store's number: the first four bytes of its keys, in the database and in the changelog.
 ///
-/// FNV-1a (32 bit) of the store's name, and of a mark behind it where values begin with a time. The top bit is set
+/// FNV-1a (32 bit) of the store's name, and of a mark behind it where values begin with a time or rows have moments. The top bit is set
 /// for windowed stores instead, so the id alone shows the changelog of a key. The smallest id of each family is
 /// reserved for its commit record; a name with this hash gets the next id. If two names of one app have the same id,
 /// the declaration of stores is refused.
@@ -40,6 +42,12 @@ impl StoreId {
             Family::Windowed => WINDOWED,
         };
         Self::named(name, STAMPED, class)
+    }
+
+    /// The id of a plain store whose rows have moments, as timers do.
+    #[must_use]
+    pub const fn due(name: &str) -> Self {
+        Self::named(name, DUE, 0)
     }
 
     /// The reserved id of a family's commit record.
@@ -124,6 +132,7 @@ mod tests {
         let stamped = |family| StoreId::stamped(family, "counts").to_string();
         assert_eq!(stamped(Family::Plain), "59bf3a0f");
         assert_eq!(stamped(Family::Windowed), "d9bf3a0f");
+        assert_eq!(StoreId::due("counts").to_string(), "09cc8adb");
     }
 
     #[test]

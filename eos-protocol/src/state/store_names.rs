@@ -63,7 +63,11 @@ impl StoreNames {
     #[must_use]
     pub fn of_id(&self, id: StoreId) -> Option<&str> {
         self.iter().find(|name| {
-            let raw = [StoreId::plain(name), StoreId::windowed(name)];
+            let raw = [
+                StoreId::plain(name),
+                StoreId::windowed(name),
+                StoreId::due(name),
+            ];
             raw.contains(&id) || Family::ALL.iter().any(|&f| StoreId::stamped(f, name) == id)
         })
     }

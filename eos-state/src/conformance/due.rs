@@ -8,7 +8,7 @@ use std::path::Path;
 use std::task::Poll;
 
 use eos_protocol::state::{Family, StoreId};
-use eos_protocol::{Clock, Place, Timestamp};
+use eos_protocol::{Clock, Place, Tick, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -113,8 +113,8 @@ fn operation() -> impl Strategy<Value = Operation> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Item {
     due: Timestamp,
-    /// The moment under which the item comes up.
-    effective: Timestamp,
+    /// The point at which the item comes up.
+    effective: Tick,
     value: Vec<u8>,
 }
 
@@ -147,7 +147,7 @@ impl Items {
             .filter(|((store, _), _)| clock_of(*store) == Some(clock));
         let places = of_clock.map(|((store, key), item)| {
             let place = Place {
-                moment: item.effective,
+                tick: item.effective,
                 store: *store,
                 key: key.clone(),
             };
@@ -260,7 +260,7 @@ impl Run<'_> {
     fn work(&mut self, clock: Clock, now: Timestamp, again: Option<i64>) -> Outcome {
         for _ in 0..AT_ONCE {
             let expected = self.shown.first(clock);
-            let expected = expected.filter(|(place, _)| place.moment <= now);
+            let expected = expected.filter(|(place, _)| place.moment() <= now);
             let expected = expected.map(|(place, item)| (place, item.clone()));
             let found = loop {
                 match self.store()?.next_due(clock, now).map_err(broke)? {
@@ -272,7 +272,7 @@ impl Run<'_> {
             let seen = found.as_ref().map(|item| {
                 let value = Item {
                     due: item.due,
-                    effective: item.place.moment,
+                    effective: item.place.tick,
                     value: item.value.clone(),
                 };
                 (item.place.clone(), value)
@@ -401,7 +401,7 @@ impl Run<'_> {
                     )));
                 }
                 let effective = shown.items.get(&(place.store, place.key.clone()));
-                if effective.is_none_or(|item| item.effective < place.moment) {
+                if effective.is_none_or(|item| item.effective < place.tick) {
                     return Err(TestCaseError::fail(format!("{place:?} is listed too late")));
                 }
                 listed.push((place.store, place.key));

@@ -129,7 +129,7 @@ pub fn contents(store: &TaskStore) -> Result<Contents, StoreError> {
     for place in store.listed_places(Clock::Stream)? {
         let mut value = Vec::new();
         let due = store.get_due(DUE, &place.key, &mut value)?;
-        if due.is_none_or(|due| due < place.moment || due != moment(&value)) {
+        if due.is_none_or(|due| due < place.moment() || due != moment(&value)) {
             value = b"an entry without its item".to_vec();
         }
         contents.insert((DUE, place.key), value);

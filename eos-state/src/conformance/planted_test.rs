@@ -267,6 +267,10 @@ fn due_stores_conform_over_the_engine_in_memory() {
 fn every_missing_defence_of_due_stores_is_found() {
     let removed = [
         Defences {
+            removes_handled: false,
+            ..Defences::ALL
+        },
+        Defences {
             lists_behind_mark: false,
             ..Defences::ALL
         },

@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 
 use eos_protocol::state::StoreId;
-use eos_protocol::{Clock, Place, Timestamp};
+use eos_protocol::{Clock, Place, Tick, Timestamp};
 
 use super::{Slot, TaskStore};
 use crate::StoreError;
@@ -116,7 +116,8 @@ impl TaskStore {
         Ok(Some(moments.due))
     }
 
-    /// Writes an item of a due store for the current record. `due` replaces the moment of an existing item.
+    /// Writes an item of a due store for the current record. `due` replaces the moment of an existing item. It is at
+    /// most [`Place::LAST`].
     ///
     /// # Errors
     /// As [`put`](Self::put), and if the earlier row can't be read.
@@ -128,6 +129,7 @@ impl TaskStore {
         value: &[u8],
     ) -> Result<(), StoreError> {
         let (state, clock) = self.due_store(store)?;
+        let due = Tick::of(due).moment();
         let mark = self.mark(clock)?;
         let mut buffers = state.buffers.borrow_mut();
         let Buffers {
@@ -138,7 +140,7 @@ impl TaskStore {
         due::row_key(full, key);
         let before = self.listed(store, full, row)?;
         let listed = match before {
-            Some(listed) if listed <= due => listed,
+            Some(listed) if listed <= Tick::of(due) => listed,
             _ => {
                 let mark = mark.as_ref();
                 let mark = mark.filter(|_| self.defences.lists_behind_mark);
@@ -161,7 +163,7 @@ impl TaskStore {
         due::index_key(entry, clock, listed, store, key);
         self.write_index(entry, Some(&[]));
         let next = &state.next[at(clock)];
-        next.set(next.get().map(|bound| bound.min(listed)));
+        next.set(next.get().map(|bound| bound.min(listed.moment())));
         Ok(())
     }
 
@@ -187,6 +189,12 @@ impl TaskStore {
         Ok(true)
     }
 
+    /// Whether the task has due stores.
+    #[must_use]
+    pub fn has_due(&self) -> bool {
+        self.due.is_some()
+    }
+
     /// Whether an item of this clock may be due at this moment. It compares two numbers in most cases.
     #[must_use]
     pub fn may_be_due(&self, clock: Clock, now: Timestamp) -> bool {
@@ -200,6 +208,34 @@ impl TaskStore {
         self.due.as_ref()?.next[at(clock)].get()
     }
 
+    /// Returns the last moment of stream time up to which all items are handled, at most this one.
+    ///
+    /// # Errors
+    /// If the engine can't read.
+    pub fn handled_to(&self, stream_time: Timestamp) -> Result<Timestamp, StoreError> {
+        if !self.may_be_due(Clock::Stream, stream_time) {
+            return Ok(stream_time);
+        }
+        let first = self.first_place(Clock::Stream)?;
+        let before = |place: Place| Timestamp(place.moment().0.saturating_sub(1));
+        Ok(first.map_or(stream_time, before).min(stream_time))
+    }
+
+    /// The first place that the index lists behind the mark. It is the bound from now on.
+    fn first_place(&self, clock: Clock) -> Result<Option<Place>, StoreError> {
+        self.healthy()?;
+        let mark = self.mark(clock)?;
+        let range = due::behind(clock, mark.as_ref());
+        let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
+        let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
+        drop(scan);
+        let moment = first.as_ref().map_or(Timestamp(i64::MAX), Place::moment);
+        if let Some(state) = &self.due {
+            state.next[at(clock)].set(Some(moment));
+        }
+        Ok(first)
+    }
+
     /// Returns the first item of a clock that is due at this moment. It changes no item.
     ///
     /// # Errors
@@ -208,17 +244,8 @@ impl TaskStore {
         let Some(state) = self.due.as_ref().filter(|_| self.may_be_due(clock, now)) else {
             return Ok(NextDue::Nothing);
         };
-        self.healthy()?;
-        let mark = self.mark(clock)?;
-        let range = due::behind(clock, mark.as_ref());
-        let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
-        let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
-        drop(scan);
-        let moment = first
-            .as_ref()
-            .map_or(Timestamp(i64::MAX), |first| first.moment);
-        state.next[at(clock)].set(Some(moment));
-        let Some(place) = first.filter(|first| first.moment <= now) else {
+        let first = self.first_place(clock)?;
+        let Some(place) = first.filter(|first| first.moment() <= now) else {
             return Ok(NextDue::Nothing);
         };
         let mut buffers = state.buffers.borrow_mut();
@@ -228,18 +255,18 @@ impl TaskStore {
             entry,
         } = &mut *buffers;
         due::row_key(full, &place.key);
-        due::index_key(entry, clock, place.moment, place.store, &place.key);
+        due::index_key(entry, clock, place.tick, place.store, &place.key);
         let found = match self.get(place.store, full, row)? {
             true => Some(moments(place.store, row)?),
             false => None,
         };
-        let Some(found) = found.filter(|found| found.listed == place.moment) else {
+        let Some(found) = found.filter(|found| found.listed == place.tick) else {
             self.write_index(entry, None);
             return Ok(NextDue::Moved);
         };
         let value = row.get(Moments::LEN..).unwrap_or_default().to_vec();
-        if found.due > place.moment {
-            let (due, listed) = (found.due, found.due);
+        if found.due > place.moment() {
+            let (due, listed) = (found.due, Tick::of(found.due));
             Moments { due, listed }.encode(row, &value);
             self.write(place.store, full, Some(row))?;
             self.write_index(entry, None);
@@ -260,10 +287,12 @@ impl TaskStore {
     /// # Errors
     /// As [`put_due`](Self::put_due).
     pub fn handle_due(&self, item: &DueItem) -> Result<(), StoreError> {
-        let Place { moment, store, key } = &item.place;
-        self.delete_due(*store, key)?;
-        let mark = due::encode_mark(item.clock, Some((*moment, key)));
-        self.write(*store, MARK_KEY, Some(&mark))?;
+        let Place { tick, store, key } = &item.place;
+        if self.defences.removes_handled {
+            self.delete_due(*store, key)?;
+            let mark = due::encode_mark(item.clock, Some((*tick, key)));
+            self.write(*store, MARK_KEY, Some(&mark))?;
+        }
         if let Some(state) = &self.due {
             state.marks.borrow_mut()[at(item.clock)] = Some(Some(item.place.clone()));
         }
@@ -360,12 +389,12 @@ impl TaskStore {
                     if before == after {
                         continue;
                     }
-                    for (moment, listed) in [(before, false), (after, true)] {
-                        let Some(moment) = moment else {
+                    for (tick, listed) in [(before, false), (after, true)] {
+                        let Some(tick) = tick else {
                             continue;
                         };
                         let mut entry = Vec::with_capacity(14 + key.len());
-                        due::index_key(&mut entry, clock, moment, slot.id, key);
+                        due::index_key(&mut entry, clock, tick, slot.id, key);
                         entries.push((entry, listed));
                     }
                 }
@@ -392,7 +421,7 @@ impl TaskStore {
         store: StoreId,
         full: &[u8],
         row: &mut Vec<u8>,
-    ) -> Result<Option<Timestamp>, StoreError> {
+    ) -> Result<Option<Tick>, StoreError> {
         if !self.get(store, full, row)? {
             return Ok(None);
         }

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use eos_core::spi::stepped::{StoreRows, TaskHome, live_rows};
+use eos_core::{Timer, Timestamp};
 use eos_protocol::Seq;
 use eos_protocol::state::{Family, Standing, StoreId};
 use eos_state::{MemoryBackend, StoreBackend};
@@ -86,6 +87,16 @@ impl TestDriver {
             refuse_another_kind(name, databases.values());
         }
         Rows(rows)
+    }
+
+    /// The keys with a moment of a timer, and their moments.
+    ///
+    /// # Panics
+    /// As [`store`](Self::store).
+    #[track_caller]
+    #[must_use]
+    pub fn timers<K: 'static>(&self, timer: &Timer<K>) -> Rows<K, Timestamp> {
+        self.store(timer)
     }
 
     /// The database of each task: the open one, or the most advanced one if none is open.

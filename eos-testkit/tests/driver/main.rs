@@ -17,5 +17,6 @@ mod outages;
 mod policies;
 mod programs;
 mod state;
+mod timers;
 mod topics;
 mod windows;

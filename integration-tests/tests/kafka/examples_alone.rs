@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An example, and how many results it comes to, topic by topic.
 type Case = (&'static str, &'static [(&'static str, usize)]);
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     ("01-hello", &[("greetings", 120)]),
     (
         "02-enrich",
@@ -28,6 +28,8 @@ const CASES: [Case; 7] = [
     ("05-configuration", &[("city-names", 120)]),
     ("07-page-views", &[("page-views-per-minute", 6)]),
     ("08-enriched-orders", &[("enriched-orders", 5)]),
+    // After five seconds.
+    ("09-heartbeats", &[("silent-devices", 3)]),
 ];
 
 #[test]

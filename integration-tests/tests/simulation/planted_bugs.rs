@@ -19,7 +19,7 @@ const STATE: &[&str] = &["VIOLATED state_", " holds {"];
 
 /// The defence; within how many seeds it is found, several times as many as it took; and what a violation says then,
 /// one of these.
-const PLANTED: [(&str, u64, &[&str]); 40] = [
+const PLANTED: [(&str, u64, &[&str]); 44] = [
     ("every_touched_task", 200, REFUSED),
     ("rewind", 200, LOST),
     ("in_doubt", 300, DOUBLED),
@@ -77,6 +77,11 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
         400,
         &["VIOLATED merged", "VIOLATED joined"],
     ),
+    // Timers.
+    ("fire_once", 50, LOST),
+    ("into_the_past", 50, LOST),
+    ("due_index", 50, LOST),
+    ("next_due", 200, LOST),
     // Records that fail or take long.
     ("failed_effects", 200, DOUBLED),
     ("held_back", 400, DOUBLED),

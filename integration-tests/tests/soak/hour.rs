@@ -207,8 +207,8 @@ fn run(app: App, course: &Course) -> Result<Option<Outcome>> {
     let mut environment = vec![
         ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", state.display().to_string()),
-        // The cache keeps blocks of deleted files until it is full. At the default size that takes longer than an hour.
-        ("EOS_STATE_MEMORY_BYTES", (32 << 20).to_string()),
+        // The cache keeps blocks of deleted files until it is full. At 32 MiB, that took half an hour of the hour.
+        ("EOS_STATE_MEMORY_BYTES", (8 << 20).to_string()),
         ("EOS_COMMIT_PACE", "fixed".to_owned()),
         ("EOS_SESSION_TIMEOUT_MS", timeout.clone()),
         ("EOS_TRANSACTION_TIMEOUT_MS", timeout),

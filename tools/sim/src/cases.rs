@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::shape::Shape;
-use super::{joined, merged, plain, policies, windowed};
+use super::{joined, merged, plain, policies, timers, windowed};
 
 pub(super) fn of(shape: Shape) -> Case {
     match shape {
@@ -15,5 +15,6 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Skipping => policies::SKIPPING,
         Shape::DeadLetters => policies::DEAD_LETTERS,
         Shape::AtLeastOnce => plain::AT_LEAST_ONCE,
+        Shape::Timers => timers::TIMERS,
     }
 }

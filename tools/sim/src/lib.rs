@@ -33,6 +33,7 @@ mod seeds;
 mod shape;
 mod shrink;
 mod simulation;
+mod timers;
 mod topics;
 mod windowed;
 mod without;

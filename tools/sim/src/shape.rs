@@ -23,11 +23,13 @@ pub enum Shape {
     DeadLetters,
     /// As [`Stateless`](Self::Stateless), but records may be repeated.
     AtLeastOnce,
+    /// Timers of stream time, set into the future and the past, moved and cancelled.
+    Timers,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 9] = [
+    pub const ALL: [Shape; 10] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -37,6 +39,7 @@ impl Shape {
         Shape::Skipping,
         Shape::DeadLetters,
         Shape::AtLeastOnce,
+        Shape::Timers,
     ];
 
     /// Returns the weight in the draw.
@@ -45,7 +48,7 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
-            Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
+            Shape::Stateless | Shape::Windowed | Shape::Joined | Shape::Timers => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
     }
@@ -71,6 +74,7 @@ impl Shape {
             Shape::Skipping => "skipping",
             Shape::DeadLetters => "dead_letters",
             Shape::AtLeastOnce => "at_least_once",
+            Shape::Timers => "timers",
         }
     }
 

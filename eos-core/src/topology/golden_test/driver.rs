@@ -95,6 +95,7 @@ impl Driver {
                 offset: Offset::ZERO,
                 timestamp,
                 stream_time,
+                wall_clock: None,
                 headers: &headers,
             },
         );

@@ -113,6 +113,7 @@ impl Pipeline {
                     offset: Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO),
                     timestamp: None,
                     stream_time: task.progress.stream_time(),
+                    wall_clock: super::wall_clock(shared, Some(state)),
                     headers: &headers,
                 };
                 let emitted =

@@ -1,5 +1,6 @@
 //! The path of a record into the open transaction.
 
+mod due;
 mod emission;
 mod inputs;
 mod log_limiter;
@@ -10,11 +11,13 @@ mod send;
 use std::cell::RefCell;
 
 use eos_protocol::{
-    Admission, Attempt, CommitCause, Event, Now, Offset, Pick, TaskId, Timestamp, TopicPartition,
+    Admission, Attempt, Clock, CommitCause, Event, Now, Offset, Pick, TaskId, Timestamp,
+    TopicPartition,
 };
 
 use super::shared::Shared;
 use super::task::{Readiness, Task};
+use super::task_state::TaskState;
 use super::tasks::Seek;
 use super::transaction::TransactionDriver;
 use super::wake::Wake;
@@ -88,15 +91,37 @@ pub(super) struct MissingRecord {
     pub(super) got: Offset,
 }
 
-/// A processed record. Its effects are in the scratch.
+/// A processed record or due item. Its effects are in the scratch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Processed {
     pub(super) task: TaskId,
-    input: usize,
-    offset: Offset,
+    unit: Unit,
     timestamp: Option<Timestamp>,
     /// The fate of the record, if it failed.
     failed: Option<Failed>,
+}
+
+/// The origin of the effects in the scratch.
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    Record {
+        input: usize,
+        offset: Offset,
+    },
+    /// A due item of this clock.
+    Due(Clock),
+    /// A change of the index of due items.
+    Index,
+}
+
+impl Processed {
+    /// Returns the input and the offset of a record.
+    fn record(&self) -> Option<(usize, Offset)> {
+        match self.unit {
+            Unit::Record { input, offset } => Some((input, offset)),
+            Unit::Due(_) | Unit::Index => None,
+        }
+    }
 }
 
 /// The fate of a failed record.
@@ -144,6 +169,7 @@ pub(super) struct Pipeline {
     /// The time of the last record.
     clock: Now,
     counters: Counters,
+    rounds: due::Rounds,
     log: LogLimiter,
     pub(super) wake: Wake,
 }
@@ -160,6 +186,7 @@ impl Pipeline {
             least_limit: limits.min().unwrap_or(usize::MAX),
             clock: Now::default(),
             counters: Counters::default(),
+            rounds: due::Rounds::default(),
             log: LogLimiter::default(),
             wake: Wake::default(),
         }
@@ -234,7 +261,7 @@ impl Pipeline {
         }
     }
 
-    /// Processes the next record of a task.
+    /// Processes the next due item or record of a task.
     pub(super) fn process<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -245,6 +272,34 @@ impl Pipeline {
         if task.readiness != Readiness::Ready || self.is_parked(shared, task) {
             return Done::Dry;
         }
+        if !task.has_due() {
+            return self.process_record(shared, task, source, txn);
+        }
+        if let Some(done) = self.due(shared, task, Clock::Stream, txn) {
+            return done;
+        }
+        let is_record_first = std::mem::take(&mut task.is_record_first);
+        if !is_record_first && let Some(done) = self.due(shared, task, Clock::Wall, txn) {
+            task.is_record_first = true;
+            return done;
+        }
+        match self.process_record(shared, task, source, txn) {
+            Done::Dry if is_record_first => {
+                let done = self.due(shared, task, Clock::Wall, txn);
+                done.unwrap_or(Done::Dry)
+            }
+            done => done,
+        }
+    }
+
+    /// Processes the next record of a task.
+    fn process_record<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        source: &mut C::Source,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
         let input = match inputs::choose(shared, task, source) {
             Ok(Pick::Take(input)) => {
                 task.waits_since = None;
@@ -291,12 +346,12 @@ impl Pipeline {
             offset,
             timestamp,
             stream_time: seen.max(timestamp),
+            wall_clock: wall_clock(shared, task.state.as_ref()),
             headers: &message.headers(),
         };
         let record = Processed {
             task: task.progress.task,
-            input,
-            offset,
+            unit: Unit::Record { input, offset },
             timestamp,
             failed: None,
         };
@@ -359,19 +414,29 @@ impl Pipeline {
             self.warn_late(shared, task, record);
         }
         txn.pace.took(task.keep());
-        let Processed { input, offset, .. } = record;
-        task.progress.advance(input, offset, record.timestamp);
-        let from = task.progress.inputs().get(input);
-        let tried = |attempt: &Attempt| {
-            attempt.offset == offset && from.is_some_and(|from| from.partition == attempt.partition)
-        };
-        if task.attempt.as_ref().is_some_and(tried) {
-            task.attempt = None;
+        match record.unit {
+            Unit::Record { input, offset } => {
+                self.rounds = due::Rounds::default();
+                task.progress.advance(input, offset, record.timestamp);
+                let from = task.progress.inputs().get(input);
+                let tried = |attempt: &Attempt| {
+                    attempt.offset == offset
+                        && from.is_some_and(|from| from.partition == attempt.partition)
+                };
+                if task.attempt.as_ref().is_some_and(tried) {
+                    task.attempt = None;
+                }
+                if let Some(fetched) = task.fetched.get_mut(input) {
+                    fetched.drop_first();
+                }
+                self.counters.processed += 1;
+            }
+            Unit::Due(clock) => {
+                task.progress.handled_due(clock);
+                task.due_attempt = None;
+            }
+            Unit::Index => task.progress.touch(),
         }
-        if let Some(fetched) = task.fetched.get_mut(input) {
-            fetched.drop_first();
-        }
-        self.counters.processed += 1;
         // Only now, because a waiting record may have been dropped and is delivered again.
         match record.failed {
             Some(Failed::Skipped) => self.counters.skipped += 1,
@@ -391,13 +456,20 @@ impl Pipeline {
 
     /// Whether the task waits for the next attempt of a record.
     fn is_parked<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) -> bool {
-        let Some(attempt) = &task.attempt else {
+        let attempts = [&task.attempt, &task.due_attempt].into_iter().flatten();
+        let Some(wait) = attempts.map(|it| it.wait(shared.now())).max() else {
             return false;
         };
-        let wait = attempt.wait(shared.now());
         if !wait.is_zero() {
             self.wake.after(wait);
         }
         !wait.is_zero()
     }
+}
+
+/// Returns the time of the machine's clock, if a store of the task has moments.
+fn wall_clock<C: Client>(shared: &Shared<C>, state: Option<&TaskState>) -> Option<Timestamp> {
+    state
+        .is_some_and(|state| state.store.has_due())
+        .then(|| shared.env.wall_clock())
 }

@@ -1,6 +1,6 @@
 //! Error policies: the fate of a record that fails.
 
-use eos_protocol::{Attempt, CommitCause, DeadLetter, TopicName};
+use eos_protocol::{Attempt, CommitCause, DeadLetter, Offset, TopicName, TopicPartition};
 
 use super::log_limiter::Fate;
 use super::{Done, Failed, Pipeline, Processed};
@@ -32,8 +32,11 @@ impl Pipeline {
             self.clear();
             task.forget();
         }
-        let (last, letters) = last_resort_of_all(task, record.input, Some(source));
-        let sources = task.chains.inputs.get(record.input);
+        let Some((input, _)) = record.record() else {
+            return Done::failed(super::due::due_error(task, fault));
+        };
+        let (last, letters) = last_resort_of_all(task, input, Some(source));
+        let sources = task.chains.inputs.get(input);
         let failed = sources.and_then(|all| all.get(source));
         let retry = failed.and_then(|failed| failed.policy.tries().copied());
         if let Some(retry) = retry.filter(|_| !fault.is_permanent())
@@ -54,12 +57,15 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        let input = task.progress.inputs().get(record.input);
-        if input.is_some_and(|i| txn.blame.is_hopeless(&i.partition, record.offset)) {
+        let Some((number, offset)) = record.record() else {
+            return Done::failed(super::due::due_error(task, fault));
+        };
+        let input = task.progress.inputs().get(number);
+        if input.is_some_and(|i| txn.blame.is_hopeless(&i.partition, offset)) {
             // The record's dead letter also aborts its transactions.
             return Done::failed(error(task, record, fault, false));
         }
-        let (last, letters) = last_resort_of_all(task, record.input, None);
+        let (last, letters) = last_resort_of_all(task, number, None);
         self.decide(shared, task, record, (&last, letters), fault, txn)
     }
 
@@ -72,6 +78,10 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        // The moment is to blame, and not the record. Without the moment, the record comes again.
+        if matches!(fault, Fault::Timer { .. }) && !matches!(last, LastResort::Fail) {
+            return self.drop_item(shared, task, record, fault, txn);
+        }
         match (last, letters) {
             (LastResort::Skip, _) => {
                 self.tell(shared, task, record, None, &fault);
@@ -102,13 +112,16 @@ impl Pipeline {
         retry: &Retry,
         fault: &Fault,
     ) -> bool {
-        let Some(input) = task.progress.inputs().get(record.input) else {
+        let found = record.record();
+        let Some((input, offset)) =
+            found.and_then(|(input, offset)| Some((task.progress.inputs().get(input)?, offset)))
+        else {
             return false;
         };
         let (now, before) = (shared.now(), task.attempt.as_ref());
         let plan = retry.plan(shared.env.entropy());
         let before_this = before.cloned();
-        task.attempt = plan.failed(now, &input.partition, record.offset, before);
+        task.attempt = plan.failed(now, &input.partition, offset, before);
         let Some(attempt) = &task.attempt else {
             // The dead letter contains the number of attempts.
             task.attempt = before_this;
@@ -116,7 +129,7 @@ impl Pipeline {
         };
         tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
-            offset = %record.offset, tries = attempt.tries, error = %fault, "retrying the record"
+            %offset, tries = attempt.tries, error = %fault, "retrying the record"
         );
         self.counters.retries += 1;
         true
@@ -131,36 +144,54 @@ impl Pipeline {
         output: usize,
         fault: &Fault,
     ) {
-        let message = task.fetched.get(record.input).and_then(Records::first);
-        let input = task.progress.inputs().get(record.input);
+        let Some((input, offset)) = record.record() else {
+            return;
+        };
+        let message = task.fetched.get(input).and_then(Records::first);
+        let input = task.progress.inputs().get(input);
         let (Some(message), Some(input)) = (message, input) else {
             return;
         };
-        let text = fault.to_string();
-        let is_its = |it: &&Attempt| it.offset == record.offset && it.partition == input.partition;
+        let is_its = |it: &&Attempt| it.offset == offset && it.partition == input.partition;
         let attempts = task
             .attempt
             .as_ref()
             .filter(is_its)
             .map_or(0, |it| it.tries);
-        let letter = DeadLetter {
-            partition: &input.partition,
-            offset: record.offset,
-            exception: fault.kind(),
-            message: &text,
-            stacktrace: &fault.causes(),
-            app: &shared.spec.app,
-            attempts: attempts.saturating_add(1),
-            time: shared.env.wall_clock(),
-        };
         let mut headers: Headers = message.headers();
-        for (name, value) in letter.headers(TEXT) {
-            headers.push(name, Some(&value));
+        let about = self.letter_headers(shared, (&input.partition, offset), attempts, fault);
+        for header in about.iter() {
+            headers.push(header.name(), header.value());
         }
         let (key, value) = (message.key(), message.value());
         self.scratch
             .get_mut()
             .write_raw(output, key, value, message.timestamp(), headers);
+    }
+
+    /// Returns the headers of a dead letter about a record, or about a moment after this record.
+    pub(super) fn letter_headers<C: Client>(
+        &self,
+        shared: &Shared<C>,
+        (partition, offset): (&TopicPartition, Offset),
+        attempts: u32,
+        fault: &Fault,
+    ) -> Headers {
+        let letter = DeadLetter {
+            partition,
+            offset,
+            exception: fault.kind(),
+            message: &fault.to_string(),
+            stacktrace: &fault.causes(),
+            app: &shared.spec.app,
+            attempts: attempts.saturating_add(1),
+            time: shared.env.wall_clock(),
+        };
+        let mut headers = Headers::new();
+        for (name, value) in letter.headers(TEXT) {
+            headers.push(name, Some(&value));
+        }
+        headers
     }
 
     /// Logs that a record came after its window was closed. The rate is limited.
@@ -170,7 +201,10 @@ impl Pipeline {
         task: &Task<RecordsOf<C>>,
         record: Processed,
     ) {
-        let Some(input) = task.progress.inputs().get(record.input) else {
+        let found = record.record();
+        let Some((input, offset)) =
+            found.and_then(|(input, offset)| Some((task.progress.inputs().get(input)?, offset)))
+        else {
             return;
         };
         let Some(withheld) = self.log.admit(&Fate::Late, shared.now()) else {
@@ -180,7 +214,7 @@ impl Pipeline {
         let behind_ms = behind.map(|(stream, time)| stream.0.saturating_sub(time.0));
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
-            offset = %record.offset, behind_ms, withheld,
+            %offset, behind_ms, withheld,
             "a record arrived after its window was closed; it goes to the topic of late records or \
              is skipped (logged at most once per 10 s; `withheld` is the number of suppressed \
              lines). Its time is `behind_ms` before the highest one of its partition: if that is \
@@ -197,7 +231,10 @@ impl Pipeline {
         dead_letters: Option<&TopicName>,
         fault: &Fault,
     ) {
-        let Some(input) = task.progress.inputs().get(record.input) else {
+        let found = record.record();
+        let Some((input, offset)) =
+            found.and_then(|(input, offset)| Some((task.progress.inputs().get(input)?, offset)))
+        else {
             return;
         };
         let what = match dead_letters {
@@ -210,14 +247,14 @@ impl Pipeline {
         if let Some(withheld) = loud {
             tracing::warn!(
                 app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
-                offset = %record.offset, dead_letters, withheld, error = %fault,
+                %offset, dead_letters, withheld, error = %fault,
                 "{what} (logged at most once per 10 s, each one at level debug; `withheld` is the \
                  number of suppressed lines)"
             );
         } else {
             tracing::debug!(
                 app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
-                offset = %record.offset, dead_letters, error = %fault, "{what}"
+                %offset, dead_letters, error = %fault, "{what}"
             );
         }
     }
@@ -232,28 +269,50 @@ fn last_resort_of_all<R: Records>(
     failed: Option<usize>,
 ) -> (LastResort, Option<usize>) {
     let sources = task.chains.inputs.get(input).into_iter().flatten();
-    let strictest = sources.enumerate().max_by_key(|(n, source)| {
-        let strictness = match source.policy.last() {
-            LastResort::Skip => 0,
-            LastResort::DeadLetter(_) => 1,
-            LastResort::Fail => 2,
-        };
-        (strictness, Some(*n) == failed)
-    });
+    let strictest = sources
+        .enumerate()
+        .max_by_key(|(n, source)| (strictness(source.policy.last()), Some(*n) == failed));
     strictest.map_or_else(Default::default, |(_, source)| {
         (source.policy.last().clone(), source.dead_letter)
     })
 }
 
+/// Returns the strictest last resort of all sources of a task, with the retries of that source.
+pub(super) fn last_resort_of_task<R: Records>(
+    task: &Task<R>,
+) -> (LastResort, Option<usize>, Option<Retry>) {
+    let sources = task.chains.inputs.iter().flatten();
+    let strictest = sources.max_by_key(|source| strictness(source.policy.last()));
+    strictest.map_or_else(Default::default, |source| {
+        let policy = &source.policy;
+        (
+            policy.last().clone(),
+            source.dead_letter,
+            policy.tries().copied(),
+        )
+    })
+}
+
+fn strictness(last: &LastResort) -> u8 {
+    match last {
+        LastResort::Skip => 0,
+        LastResort::DeadLetter(_) => 1,
+        LastResort::Fail => 2,
+    }
+}
+
 fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bool) -> WorkerError {
-    let partition = task.progress.inputs().get(record.input).map_or_else(
-        || eos_protocol::TopicPartition::new("?", task.progress.task.partition),
+    let Some((input, offset)) = record.record() else {
+        return super::due::due_error(task, fault);
+    };
+    let partition = task.progress.inputs().get(input).map_or_else(
+        || TopicPartition::new("?", task.progress.task.partition),
         |input| input.partition.clone(),
     );
     WorkerError::Record {
         task: task.progress.task,
         partition,
-        offset: record.offset,
+        offset,
         reason: fault.into(),
         prefix_committed: true,
         policy,

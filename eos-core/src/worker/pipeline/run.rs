@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use eos_protocol::TaskId;
+use eos_protocol::{TaskId, Timestamp};
 use eos_state::Write;
 
 use super::Pipeline;
@@ -73,6 +73,28 @@ impl Pipeline {
                 return Ok(());
             };
             node.emit(&ctx, result.key, result.value, &mut next)?;
+            self.oversize(shared, 0).map_or(Ok(()), Err)
+        })
+    }
+
+    /// Runs the handler of a timer, at this place of the chains, on a moment: the timer, the key, and the time. Effects
+    /// stay in the scratch.
+    pub(super) fn run_due<C: Client>(
+        &self,
+        shared: &Shared<C>,
+        chains: &mut Chains,
+        node: usize,
+        state: &TaskState,
+        (timer, key, at): (usize, &[u8], Timestamp),
+        origin: Origin<'_>,
+    ) -> Result<(), Fault> {
+        let ctx = self.ctx(shared, Some(state), origin);
+        let places = &mut chains.places[..];
+        catch(|| {
+            let Some((node, mut next)) = Next::behind(places, node) else {
+                return Ok(());
+            };
+            node.due(&ctx, timer, key, at, &mut next)?;
             self.oversize(shared, 0).map_or(Ok(()), Err)
         })
     }

@@ -98,6 +98,9 @@ impl<C: Client> Restoring<C> {
                 .collect(),
             stream_time,
             stores: stores.iter().map(|s| (s.id, s.kind)).collect(),
+            due: (stores.iter())
+                .filter_map(|s| Some((s.id, s.clock?)))
+                .collect(),
             names: Names::of(&stores, kept),
             logs,
             width: shared.width(stage.driving_topic()),
@@ -256,13 +259,17 @@ impl<C: Client> Restoring<C> {
     ) -> Result<Phase<C>, WorkerError> {
         let spec = &shared.spec;
         let store = TaskStore::new(backend, self.stores.iter().copied())
+            .and_then(|store| store.with_due(self.due.iter().copied()))
             .map_err(|source| store_failed(self.task, source))?
             .cached(&spec.state.cache)
             .limited(&self.changelog_limits(shared))
             .defended(Defences {
                 applies_in_order: rules::applies_in_order(),
                 reads_in_flight: rules::reads_changes_in_flight(),
-                ..Defences::ALL
+                removes_handled: rules::removes_handled_moments(),
+                lists_behind_mark: rules::lists_behind_mark(),
+                forgets_next_due: rules::forgets_next_due(),
+                lists_loaded: rules::lists_loaded_moments(),
             });
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use eos_protocol::state::{Identity, PerFamily, Progress, RestartError, RestoreKind, StoreId};
 use eos_protocol::windows::Expiry;
-use eos_protocol::{Now, Offset, TaskId, Timestamp, TopicPartition, TransactionName};
+use eos_protocol::{Clock, Now, Offset, TaskId, Timestamp, TopicPartition, TransactionName};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
 
 use self::other_store::Names;
@@ -62,6 +62,8 @@ struct Restoring<C: Client> {
     home: TaskHome,
     identity: Identity,
     stores: Vec<(StoreId, StoreKind)>,
+    /// The stores with moments.
+    due: Vec<(StoreId, Clock)>,
     names: Names,
     /// The windowed stores, as the program defines them.
     windows: Vec<(StoreId, Expiry)>,

@@ -54,7 +54,8 @@ impl Names {
                 Family::Plain => StoreId::plain(name),
                 Family::Windowed => StoreId::windowed(name),
             };
-            [raw, StoreId::stamped(*family, name)].contains(&store)
+            let others = [StoreId::stamped(*family, name), StoreId::due(name)];
+            raw == store || others.contains(&store)
         };
         let found = self.here.iter().find(has);
         found.map(|(_, name)| name.clone().into_string())

@@ -1,0 +1,177 @@
+//! Steps of closures with timers.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use super::Stream;
+use crate::ctx::Ctx;
+use crate::failure::IntoOutcome;
+use crate::keys::{Colocated, Scattered};
+use crate::process_ctx::{ProcessCtx, ValuesCtx};
+use crate::record::Record;
+use crate::store_handle::StoreHandle;
+use crate::timer::{Due, TimerHandle};
+use crate::topology::{
+    Closure, End, Handler, Handlers, Kind, Records, Timed, Values, ValuesClosure,
+};
+
+impl<K: 'static, V: 'static, P> Stream<K, V, P> {
+    /// Handles the moments of a timer in a closure, which may forward records to the step after the next one, use
+    /// stores and emit to outputs.
+    ///
+    /// The closure belongs to the step that follows: `process`, `process_values` or `for_each`. When a moment comes, it
+    /// runs before records of the same key that come later. The moment is removed before the closure runs, so the closure
+    /// may set it again. [`Ctx::timestamp`] is the moment, and [`Ctx::headers`] are empty.
+    ///
+    /// ```
+    /// # use eos_core::{App, Timer, Topic};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let silent = app.timer(&Timer::<String>::wall_clock("silent"));
+    /// app.source(&Topic::<String, String>::plain("heartbeats"))
+    ///     .on_timer(&silent, |ctx, due| ctx.forward(due.key, "silent".to_owned()))
+    ///     .process_values(move |ctx, beat| {
+    ///         ctx.timer(&silent).set_in(beat.key, Duration::from_secs(300))
+    ///     })
+    ///     .to(&Topic::plain("alerts"));
+    /// ```
+    ///
+    /// # Exactly-once
+    /// The removal of a moment commits together with the effects of its closure.
+    ///
+    /// # Errors
+    /// An error of the closure drops its effects. The strictest error policy of the stream's sources decides about the
+    /// moment: the worker stops, or the moment is skipped, is tried again, or goes to the dead letters with its key, a
+    /// null value, and its time in the header `eos-due`.
+    pub fn on_timer<ForwardedKey: 'static, ForwardedValue: 'static, R: IntoOutcome>(
+        self,
+        timer: &TimerHandle<K>,
+        f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Due<K>) -> R + Send + Sync + 'static,
+    ) -> WithTimers<K, V, ForwardedKey, ForwardedValue, P>
+    where
+        P: Colocated,
+    {
+        WithTimers {
+            stream: self,
+            handlers: Vec::new(),
+        }
+        .on_timer(timer, f)
+    }
+}
+
+/// A stream whose next step has timers. Returned by [`Stream::on_timer`].
+#[must_use = "the handler of a timer belongs to the `process`, `process_values` or `for_each` that follows it"]
+pub struct WithTimers<K, V, ForwardedKey, ForwardedValue, P> {
+    stream: Stream<K, V, P>,
+    handlers: Vec<(usize, Handler<K, ForwardedKey, ForwardedValue>)>,
+}
+
+impl<K, V, ForwardedKey, ForwardedValue, P> WithTimers<K, V, ForwardedKey, ForwardedValue, P>
+where
+    K: 'static,
+    V: 'static,
+    ForwardedKey: 'static,
+    ForwardedValue: 'static,
+{
+    /// Handles the moments of another timer. See [`Stream::on_timer`].
+    pub fn on_timer<R: IntoOutcome>(
+        mut self,
+        timer: &TimerHandle<K>,
+        f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Due<K>) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        P: Colocated,
+    {
+        let handler: Handler<K, ForwardedKey, ForwardedValue> =
+            Box::new(move |ctx, due| f(ctx, due).into_outcome());
+        self.handlers.push((timer.index, handler));
+        Self {
+            stream: self.stream.with_timer(timer),
+            ..self
+        }
+    }
+
+    /// Lets the next step use a store. See [`Stream::with_store`].
+    pub fn with_store<S: StoreHandle>(self, store: &S) -> Self
+    where
+        P: Colocated,
+    {
+        Self {
+            stream: self.stream.with_store(store),
+            ..self
+        }
+    }
+
+    /// Processes each record in a closure. See [`Stream::process`].
+    pub fn process<R: IntoOutcome>(
+        self,
+        f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Record<K, V>) -> R
+        + Send
+        + Sync
+        + 'static,
+    ) -> Stream<ForwardedKey, ForwardedValue, Scattered> {
+        let f = Arc::new(
+            move |ctx: &ProcessCtx<'_, ForwardedKey, ForwardedValue>, record: Record<K, V>| {
+                f(ctx, record).into_outcome()
+            },
+        );
+        let handlers = Handlers::from(self.handlers);
+        self.stream.step(Kind::Process, move || {
+            let closure = Closure::<_, ForwardedKey, ForwardedValue>::new(Arc::clone(&f));
+            Timed::new(Records(closure), Arc::clone(&handlers))
+        })
+    }
+}
+
+impl<K, V, ForwardedValue, P> WithTimers<K, V, K, ForwardedValue, P>
+where
+    K: 'static,
+    V: 'static,
+    ForwardedValue: 'static,
+{
+    /// Processes each record in a closure that keeps its key. See [`Stream::process_values`]. A handler fails if it
+    /// forwards another key than its own.
+    pub fn process_values<R: IntoOutcome>(
+        self,
+        f: impl Fn(&ValuesCtx<'_, ForwardedValue>, Record<&K, V>) -> R + Send + Sync + 'static,
+    ) -> Stream<K, ForwardedValue, P>
+    where
+        K: Clone,
+    {
+        let f = Arc::new(
+            move |ctx: &ValuesCtx<'_, ForwardedValue>, record: Record<&K, V>| {
+                f(ctx, record).into_outcome()
+            },
+        );
+        let handlers = Handlers::from(self.handlers);
+        self.stream.step(Kind::ProcessValues, move || {
+            let closure = ValuesClosure::<_, ForwardedValue>::new(Arc::clone(&f));
+            Timed::new(Values(closure), Arc::clone(&handlers)).keeping_keys()
+        })
+    }
+}
+
+impl<K: 'static, V: 'static, P> WithTimers<K, V, Infallible, Infallible, P> {
+    /// Ends the stream in a closure. See [`Stream::for_each`].
+    pub fn for_each<R: IntoOutcome>(
+        self,
+        f: impl Fn(&Ctx<'_>, Record<K, V>) -> R + Send + Sync + 'static,
+    ) {
+        let f = Arc::new(move |ctx: &Ctx<'_>, record: Record<K, V>| f(ctx, record).into_outcome());
+        let handlers = Handlers::from(self.handlers);
+        let _end: Stream<(), (), P> = self.stream.step(Kind::ForEach, move || {
+            Timed::new(End(Arc::clone(&f)), Arc::clone(&handlers))
+        });
+    }
+}
+
+impl<K, V, ForwardedKey, ForwardedValue, P> fmt::Debug
+    for WithTimers<K, V, ForwardedKey, ForwardedValue, P>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithTimers")
+            .field("timers", &self.handlers.len())
+            .finish_non_exhaustive()
+    }
+}

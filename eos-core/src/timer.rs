@@ -1,0 +1,448 @@
+//! Timers: moments per key that survive crashes and moves.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use eos_protocol::Clock;
+use eos_protocol::state::StoreId;
+use eos_protocol::{Place, Timestamp};
+use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore, due_row};
+
+use crate::app::App;
+use crate::codec::{Codec, CodecError, Encoded, Field, Part, Plain, PlainType};
+use crate::ctx::Ctx;
+use crate::failure::Failure;
+use crate::keys::Colocated;
+use crate::store::{
+    Buffers, RowsError, RowsOf, StateAccess, StateError, StoreRows, StoreSpec, live_rows,
+};
+use crate::streams::Stream;
+
+/// The definition of a timer: at most one moment for each key.
+///
+/// [`App::timer`](crate::App::timer) takes it and returns the handle for closures. When the moment of a key comes, the
+/// handler of the timer runs ([`Stream::on_timer`](crate::Stream::on_timer)).
+///
+/// The name identifies the timer in the state of the app. A timer with a new name is a new timer without moments.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use eos_core::{App, Timer, Topic};
+///
+/// let mut app = App::new("carts");
+/// let idle = app.timer(&Timer::<String>::event_time("idle"));
+/// app.source(&Topic::<String, String>::plain("cart-events"))
+///     .on_timer(&idle, |ctx, due| ctx.forward(due.key, "abandoned".to_owned()))
+///     .process(move |ctx, event| ctx.timer(&idle).set_in(&event.key, Duration::from_secs(1800)))
+///     .to(&Topic::plain("abandoned-carts"));
+/// ```
+///
+/// # Exactly-once
+/// A moment is kept in the transaction that sets it, and removed in the transaction of its handler's effects. So the
+/// effects of each moment count exactly once, after crashes and moves as well. The handler itself runs again after a
+/// crash or an aborted transaction.
+pub struct Timer<K> {
+    pub(crate) name: Arc<str>,
+    clock: Clock,
+    key: Arc<dyn Codec<K>>,
+}
+
+impl<K> Timer<K> {
+    /// A timer of stream time: a moment comes when the task takes a record with this timestamp or a later one.
+    pub fn event_time(name: &str) -> Self
+    where
+        K: PlainType,
+    {
+        Self::event_time_with(name, Plain)
+    }
+
+    /// A timer of the machine's clock. A moment never comes early by this clock. It comes some milliseconds late, or as
+    /// soon as the task runs.
+    pub fn wall_clock(name: &str) -> Self
+    where
+        K: PlainType,
+    {
+        Self::wall_clock_with(name, Plain)
+    }
+
+    /// [`event_time`](Self::event_time) with a codec for its keys. Equal keys must have equal bytes.
+    pub fn event_time_with(name: &str, key: impl Codec<K>) -> Self {
+        Self::with(name, Clock::Stream, key)
+    }
+
+    /// [`wall_clock`](Self::wall_clock) with a codec for its keys. Equal keys must have equal bytes.
+    pub fn wall_clock_with(name: &str, key: impl Codec<K>) -> Self {
+        Self::with(name, Clock::Wall, key)
+    }
+
+    fn with(name: &str, clock: Clock, key: impl Codec<K>) -> Self {
+        Self {
+            name: name.into(),
+            clock,
+            key: Arc::new(key),
+        }
+    }
+
+    /// The name of the timer.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<K: 'static> Timer<K> {
+    fn field(&self) -> Field<'_> {
+        Field::bare(&self.name, Part::Key)
+    }
+
+    fn encode_key(&self, key: &K, into: &mut Vec<u8>) -> Result<(), StateError> {
+        into.clear();
+        let store = || Arc::clone(&self.name);
+        match self.key.encode(key, into, &self.field()) {
+            Ok(Encoded::Bytes) => Ok(()),
+            Ok(Encoded::Null) => Err(StateError::Null {
+                store: store(),
+                what: "a key",
+            }),
+            Err(source) => Err(StateError::Key {
+                store: store(),
+                source,
+            }),
+        }
+    }
+
+    fn decode_key(&self, bytes: &[u8]) -> Result<K, CodecError> {
+        self.key.decode(Some(bytes), &self.field())
+    }
+
+    fn spec(&self) -> StoreSpec {
+        StoreSpec {
+            name: Arc::clone(&self.name),
+            id: StoreId::due(&self.name),
+            kind: StoreKind::Point,
+            expiry: None,
+            clock: Some(self.clock),
+            definition: Box::new(self.clone()),
+        }
+    }
+}
+
+impl<K: 'static> StoreRows for Timer<K> {
+    type Key = K;
+    /// The moment of the key.
+    type Value = Timestamp;
+
+    fn store_name(&self) -> &str {
+        &self.name
+    }
+
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
+        let rows = live_rows(database, StoreId::due(&self.name))?;
+        let items = rows.iter().filter_map(|(key, row)| due_row(key, row));
+        let decoded = items.map(|(key, at, _)| match self.decode_key(key) {
+            Ok(key) => Ok((key, at)),
+            Err(source) => Err(RowsError::Row {
+                store: self.name.to_string(),
+                source,
+            }),
+        });
+        decoded.collect()
+    }
+}
+
+impl<K> Clone for Timer<K> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            clock: self.clock,
+            key: Arc::clone(&self.key),
+        }
+    }
+}
+
+impl<K> fmt::Debug for Timer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timer")
+            .field("name", &self.name)
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The handle of a timer, for [`Ctx::timer`] and [`Stream::on_timer`](crate::Stream::on_timer). Returned by
+/// [`App::timer`](crate::App::timer). Closures capture the handle by `move`.
+pub struct TimerHandle<K> {
+    pub(crate) app: u64,
+    pub(crate) index: usize,
+    key: PhantomData<fn(K)>,
+}
+
+impl<K> Clone for TimerHandle<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for TimerHandle<K> {}
+
+impl<K> fmt::Debug for TimerHandle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TimerHandle").field(&self.index).finish()
+    }
+}
+
+/// A moment of a timer that has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Due<K> {
+    /// The key.
+    pub key: K,
+    /// The moment that was set.
+    pub at: Timestamp,
+    /// The time of the timer's clock at which the handler runs: stream time, or the machine's clock.
+    pub fired: Timestamp,
+    pub(crate) timer: usize,
+    /// The key as the timer encodes it.
+    pub(crate) encoded: Vec<u8>,
+}
+
+impl<K> Due<K> {
+    pub(crate) fn new(
+        ctx: &Ctx<'_>,
+        timer: usize,
+        (key, encoded): (K, &[u8]),
+        at: Timestamp,
+    ) -> Self {
+        let clock = ctx.state().specs.get(timer).and_then(|spec| spec.clock);
+        Self {
+            key,
+            at,
+            fired: clock.and_then(|clock| ctx.time_of(clock)).unwrap_or(at),
+            timer,
+            encoded: encoded.to_vec(),
+        }
+    }
+
+    pub(crate) fn lent(&self) -> Due<&K> {
+        Due {
+            key: &self.key,
+            at: self.at,
+            fired: self.fired,
+            timer: self.timer,
+            encoded: self.encoded.clone(),
+        }
+    }
+    /// Whether it is a moment of this timer, for a [`Processor`](crate::Processor) with several timers.
+    #[must_use]
+    pub fn is_of<L>(&self, timer: &TimerHandle<L>) -> bool {
+        self.timer == timer.index
+    }
+}
+
+impl App {
+    /// Declares a timer and returns its handle. One step needs [`Stream::on_timer`] or [`Stream::with_timer`].
+    pub fn timer<K: 'static>(&mut self, definition: &Timer<K>) -> TimerHandle<K> {
+        TimerHandle {
+            app: self.token(),
+            index: self.keep(definition.spec(), Ok(())),
+            key: PhantomData,
+        }
+    }
+}
+
+impl<K: 'static, V: 'static, P> Stream<K, V, P> {
+    /// Gives the next step a timer, whose moments its [`Processor::on_timer`](crate::Processor::on_timer) handles.
+    ///
+    /// The next step is [`process_with`](Self::process_with), [`process_values_with`](Self::process_values_with) or
+    /// [`for_each_with`](Self::for_each_with). Steps of closures have [`on_timer`](Self::on_timer).
+    pub fn with_timer(self, timer: &TimerHandle<K>) -> Self
+    where
+        P: Colocated,
+    {
+        self.give_timer(timer.app, timer.index)
+    }
+}
+
+impl Ctx<'_> {
+    /// Returns a view of a timer for the current record. The step needs [`Stream::on_timer`] or [`Stream::with_timer`].
+    pub fn timer<K: 'static>(&self, timer: &TimerHandle<K>) -> TimerView<'_, K> {
+        let found = self.usable(timer.app, timer.index);
+        TimerView {
+            found: found.and_then(|index| Found::new(self.state(), index)),
+            timestamp: self.timestamp(),
+            wall_clock: self.time_of(Clock::Wall),
+        }
+    }
+}
+
+/// A view of a timer for the current record. Returned by [`Ctx::timer`].
+///
+/// # Errors
+/// Methods return a [`Failure`] if the timer belongs to another app or step, if a key can't be encoded, or if the disk
+/// fails. Return the failure with `?`. If the disk fails, the worker stops, regardless of the
+/// [`ErrorPolicy`](crate::ErrorPolicy).
+pub struct TimerView<'c, K> {
+    found: Result<Found<'c, K>, StateError>,
+    timestamp: Option<Timestamp>,
+    wall_clock: Option<Timestamp>,
+}
+
+struct Found<'c, K> {
+    timer: &'c Timer<K>,
+    id: StoreId,
+    task: &'c TaskStore,
+    buffers: &'c RefCell<Buffers>,
+}
+
+impl<'c, K: 'static> Found<'c, K> {
+    fn new(access: &StateAccess<'c>, index: usize) -> Result<Self, StateError> {
+        let spec = access.specs.get(index).ok_or(StateError::OtherApp)?;
+        let timer = spec.definition.downcast_ref().ok_or(StateError::OtherApp)?;
+        let task = access.task.filter(|task| task.has(spec.id));
+        let task = task.ok_or_else(|| StateError::TimerElsewhere {
+            timer: Arc::clone(&spec.name),
+        })?;
+        Ok(Self {
+            timer,
+            id: spec.id,
+            task,
+            buffers: access.buffers,
+        })
+    }
+
+    fn failed(&self, source: StoreError) -> StateError {
+        StateError::Store {
+            store: Arc::clone(&self.timer.name),
+            source,
+        }
+    }
+}
+
+impl<K: 'static> TimerView<'_, K> {
+    /// Sets the moment of a key, and replaces an earlier one. A moment that has passed is due at once.
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this moment"]
+    pub fn set(&self, key: &K, at: Timestamp) -> Result<(), Failure> {
+        let found = self.found()?;
+        if at > Place::LAST {
+            return Err(StateError::Moment {
+                timer: Arc::clone(&found.timer.name),
+                at,
+            }
+            .into());
+        }
+        let buffers = &mut *found.buffers.borrow_mut();
+        found.timer.encode_key(key, &mut buffers.key)?;
+        let put = found.task.put_due(found.id, &buffers.key, at, &[]);
+        Ok(put.map_err(|source| found.failed(source))?)
+    }
+
+    /// Sets the moment of a key to a time from now. For a timer of event time, now is the timestamp of the current
+    /// record, or in a handler its moment. For a timer of the machine's clock, now is the time of this clock.
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this moment"]
+    pub fn set_in(&self, key: &K, after: Duration) -> Result<(), Failure> {
+        let found = self.found()?;
+        let now = match found.timer.clock {
+            Clock::Stream => self.timestamp,
+            Clock::Wall => self.wall_clock,
+        };
+        let now = now.ok_or_else(|| StateError::NoTime {
+            timer: Arc::clone(&found.timer.name),
+        })?;
+        let after = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
+        self.set(key, Timestamp(now.0.saturating_add(after)))
+    }
+
+    /// Removes the moment of a key. A key without a moment is no error.
+    #[must_use = "return the failure with `?`. If it is ignored, the moment stays"]
+    pub fn cancel(&self, key: &K) -> Result<(), Failure> {
+        let found = self.found()?;
+        let buffers = &mut *found.buffers.borrow_mut();
+        found.timer.encode_key(key, &mut buffers.key)?;
+        let deleted = found.task.delete_due(found.id, &buffers.key);
+        deleted.map_err(|source| found.failed(source))?;
+        Ok(())
+    }
+
+    /// Returns the moment of a key.
+    #[must_use = "return the failure with `?`"]
+    pub fn due(&self, key: &K) -> Result<Option<Timestamp>, Failure> {
+        let found = self.found()?;
+        let buffers = &mut *found.buffers.borrow_mut();
+        found.timer.encode_key(key, &mut buffers.key)?;
+        let due = (found.task).get_due(found.id, &buffers.key, &mut buffers.value);
+        Ok(due.map_err(|source| found.failed(source))?)
+    }
+
+    fn found(&self) -> Result<&Found<'_, K>, StateError> {
+        self.found.as_ref().map_err(StateError::again)
+    }
+}
+
+impl<K> fmt::Debug for TimerView<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerView").finish_non_exhaustive()
+    }
+}
+
+/// Returns the moment of a record's key, if it comes no later than the record. The item is then removed.
+pub(crate) fn take_before_record<K: 'static>(
+    ctx: &Ctx<'_>,
+    timer: usize,
+    key: &K,
+) -> Result<Option<(Vec<u8>, Timestamp)>, StateError> {
+    let access = ctx.state();
+    let clock = access.specs.get(timer).and_then(|spec| spec.clock);
+    let (Some(clock), Some(task)) = (clock, access.task) else {
+        return Ok(None);
+    };
+    let Some(now) = ctx
+        .time_of(clock)
+        .filter(|now| task.may_be_due(clock, *now))
+    else {
+        return Ok(None);
+    };
+    let found = Found::<K>::new(access, timer)?;
+    let buffers = &mut *found.buffers.borrow_mut();
+    found.timer.encode_key(key, &mut buffers.key)?;
+    let failed = |source| found.failed(source);
+    let due = task.get_due(found.id, &buffers.key, &mut buffers.value);
+    let Some(due) = due.map_err(failed)?.filter(|due| *due <= now) else {
+        return Ok(None);
+    };
+    task.delete_due(found.id, &buffers.key).map_err(failed)?;
+    Ok(Some((buffers.key.clone(), due)))
+}
+
+/// Encodes a key as a timer does.
+pub(crate) fn encode_key<K: 'static>(
+    ctx: &Ctx<'_>,
+    timer: usize,
+    key: &K,
+) -> Result<Vec<u8>, StateError> {
+    let mut bytes = Vec::new();
+    Found::<K>::new(ctx.state(), timer)?
+        .timer
+        .encode_key(key, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Decodes the key of a timer.
+pub(crate) fn decode_key<K: 'static>(
+    ctx: &Ctx<'_>,
+    timer: usize,
+    key: &[u8],
+) -> Result<K, StateError> {
+    let found = Found::<K>::new(ctx.state(), timer)?;
+    let store = || Arc::clone(&found.timer.name);
+    found
+        .timer
+        .decode_key(key)
+        .map_err(|source| StateError::Unreadable {
+            store: store(),
+            source,
+        })
+}

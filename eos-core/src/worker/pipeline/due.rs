@@ -1,0 +1,319 @@
+//! Due items: moments of timers that have come.
+//!
+//! Each item is a unit like a record: it has the scratch to itself, joins the open transaction under the same limits, and
+//! has the error policy of the task's sources. The removal of its moment is one of its effects.
+//!
+//! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
+//! moment as stream time. Items of the machine's clock take turns with records.
+
+use eos_protocol::{
+    Attempt, Clock, CommitCause, Offset, TaskProgress, Tick, Timestamp, TopicPartition,
+};
+use eos_state::{DueItem, NextDue};
+
+use super::policy::last_resort_of_task;
+use super::{Done, Failed, Pipeline, Processed, Unit, run};
+use crate::client::{Client, Headers};
+use crate::ctx::Origin;
+use crate::error_policy::LastResort;
+use crate::topology::Fault;
+use crate::worker::shared::Shared;
+use crate::worker::task::Task;
+use crate::worker::transaction::TransactionDriver;
+use crate::worker::{RecordsOf, WorkerError};
+
+/// The header of a dead letter with the name and the moment of a timer.
+const HEADER: &str = "eos-due";
+/// The number of times in a row that the handler of one key may set its moment into the past.
+const ROUNDS: u32 = 1_000;
+
+/// The last item that was set into the past, and how often in a row.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    item: Option<(Clock, Vec<u8>)>,
+    count: u32,
+}
+
+impl Rounds {
+    /// Counts an item. Returns whether its handler sets it into the past again and again.
+    fn exceed(&mut self, item: &DueItem) -> bool {
+        if Tick::of(item.due) == item.place.tick {
+            *self = Self::default();
+            return false;
+        }
+        let is_same =
+            |(clock, key): &(Clock, Vec<u8>)| *clock == item.clock && *key == item.place.key;
+        if self.item.as_ref().is_some_and(is_same) {
+            self.count += 1;
+        } else {
+            self.item = Some((item.clock, item.place.key.clone()));
+            self.count = 1;
+        }
+        self.count > ROUNDS
+    }
+}
+
+impl Pipeline {
+    /// Handles the next due item of a clock, if there is one.
+    pub(super) fn due<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        clock: Clock,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let store = &task.state.as_ref()?.store;
+        let now = match clock {
+            Clock::Stream => task.progress.stream_time()?,
+            Clock::Wall => shared.env.wall_clock(),
+        };
+        let unit = Processed {
+            task: task.progress.task,
+            unit: Unit::Due(clock),
+            timestamp: None,
+            failed: None,
+        };
+        match store.next_due(clock, now) {
+            Ok(NextDue::Nothing) => {
+                if clock == Clock::Wall {
+                    self.wake_at(shared, task);
+                }
+                None
+            }
+            Ok(NextDue::Moved) => Some(self.finished(
+                shared,
+                task,
+                Processed {
+                    unit: Unit::Index,
+                    ..unit
+                },
+                txn,
+            )),
+            Ok(NextDue::Item(item)) => Some(self.handle(shared, task, unit, &item, txn)),
+            Err(source) => Some(Done::failed(WorkerError::Store {
+                task: task.progress.task,
+                source: Box::new(source),
+            })),
+        }
+    }
+
+    /// Wakes the worker for the next moment of the machine's clock.
+    fn wake_at<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) {
+        let store = task.state.as_ref().map(|state| &state.store);
+        let next = store.and_then(|store| store.next_due_at(Clock::Wall));
+        if let Some(next) = next {
+            let wait = next.0.saturating_sub(shared.env.wall_clock().0).max(0);
+            self.wake
+                .after(std::time::Duration::from_millis(wait.unsigned_abs()));
+        }
+    }
+
+    fn handle<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        unit: Processed,
+        item: &DueItem,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        let (index, timer) = timer_of(shared, item);
+        let fault = |source| Fault::Timer {
+            timer: timer.into(),
+            store: index,
+            key: item.place.key.clone(),
+            at: item.due,
+            source: Box::new(source),
+        };
+        let own = (
+            TaskProgress::due_partition(task.progress.task, item.clock),
+            task.progress.next_due(item.clock),
+        );
+        if txn.blame.is_culprit(&own.0, own.1) {
+            let last = txn.last_error();
+            let last = last.map(|e| format!("{e}{}", crate::worker::error::advice(e)));
+            let fault = fault(Fault::Aborts(last));
+            if txn.blame.is_hopeless(&own.0, own.1) {
+                return Done::failed(due_error(task, fault));
+            }
+            return self.drop_item(shared, task, unit, fault, txn);
+        }
+        if self.rounds.exceed(item) {
+            return self.refused_due(shared, task, unit, own, fault(Fault::Rounds(ROUNDS)), txn);
+        }
+        let handled = self.run_item(shared, task, index, item);
+        if let Some(error) = run::poisoned(unit.task, task.state.as_ref()) {
+            task.forget();
+            self.clear();
+            return Done::failed(error);
+        }
+        match handled {
+            Ok(()) => self.finished(shared, task, unit, txn),
+            Err(found @ Fault::Timer { .. }) => {
+                self.refused_due(shared, task, unit, own, found, txn)
+            }
+            Err(other) => self.refused_due(shared, task, unit, own, fault(other), txn),
+        }
+    }
+
+    /// Removes the moment, and runs the handler. Effects stay in the scratch.
+    fn run_item<C: Client>(
+        &self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        index: usize,
+        item: &DueItem,
+    ) -> Result<(), Fault> {
+        let (Some(state), Some(node)) = (&task.state, task.chains.handler(index)) else {
+            return Ok(());
+        };
+        let failed = |source| {
+            Fault::State(crate::store::StateError::Store {
+                store: timer_of(shared, item).1.into(),
+                source,
+            })
+        };
+        state.store.handle_due(item).map_err(failed)?;
+        let Some(input) = task.progress.inputs().first() else {
+            return Ok(());
+        };
+        let headers = Headers::new();
+        let origin = Origin {
+            task: task.progress.task,
+            partition: &input.partition,
+            offset: Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO),
+            timestamp: Some(item.due),
+            stream_time: match item.clock {
+                Clock::Stream => Some(item.place.moment()),
+                Clock::Wall => task.progress.stream_time(),
+            },
+            wall_clock: Some(shared.env.wall_clock()),
+            headers: &headers,
+        };
+        let moment = (index, &item.place.key[..], item.due);
+        self.run_due(shared, &mut task.chains, node, state, moment, origin)
+    }
+
+    /// Handles a failed item. It leaves no effects.
+    fn refused_due<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        unit: Processed,
+        (partition, number): (TopicPartition, Offset),
+        fault: Fault,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        self.clear();
+        task.forget();
+        let retry = last_resort_of_task(task).2;
+        if let Some(retry) = retry.filter(|_| !fault.is_permanent()) {
+            let plan = retry.plan(shared.env.entropy());
+            let attempt = plan.failed(shared.now(), &partition, number, task.due_attempt.as_ref());
+            if attempt.is_some() {
+                tracing::debug!(
+                    app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
+                    "retrying the handler of a timer"
+                );
+                task.due_attempt = attempt;
+                self.counters.retries += 1;
+                return Done::Commit(CommitCause::RecordFailed);
+            }
+        }
+        self.drop_item(shared, task, unit, fault, txn)
+    }
+
+    /// Removes a failed item as the error policy says, or fails. There are no effects of its handler.
+    pub(super) fn drop_item<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        unit: Processed,
+        fault: Fault,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        let Fault::Timer {
+            timer,
+            store: index,
+            key,
+            at,
+            ..
+        } = &fault
+        else {
+            return Done::failed(due_error(task, fault));
+        };
+        let (last, letters, _) = last_resort_of_task(task);
+        let spec = shared.topology.stores().get(*index);
+        let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
+        let deleted = match (&task.state, spec) {
+            (Some(state), Some(spec)) => state.store.delete_due(spec.id, key),
+            _ => Ok(false),
+        };
+        if let Err(source) = deleted {
+            return Done::failed(WorkerError::Store {
+                task: unit.task,
+                source: Box::new(source),
+            });
+        }
+        let failed = match (&last, letters) {
+            (LastResort::Skip, _) => Failed::Skipped,
+            (LastResort::DeadLetter(_), Some(output)) => {
+                self.write_due_letter(shared, task, output, (timer, *at, key), &fault);
+                if let Some(too_large) = self.oversize(shared, 0) {
+                    self.clear();
+                    task.forget();
+                    return Done::failed(due_error(task, too_large));
+                }
+                Failed::DeadLetter
+            }
+            _ => {
+                task.forget();
+                return Done::failed(due_error(task, fault));
+            }
+        };
+        tracing::warn!(
+            app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
+            "the handler of a timer failed; its moment {}",
+            if failed == Failed::Skipped { "is skipped" } else { "goes to the dead-letter topic" }
+        );
+        let unit = Processed {
+            unit: Unit::Due(clock),
+            ..unit
+        };
+        self.finished(shared, task, unit.failed(failed), txn)
+    }
+
+    fn write_due_letter<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &Task<RecordsOf<C>>,
+        output: usize,
+        (timer, at, key): (&str, Timestamp, &[u8]),
+        fault: &Fault,
+    ) {
+        let Some(input) = task.progress.inputs().first() else {
+            return;
+        };
+        let tries = task.due_attempt.as_ref().map_or(0, |it: &Attempt| it.tries);
+        let offset = Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO);
+        let mut headers = self.letter_headers(shared, (&input.partition, offset), tries, fault);
+        headers.push(HEADER, Some(format!("{timer} {}", at.0).as_bytes()));
+        self.scratch
+            .get_mut()
+            .write_raw(output, Some(key), None, Some(at), headers);
+    }
+}
+
+/// Returns the index and the name of an item's timer.
+fn timer_of<'s, C: Client>(shared: &'s Shared<C>, item: &DueItem) -> (usize, &'s str) {
+    let stores = shared.topology.stores();
+    let index = stores.iter().position(|spec| spec.id == item.place.store);
+    let index = index.unwrap_or(usize::MAX);
+    (index, stores.get(index).map_or("?", |spec| &*spec.name))
+}
+
+pub(super) fn due_error<R: crate::client::Records>(task: &Task<R>, fault: Fault) -> WorkerError {
+    WorkerError::Timer {
+        task: task.progress.task,
+        reason: fault.into(),
+    }
+}

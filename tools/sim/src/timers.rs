@@ -1,0 +1,265 @@
+//! Timers of stream time.
+
+use std::collections::BTreeMap;
+
+use eos_core::{App, Ctx, Failure, Timer, Timestamp, Topic};
+
+use super::case::Case;
+use super::plain::STATELESS;
+use super::record::{Draft, Given};
+use super::remains::{Found, Left};
+use super::topics::{INPUT, OUTPUTS};
+use eos_core::timers::TimerHandle;
+use eos_state::due_row;
+use eos_testkit::rng::Rng;
+
+pub(super) const TIMERS: Case = Case {
+    changelog: Some("sim-in-changelog"),
+    draft,
+    declare: |app, _| declare(app),
+    judge,
+    ..STATELESS
+};
+
+/// Writes each record and each moment. A record sets, moves or cancels the moment of its key.
+fn declare(app: &mut App) {
+    let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
+    let timer = app.timer(&Timer::<String>::event_time("timer"));
+    let all = app
+        .source(&Topic::<String, String>::plain(INPUT))
+        .on_timer(&timer, move |ctx, due| {
+            act(ctx, timer, &due.key, after_moment(due.at.0))?;
+            ctx.forward(due.key, shown(due.at.0))
+        })
+        .process(move |ctx, record| {
+            let seq = record
+                .value
+                .split(' ')
+                .next()
+                .and_then(|it| it.parse().ok());
+            let time = ctx.timestamp().ok_or("a record has no time")?.0;
+            act(
+                ctx,
+                timer,
+                &record.key,
+                after_record(seq.unwrap_or(0), time),
+            )?;
+            ctx.forward_record(record)
+        });
+    all.clone().to(&first);
+    all.to(&second);
+}
+
+/// What happens to the moment of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Keep,
+    Cancel,
+    Set(i64),
+}
+
+fn act(
+    ctx: &Ctx<'_>,
+    timer: TimerHandle<String>,
+    key: &String,
+    action: Action,
+) -> Result<(), Failure> {
+    match action {
+        Action::Keep => Ok(()),
+        Action::Cancel => ctx.timer(&timer).cancel(key),
+        Action::Set(at) => ctx.timer(&timer).set(key, Timestamp(at)),
+    }
+}
+
+/// Returns the action of a record.
+fn after_record(seq: u64, time: i64) -> Action {
+    match seq % 8 {
+        0 => Action::Keep,
+        1 => Action::Cancel,
+        2 => Action::Set(time - 400),
+        // Many at one moment.
+        3 => Action::Set(time - time % 1_000 + 1_000),
+        n => Action::Set(time + 150 * n.cast_signed()),
+    }
+}
+
+/// Returns the action of a handler. A third of the moments are set again once, some of them into the past.
+fn after_moment(at: i64) -> Action {
+    match at.rem_euclid(9) {
+        0 => Action::Set(at + 100),
+        1 => Action::Set(at - 301),
+        2 => Action::Set(at + 901),
+        _ => Action::Keep,
+    }
+}
+
+fn shown(at: i64) -> String {
+    format!("due {at}")
+}
+
+/// Returns a record. Most have the current time; some are late.
+fn draft(rng: &mut Rng, now: i64) -> Draft {
+    let back = match rng.below(8) {
+        0 => rng.between(0, 2_000),
+        1 => -rng.between(0, 1_500),
+        _ => rng.between(0, 100),
+    };
+    Draft {
+        timestamp: now - back,
+        ..Draft::plain(now)
+    }
+}
+
+/// A moment, and a round of those that were set into the past at this moment.
+type Round = (i64, u32);
+
+/// The timers of one partition, without an index: one loop over the records.
+#[derive(Debug, Default)]
+struct Model {
+    stream_time: Option<i64>,
+    /// The moment of each key, and the moment and the round in which it comes.
+    moments: BTreeMap<String, (i64, Round)>,
+    /// The last moment that came in order.
+    handled: Option<(Round, String)>,
+    out: Vec<(String, String)>,
+    early: usize,
+    past: usize,
+}
+
+impl Model {
+    fn record(&mut self, it: &Given) {
+        let now = self
+            .stream_time
+            .map_or(it.timestamp, |time| time.max(it.timestamp));
+        if let Some((at, _)) = self
+            .moments
+            .get(&it.key)
+            .copied()
+            .filter(|(at, _)| *at <= now)
+        {
+            self.moments.remove(&it.key);
+            self.early += 1;
+            self.come(&it.key, at);
+        }
+        self.act(&it.key, after_record(it.seq, it.timestamp));
+        let value = String::from_utf8_lossy(&it.kind.value(it.seq, digit(&it.key))).into_owned();
+        self.out.push((it.key.clone(), value));
+        self.stream_time = Some(now);
+        while let Some((place, key)) = self.first().filter(|((at, _), _)| *at <= now) {
+            let (at, _) = self.moments.remove(&key).unwrap_or_default();
+            self.handled = Some((place, key.clone()));
+            self.come(&key, at);
+        }
+    }
+
+    fn first(&self) -> Option<(Round, String)> {
+        let places = self.moments.iter().map(|(key, (_, place))| (*place, key));
+        places.min().map(|(place, key)| (place, key.clone()))
+    }
+
+    fn come(&mut self, key: &str, at: i64) {
+        self.act(key, after_moment(at));
+        self.out.push((key.to_owned(), shown(at)));
+    }
+
+    fn act(&mut self, key: &str, action: Action) {
+        match action {
+            Action::Keep => {}
+            Action::Cancel => drop(self.moments.remove(key)),
+            Action::Set(at) => {
+                let place = match &self.handled {
+                    Some((handled, last)) if (at, 0) <= *handled => {
+                        self.past += 1;
+                        (handled.0, handled.1 + u32::from(key <= &**last))
+                    }
+                    _ => (at, 0),
+                };
+                self.moments.insert(key.to_owned(), (at, place));
+            }
+        }
+    }
+}
+
+fn digit(key: &str) -> usize {
+    let last = key.chars().last().and_then(|it| it.to_digit(10));
+    last.map_or(0, |it| it as usize)
+}
+
+fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let mut verdicts = Vec::new();
+    for partition in 0..left.partitions {
+        let mut given: Vec<&Given> = left
+            .of(INPUT)
+            .filter(|it| it.partition == partition)
+            .collect();
+        given.sort_by_key(|it| it.offset);
+        let mut model = Model::default();
+        given.into_iter().for_each(|it| model.record(it));
+        found.saw("moments came before a record of their key", model.early);
+        found.saw("moments were set into the past", model.past);
+        for output in OUTPUTS {
+            let records = left.cluster.read(output, partition).into_iter();
+            let records: Vec<_> = records
+                .map(|it| (text(it.key.as_deref()), text(it.value.as_deref())))
+                .collect();
+            verdicts.extend(difference(output, partition, &records, &model.out));
+        }
+        for it in left.databases.iter().filter(|it| it.open && it.whole) {
+            if it.task.partition.get() != partition {
+                continue;
+            }
+            let rows = it
+                .contents
+                .iter()
+                .filter_map(|(key, row)| due_row(key, row));
+            let held: BTreeMap<String, i64> = rows
+                .map(|(key, at, _)| (String::from_utf8_lossy(key).into_owned(), at.0))
+                .collect();
+            let expected = model
+                .moments
+                .iter()
+                .map(|(key, (at, _))| (key.clone(), *at));
+            let expected: BTreeMap<String, i64> = expected.collect();
+            if held != expected {
+                verdicts.push(format!(
+                    "VIOLATED state_timers: the database of task {} holds {held:?}, not {expected:?}",
+                    it.task
+                ));
+            }
+        }
+    }
+    Ok(verdicts)
+}
+
+fn text(bytes: Option<&[u8]>) -> String {
+    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+}
+
+/// Returns the first difference between an output and the expected one.
+fn difference(
+    output: &str,
+    partition: i32,
+    found: &[(String, String)],
+    expected: &[(String, String)],
+) -> Option<String> {
+    let equal = found
+        .iter()
+        .zip(expected)
+        .take_while(|(a, b)| a == b)
+        .count();
+    if equal == found.len() && equal == expected.len() {
+        return None;
+    }
+    let what = match (found.get(equal), expected.get(equal)) {
+        (Some(it), _) if found[..equal].contains(it) => "doubled",
+        (Some(it), Some(_)) if !expected.contains(it) => "unexpected",
+        (None, Some(_)) => "lost",
+        (Some(_), Some(missing)) if !found.contains(missing) => "lost",
+        _ => "reordered",
+    };
+    Some(format!(
+        "VIOLATED {what}: {output}-{partition}, record {equal}: found {:?}, expected {:?}",
+        found.get(equal),
+        expected.get(equal)
+    ))
+}
