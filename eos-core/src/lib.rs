@@ -122,7 +122,7 @@ pub use topic::{PlainTopic, Topic};
 pub mod stream {
     pub use crate::grouped::Grouped;
     pub use crate::keys::{Colocated, Partitioned, Scattered};
-    pub use crate::streams::WithTimers;
+    pub use crate::streams::{WithTicks, WithTimers};
     pub use crate::table::Nullable;
 }
 
@@ -137,7 +137,7 @@ pub mod state {
 
 /// Timers: handles, views and due moments. The definition is [`Timer`].
 pub mod timers {
-    pub use crate::timer::{Clock, Due, TimerHandle, TimerView};
+    pub use crate::timer::{Clock, Due, Tick, TimerHandle, TimerView};
 }
 
 /// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).

@@ -126,6 +126,7 @@ impl<K: 'static> Timer<K> {
             kind: StoreKind::Point,
             expiry: None,
             clock: Some(self.clock),
+            period: None,
             definition: Box::new(self.clone()),
         }
     }
@@ -211,22 +212,6 @@ pub struct Due<K> {
 }
 
 impl<K> Due<K> {
-    pub(crate) fn new(
-        ctx: &Ctx<'_>,
-        timer: usize,
-        (key, encoded): (K, &[u8]),
-        at: Timestamp,
-    ) -> Self {
-        let clock = ctx.state().specs.get(timer).and_then(|spec| spec.clock);
-        Self {
-            key,
-            at,
-            fired: clock.and_then(|clock| ctx.time_of(clock)).unwrap_or(at),
-            timer,
-            encoded: encoded.to_vec(),
-        }
-    }
-
     pub(crate) fn lent(&self) -> Due<&K> {
         Due {
             key: &self.key,
@@ -240,6 +225,31 @@ impl<K> Due<K> {
     #[must_use]
     pub fn is_of<L>(&self, timer: &TimerHandle<L>) -> bool {
         self.timer == timer.index
+    }
+}
+
+/// A tick of [`Stream::on_tick`](crate::Stream::on_tick).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tick {
+    /// The moment of the tick: a multiple of the period since 1970.
+    pub at: Timestamp,
+    /// The number of later ticks that have come meanwhile. This call stands for them as well.
+    pub missed: u64,
+    /// The time of the clock at which the handler runs.
+    pub fired: Timestamp,
+}
+
+/// Returns the store of a tick. Its only key is empty.
+pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec {
+    StoreSpec {
+        name: name.into(),
+        id: StoreId::due(name),
+        kind: StoreKind::Point,
+        expiry: None,
+        clock: Some(clock),
+        period: Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)),
+        definition: Box::new(()),
     }
 }
 
@@ -395,7 +405,9 @@ pub(crate) fn take_before_record<K: 'static>(
     key: &K,
 ) -> Result<Option<(Vec<u8>, Timestamp)>, StateError> {
     let access = ctx.state();
-    let clock = access.specs.get(timer).and_then(|spec| spec.clock);
+    // A tick belongs to no key.
+    let spec = access.specs.get(timer).filter(|spec| spec.period.is_none());
+    let clock = spec.and_then(|spec| spec.clock);
     let (Some(clock), Some(task)) = (clock, access.task) else {
         return Ok(None);
     };

@@ -155,6 +155,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             kind,
             expiry: None,
             clock: None,
+            period: None,
             definition: Box::new(self.clone()),
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct StoreSpec {
     pub(crate) expiry: Option<Expiry>,
     /// The clock of its moments, if its rows have moments.
     pub(crate) clock: Option<Clock>,
+    /// The period of a tick, in milliseconds.
+    pub(crate) period: Option<i64>,
     /// The [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
 }

@@ -104,6 +104,7 @@ impl<K, V> WindowStore<K, V> {
             kind: StoreKind::Ordered,
             expiry: Some(Expiry::new(retention, size)),
             clock: None,
+            period: None,
             definition: Box::new(self.clone()),
         }
     }

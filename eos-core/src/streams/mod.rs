@@ -4,13 +4,15 @@ mod process;
 mod stateless;
 mod timed;
 
-pub use timed::WithTimers;
+pub use timed::{WithTicks, WithTimers};
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use eos_protocol::Clock;
 use eos_state::StoreKind;
 
 use crate::codec::{Codec, Encode};
@@ -18,6 +20,7 @@ use crate::error_policy::ErrorPolicy;
 use crate::keys::{Colocated, Partitioned, Scattered};
 use crate::record::Record;
 use crate::store::{KeyValueStore, StoreSpec};
+use crate::timer::tick_spec;
 use crate::topic::Topic;
 use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 
@@ -131,6 +134,23 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             self.stores.push(store);
         }
         self
+    }
+
+    /// Gives the next step a tick of its own. Returns the index of its store.
+    pub(crate) fn with_tick(mut self, name: &str, clock: Clock, period: Duration) -> (Self, usize) {
+        let tick = {
+            let mut graph = self.graph();
+            if period < Duration::from_millis(1) {
+                graph.wrong(Mistake::TickPeriod {
+                    name: name.to_owned(),
+                });
+            }
+            let tick = graph.keep(tick_spec(name, clock, period));
+            graph.use_store(tick, &self.sources);
+            tick
+        };
+        self.timers.push(tick);
+        (self, tick)
     }
 
     /// Gives the next step a timer of an app.

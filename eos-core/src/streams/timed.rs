@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Stream;
 use crate::ctx::Ctx;
@@ -11,9 +12,10 @@ use crate::keys::{Colocated, Scattered};
 use crate::process_ctx::{ProcessCtx, ValuesCtx};
 use crate::record::Record;
 use crate::store_handle::StoreHandle;
-use crate::timer::{Due, TimerHandle};
+use crate::timer::{Clock, Due, Tick, TimerHandle};
 use crate::topology::{
-    Closure, End, Handler, Handlers, Kind, Records, Timed, Values, ValuesClosure,
+    Closure, End, Handler, Handlers, Kind, Records, TickHandler, Ticks, Timed, Values,
+    ValuesClosure,
 };
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
@@ -55,8 +57,132 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         WithTimers {
             stream: self,
             handlers: Vec::new(),
+            ticks: Vec::new(),
         }
         .on_timer(timer, f)
+    }
+
+    /// Calls a closure once per period in each task. It may forward records to the step after the next one, use stores
+    /// and emit to outputs.
+    ///
+    /// The closure belongs to the step that follows: `process` or `for_each`. Ticks are at the multiples of the period
+    /// since 1970. The first one is the next multiple after the first start of the task, or for [`Clock::Stream`], after
+    /// its first record. The schedule is part of the task's state, under this name: it goes on after restarts and moves.
+    /// Ticks that come while the task is away, and ticks that stream time jumps over, are one call, which counts them
+    /// ([`Tick::missed`]).
+    ///
+    /// ```
+    /// # use eos_core::timers::Clock;
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// app.source(&Topic::<String, String>::plain("orders"))
+    ///     .on_tick("alive", Clock::Wall, Duration::from_secs(60), |ctx, tick| {
+    ///         ctx.forward(ctx.task().to_string(), tick.at.0)
+    ///     })
+    ///     .process(|_, _| ())
+    ///     .to(&Topic::plain("alive"));
+    /// ```
+    ///
+    /// # Exactly-once
+    /// A tick commits together with the effects of its closure.
+    ///
+    /// # Errors
+    /// As in [`on_timer`](Self::on_timer). A tick that is skipped or becomes a dead letter does not end the schedule.
+    pub fn on_tick<ForwardedKey: 'static, ForwardedValue: 'static, R: IntoOutcome>(
+        self,
+        name: &str,
+        clock: Clock,
+        period: Duration,
+        f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Tick) -> R + Send + Sync + 'static,
+    ) -> WithTicks<K, V, ForwardedKey, ForwardedValue, P> {
+        WithTicks(WithTimers {
+            stream: self,
+            handlers: Vec::new(),
+            ticks: Vec::new(),
+        })
+        .on_tick(name, clock, period, f)
+    }
+}
+
+/// A stream whose next step has ticks, and maybe timers. Returned by [`Stream::on_tick`].
+///
+/// A tick belongs to no key, so a step that keeps keys (`process_values`) can't follow.
+#[must_use = "the handler of a tick belongs to the `process` or `for_each` that follows it"]
+pub struct WithTicks<K, V, ForwardedKey, ForwardedValue, P>(
+    WithTimers<K, V, ForwardedKey, ForwardedValue, P>,
+);
+
+impl<K, V, ForwardedKey, ForwardedValue, P> WithTicks<K, V, ForwardedKey, ForwardedValue, P>
+where
+    K: 'static,
+    V: 'static,
+    ForwardedKey: 'static,
+    ForwardedValue: 'static,
+{
+    /// Handles another tick. See [`Stream::on_tick`].
+    pub fn on_tick<R: IntoOutcome>(
+        self,
+        name: &str,
+        clock: Clock,
+        period: Duration,
+        f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Tick) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let mut inner = self.0;
+        let (stream, tick) = inner.stream.with_tick(name, clock, period);
+        let handler: TickHandler<ForwardedKey, ForwardedValue> =
+            Box::new(move |ctx, tick| f(ctx, tick).into_outcome());
+        inner.ticks.push((tick, handler));
+        Self(WithTimers { stream, ..inner })
+    }
+
+    /// Handles the moments of a timer. See [`Stream::on_timer`].
+    pub fn on_timer<R: IntoOutcome>(
+        self,
+        timer: &TimerHandle<K>,
+        f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Due<K>) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        P: Colocated,
+    {
+        Self(self.0.on_timer(timer, f))
+    }
+
+    /// Lets the next step use a store. See [`Stream::with_store`].
+    pub fn with_store<S: StoreHandle>(self, store: &S) -> Self
+    where
+        P: Colocated,
+    {
+        Self(self.0.with_store(store))
+    }
+
+    /// Processes each record in a closure. See [`Stream::process`].
+    pub fn process<R: IntoOutcome>(
+        self,
+        f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Record<K, V>) -> R
+        + Send
+        + Sync
+        + 'static,
+    ) -> Stream<ForwardedKey, ForwardedValue, Scattered> {
+        self.0.process(f)
+    }
+}
+
+impl<K: 'static, V: 'static, P> WithTicks<K, V, Infallible, Infallible, P> {
+    /// Ends the stream in a closure. See [`Stream::for_each`].
+    pub fn for_each<R: IntoOutcome>(
+        self,
+        f: impl Fn(&Ctx<'_>, Record<K, V>) -> R + Send + Sync + 'static,
+    ) {
+        self.0.for_each(f);
+    }
+}
+
+impl<K, V, ForwardedKey, ForwardedValue, P> fmt::Debug
+    for WithTicks<K, V, ForwardedKey, ForwardedValue, P>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WithTicks").field(&self.0).finish()
     }
 }
 
@@ -65,6 +191,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 pub struct WithTimers<K, V, ForwardedKey, ForwardedValue, P> {
     stream: Stream<K, V, P>,
     handlers: Vec<(usize, Handler<K, ForwardedKey, ForwardedValue>)>,
+    ticks: Vec<(usize, TickHandler<ForwardedKey, ForwardedValue>)>,
 }
 
 impl<K, V, ForwardedKey, ForwardedValue, P> WithTimers<K, V, ForwardedKey, ForwardedValue, P>
@@ -116,10 +243,10 @@ where
                 f(ctx, record).into_outcome()
             },
         );
-        let handlers = Handlers::from(self.handlers);
+        let (handlers, ticks) = (Handlers::from(self.handlers), Ticks::from(self.ticks));
         self.stream.step(Kind::Process, move || {
             let closure = Closure::<_, ForwardedKey, ForwardedValue>::new(Arc::clone(&f));
-            Timed::new(Records(closure), Arc::clone(&handlers))
+            Timed::new(Records(closure), Arc::clone(&handlers), Arc::clone(&ticks))
         })
     }
 }
@@ -147,7 +274,7 @@ where
         let handlers = Handlers::from(self.handlers);
         self.stream.step(Kind::ProcessValues, move || {
             let closure = ValuesClosure::<_, ForwardedValue>::new(Arc::clone(&f));
-            Timed::new(Values(closure), Arc::clone(&handlers)).keeping_keys()
+            Timed::new(Values(closure), Arc::clone(&handlers), Arc::new([])).keeping_keys()
         })
     }
 }
@@ -159,9 +286,13 @@ impl<K: 'static, V: 'static, P> WithTimers<K, V, Infallible, Infallible, P> {
         f: impl Fn(&Ctx<'_>, Record<K, V>) -> R + Send + Sync + 'static,
     ) {
         let f = Arc::new(move |ctx: &Ctx<'_>, record: Record<K, V>| f(ctx, record).into_outcome());
-        let handlers = Handlers::from(self.handlers);
+        let (handlers, ticks) = (Handlers::from(self.handlers), Ticks::from(self.ticks));
         let _end: Stream<(), (), P> = self.stream.step(Kind::ForEach, move || {
-            Timed::new(End(Arc::clone(&f)), Arc::clone(&handlers))
+            Timed::new(
+                End(Arc::clone(&f)),
+                Arc::clone(&handlers),
+                Arc::clone(&ticks),
+            )
         });
     }
 }
@@ -172,6 +303,7 @@ impl<K, V, ForwardedKey, ForwardedValue, P> fmt::Debug
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WithTimers")
             .field("timers", &self.handlers.len())
+            .field("ticks", &self.ticks.len())
             .finish_non_exhaustive()
     }
 }

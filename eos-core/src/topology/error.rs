@@ -153,6 +153,14 @@ pub enum Mistake {
         /// The timer.
         name: String,
     },
+    /// A tick has no period.
+    #[error(
+        "the period of the tick {name} is less than a millisecond. Give `on_tick` a longer one"
+    )]
+    TickPeriod {
+        /// The tick.
+        name: String,
+    },
     /// No stream uses a store.
     #[error(
         "no stream has the store {name}. Add `.with_store(&{name})` before the closure that uses it, \

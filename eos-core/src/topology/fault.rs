@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::{Timestamp, TopicName};
 
+use super::node::Moment;
 use crate::codec::CodecError;
 use crate::ctx::Ctx;
 use crate::failure::{Failure, causes_of};
@@ -125,19 +126,13 @@ impl Fault {
     }
 
     /// Returns the fault of a timer's handler.
-    pub(crate) fn timer(
-        ctx: &Ctx<'_>,
-        store: usize,
-        key: &[u8],
-        at: Timestamp,
-        source: Self,
-    ) -> Self {
-        let spec = ctx.state().specs.get(store);
+    pub(crate) fn timer(ctx: &Ctx<'_>, moment: Moment<'_>, source: Self) -> Self {
+        let spec = ctx.state().specs.get(moment.timer);
         Self::Timer {
             timer: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
-            store,
-            key: key.to_vec(),
-            at,
+            store: moment.timer,
+            key: moment.key.to_vec(),
+            at: moment.at,
             source: Box::new(source),
         }
     }

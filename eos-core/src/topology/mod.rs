@@ -52,12 +52,13 @@ pub(crate) use internal::Purpose;
 pub(crate) use join::Join;
 pub(crate) use keep::Keep;
 pub(crate) use kind::Kind;
-pub(crate) use node::{Forward, Next, Node, Raw};
+pub(crate) use node::{Forward, Moment, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{
-    Closure, End, Handler, Handlers, Process, Records, Step, Timed, Values, ValuesClosure,
+    Closure, End, Handler, Handlers, Process, Records, Step, TickHandler, Ticks, Timed, Values,
+    ValuesClosure,
 };
 pub(crate) use scratch::Scratch;
 pub(crate) use windowed::{WindowedAggregate, WindowedPerCommit};

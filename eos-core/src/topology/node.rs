@@ -23,6 +23,20 @@ pub(crate) trait Entry: Send {
     fn enter(&mut self, ctx: &Ctx<'_>, raw: &Raw<'_>, next: &mut Next<'_>) -> Result<(), Fault>;
 }
 
+/// A moment of a timer or a tick that has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment<'a> {
+    /// The index of the timer's store.
+    pub(crate) timer: usize,
+    /// The encoded key; empty for a tick.
+    pub(crate) key: &'a [u8],
+    pub(crate) at: Timestamp,
+    /// The time of the timer's clock.
+    pub(crate) fired: Timestamp,
+    /// The number of later ticks that have come meanwhile.
+    pub(crate) missed: u64,
+}
+
 /// Any other node. `record` is a `&mut Option<Record<K, V>>` of its own types.
 pub(crate) trait Node: Send {
     fn process(
@@ -58,9 +72,7 @@ pub(crate) trait Node: Send {
     fn due(
         &mut self,
         _ctx: &Ctx<'_>,
-        _timer: usize,
-        _key: &[u8],
-        _at: Timestamp,
+        _moment: Moment<'_>,
         _next: &mut Next<'_>,
     ) -> Result<(), Fault> {
         Ok(())

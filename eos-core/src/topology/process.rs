@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use eos_protocol::{TaskId, Timestamp};
+use eos_protocol::TaskId;
 
 use super::fault::Fault;
-use super::node::{Next, Node};
+use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use crate::client::Headers;
 use crate::ctx::Ctx;
@@ -17,7 +17,7 @@ use crate::process_ctx::{OwnKey, ProcessCtx, ValuesCtx};
 use crate::processors::{OnDiscard, Processor, ValueProcessor};
 use crate::record::Record;
 use crate::store::StateError;
-use crate::timer::{self, Due};
+use crate::timer::{self, Due, Tick};
 
 /// The error of a step that received a moment without a handler.
 const NO_HANDLER: &str = "the step has a timer and no handler for it";
@@ -35,6 +35,17 @@ pub(crate) trait Step<K, V>: Send + 'static {
 
     /// Handles a moment of a timer.
     fn on_timer<'r>(&mut self, ctx: Ctx<'r>, next: Next<'r>, due: Due<K>) -> Result<(), Fault>;
+
+    /// Handles a tick.
+    fn on_tick<'r>(
+        &mut self,
+        _ctx: Ctx<'r>,
+        _next: Next<'r>,
+        _timer: usize,
+        _tick: Tick,
+    ) -> Result<(), Fault> {
+        Err(Fault::User(NO_HANDLER.into()))
+    }
 
     fn on_discard(&mut self) -> OnDiscard;
 
@@ -154,6 +165,7 @@ where
 pub(crate) struct Timed<S, K, L, U> {
     step: S,
     handlers: Handlers<K, L, U>,
+    ticks: Ticks<L, U>,
     /// Returns the encoded key of a forwarded record, if the handler must forward under its own key.
     encode: Option<EncodeKey<L>>,
 }
@@ -163,14 +175,20 @@ pub(crate) type Handlers<K, L, U> = Arc<[(usize, Handler<K, L, U>)]>;
 /// The handler of a timer.
 pub(crate) type Handler<K, L, U> =
     Box<dyn Fn(&ProcessCtx<'_, L, U>, Due<K>) -> Result<(), Failure> + Send + Sync>;
+/// The handlers of ticks, by the index of the tick's store.
+pub(crate) type Ticks<L, U> = Arc<[(usize, TickHandler<L, U>)]>;
+/// The handler of a tick.
+pub(crate) type TickHandler<L, U> =
+    Box<dyn Fn(&ProcessCtx<'_, L, U>, Tick) -> Result<(), Failure> + Send + Sync>;
 /// Encodes a key as a timer does.
 type EncodeKey<L> = fn(&Ctx<'_>, usize, &L) -> Result<Vec<u8>, StateError>;
 
 impl<S, K, L, U> Timed<S, K, L, U> {
-    pub(crate) fn new(step: S, handlers: Handlers<K, L, U>) -> Self {
+    pub(crate) fn new(step: S, handlers: Handlers<K, L, U>, ticks: Ticks<L, U>) -> Self {
         Self {
             step,
             handlers,
+            ticks,
             encode: None,
         }
     }
@@ -218,6 +236,22 @@ where
         });
         let ctx = ProcessCtx::new(ctx, next).forwarding(own);
         let result = handler(&ctx, due);
+        outcome(&ctx, result)
+    }
+
+    fn on_tick<'r>(
+        &mut self,
+        ctx: Ctx<'r>,
+        next: Next<'r>,
+        timer: usize,
+        tick: Tick,
+    ) -> Result<(), Fault> {
+        let mut ticks = self.ticks.iter();
+        let Some((_, handler)) = ticks.find(|(at, _)| *at == timer) else {
+            return Err(Fault::User(NO_HANDLER.into()));
+        };
+        let ctx = ProcessCtx::new(ctx, next);
+        let result = handler(&ctx, tick);
         outcome(&ctx, result)
     }
 
@@ -281,7 +315,15 @@ where
             let index = self.timers[n];
             let due = timer::take_before_record(ctx, index, key).map_err(Fault::State)?;
             if let Some((key, at)) = due {
-                self.handle(ctx, index, &key, at, next)?;
+                let clock = ctx.state().specs.get(index).and_then(|spec| spec.clock);
+                let moment = Moment {
+                    timer: index,
+                    key: &key,
+                    at,
+                    fired: clock.and_then(|clock| ctx.time_of(clock)).unwrap_or(at),
+                    missed: 0,
+                };
+                self.handle(ctx, moment, next)?;
             }
         }
         Ok(())
@@ -290,20 +332,41 @@ where
     fn handle(
         &mut self,
         ctx: &Ctx<'_>,
-        index: usize,
-        encoded: &[u8],
-        at: Timestamp,
+        moment: Moment<'_>,
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        let stores = Arc::clone(&self.stores);
-        let key = timer::decode_key(ctx, index, encoded);
-        let handled = key.map_err(Fault::State).and_then(|key| {
-            let due = Due::new(ctx, index, (key, encoded), at);
-            let headers = Headers::new();
-            let step = self.step(ctx)?;
-            step.on_timer(ctx.of(Some(at), &headers, &stores), next.borrowed(), due)
-        });
-        handled.map_err(|fault| Fault::timer(ctx, index, encoded, at, fault))
+        self.run_handler(ctx, moment, next)
+            .map_err(|fault| Fault::timer(ctx, moment, fault))
+    }
+
+    fn run_handler(
+        &mut self,
+        ctx: &Ctx<'_>,
+        moment: Moment<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Moment {
+            timer,
+            key: encoded,
+            at,
+            fired,
+            missed,
+        } = moment;
+        let (stores, headers) = (Arc::clone(&self.stores), Headers::new());
+        let own = ctx.of(Some(at), &headers, &stores);
+        let spec = ctx.state().specs.get(timer);
+        if spec.is_some_and(|spec| spec.period.is_some()) {
+            let tick = Tick { at, missed, fired };
+            return self.step(ctx)?.on_tick(own, next.borrowed(), timer, tick);
+        }
+        let due = Due {
+            key: timer::decode_key(ctx, timer, encoded).map_err(Fault::State)?,
+            at,
+            fired,
+            timer,
+            encoded: encoded.to_vec(),
+        };
+        self.step(ctx)?.on_timer(own, next.borrowed(), due)
     }
 }
 
@@ -337,15 +400,8 @@ where
         &self.timers
     }
 
-    fn due(
-        &mut self,
-        ctx: &Ctx<'_>,
-        timer: usize,
-        key: &[u8],
-        at: Timestamp,
-        next: &mut Next<'_>,
-    ) -> Result<(), Fault> {
-        self.handle(ctx, timer, key, at, next)
+    fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
+        self.handle(ctx, moment, next)
     }
 
     fn committed(&mut self) {

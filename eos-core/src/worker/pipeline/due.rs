@@ -7,16 +7,16 @@
 //! moment as stream time. Items of the machine's clock take turns with records.
 
 use eos_protocol::{
-    Attempt, Clock, CommitCause, Offset, TaskProgress, Tick, Timestamp, TopicPartition,
+    Attempt, Clock, CommitCause, Offset, Place, TaskProgress, Tick, Timestamp, TopicPartition,
 };
-use eos_state::{DueItem, NextDue};
+use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
 use super::policy::last_resort_of_task;
 use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
-use crate::topology::Fault;
+use crate::topology::{Fault, Moment};
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::transaction::TransactionDriver;
@@ -73,6 +73,17 @@ impl Pipeline {
             timestamp: None,
             failed: None,
         };
+        let failed = |source| {
+            Done::failed(WorkerError::Store {
+                task: task.progress.task,
+                source: Box::new(source),
+            })
+        };
+        match arm_ticks(shared, store, clock, now) {
+            Ok(false) => {}
+            Ok(true) => return Some(self.finished(shared, task, unit.of_index(), txn)),
+            Err(source) => return Some(failed(source)),
+        }
         match store.next_due(clock, now) {
             Ok(NextDue::Nothing) => {
                 if clock == Clock::Wall {
@@ -80,20 +91,9 @@ impl Pipeline {
                 }
                 None
             }
-            Ok(NextDue::Moved) => Some(self.finished(
-                shared,
-                task,
-                Processed {
-                    unit: Unit::Index,
-                    ..unit
-                },
-                txn,
-            )),
+            Ok(NextDue::Moved) => Some(self.finished(shared, task, unit.of_index(), txn)),
             Ok(NextDue::Item(item)) => Some(self.handle(shared, task, unit, &item, txn)),
-            Err(source) => Some(Done::failed(WorkerError::Store {
-                task: task.progress.task,
-                source: Box::new(source),
-            })),
+            Err(source) => Some(failed(source)),
         }
     }
 
@@ -176,6 +176,11 @@ impl Pipeline {
         let Some(input) = task.progress.inputs().first() else {
             return Ok(());
         };
+        let wall_clock = shared.env.wall_clock();
+        let now = match item.clock {
+            Clock::Stream => task.progress.stream_time().unwrap_or(item.due),
+            Clock::Wall => wall_clock,
+        };
         let headers = Headers::new();
         let origin = Origin {
             task: task.progress.task,
@@ -186,10 +191,32 @@ impl Pipeline {
                 Clock::Stream => Some(item.place.moment()),
                 Clock::Wall => task.progress.stream_time(),
             },
-            wall_clock: Some(shared.env.wall_clock()),
+            wall_clock: Some(wall_clock),
             headers: &headers,
         };
-        let moment = (index, &item.place.key[..], item.due);
+        let spec = shared.topology.stores().get(index);
+        let missed = match spec.and_then(|spec| spec.period) {
+            Some(period) => {
+                // The next tick after now, in step with this one.
+                let missed = now.0.saturating_sub(item.due.0).max(0) / period.max(1);
+                let next = item
+                    .due
+                    .0
+                    .saturating_add((missed + 1).saturating_mul(period));
+                let Place { store, key, .. } = &item.place;
+                let set = state.store.put_due(*store, key, Timestamp(next), &[]);
+                set.map_err(failed)?;
+                missed.unsigned_abs()
+            }
+            None => 0,
+        };
+        let moment = Moment {
+            timer: index,
+            key: &item.place.key,
+            at: item.due,
+            fired: now,
+            missed,
+        };
         self.run_due(shared, &mut task.chains, node, state, moment, origin)
     }
 
@@ -301,6 +328,30 @@ impl Pipeline {
             .get_mut()
             .write_raw(output, Some(key), None, Some(at), headers);
     }
+}
+
+/// Sets the first tick of each step of this clock that has none, for the current unit. Returns whether it set one.
+fn arm_ticks<C: Client>(
+    shared: &Shared<C>,
+    store: &TaskStore,
+    clock: Clock,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let mut set = false;
+    for spec in shared.topology.stores() {
+        let Some(period) = spec
+            .period
+            .filter(|_| spec.clock == Some(clock) && store.has(spec.id))
+        else {
+            continue;
+        };
+        if store.get_due(spec.id, &[], &mut Vec::new())?.is_none() {
+            let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
+            store.put_due(spec.id, &[], Timestamp(next), &[])?;
+            set = true;
+        }
+    }
+    Ok(set)
 }
 
 /// Returns the index and the name of an item's timer.

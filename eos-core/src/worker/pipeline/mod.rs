@@ -115,6 +115,14 @@ enum Unit {
 }
 
 impl Processed {
+    /// The same, for a change of the index of due items.
+    fn of_index(self) -> Self {
+        Self {
+            unit: Unit::Index,
+            ..self
+        }
+    }
+
     /// Returns the input and the offset of a record.
     fn record(&self) -> Option<(usize, Offset)> {
         match self.unit {

@@ -3,14 +3,14 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use eos_protocol::{TaskId, Timestamp};
+use eos_protocol::TaskId;
 use eos_state::Write;
 
 use super::Pipeline;
 use crate::client::{Client, Message};
 use crate::ctx::{Ctx, Origin};
 use crate::store::StateAccess;
-use crate::topology::{Chains, Fault, Next, Raw};
+use crate::topology::{Chains, Fault, Moment, Next, Raw};
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
@@ -77,15 +77,14 @@ impl Pipeline {
         })
     }
 
-    /// Runs the handler of a timer, at this place of the chains, on a moment: the timer, the key, and the time. Effects
-    /// stay in the scratch.
+    /// Runs the handler of a timer, at this place of the chains, on a moment. Effects stay in the scratch.
     pub(super) fn run_due<C: Client>(
         &self,
         shared: &Shared<C>,
         chains: &mut Chains,
         node: usize,
         state: &TaskState,
-        (timer, key, at): (usize, &[u8], Timestamp),
+        moment: Moment<'_>,
         origin: Origin<'_>,
     ) -> Result<(), Fault> {
         let ctx = self.ctx(shared, Some(state), origin);
@@ -94,7 +93,7 @@ impl Pipeline {
             let Some((node, mut next)) = Next::behind(places, node) else {
                 return Ok(());
             };
-            node.due(&ctx, timer, key, at, &mut next)?;
+            node.due(&ctx, moment, &mut next)?;
             self.oversize(shared, 0).map_or(Ok(()), Err)
         })
     }
