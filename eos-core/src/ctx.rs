@@ -26,6 +26,8 @@ pub(crate) struct Origin<'r> {
     pub(crate) stream_time: Option<Timestamp>,
     /// The time of the machine's clock. `None` if no store of the task has moments.
     pub(crate) wall_clock: Option<Timestamp>,
+    /// Whether moments of the record's key come before it.
+    pub(crate) takes_moments: bool,
     pub(crate) headers: &'r Headers,
 }
 
@@ -113,6 +115,21 @@ impl<'r> Ctx<'r> {
             stores,
             brand: PhantomData,
         }
+    }
+
+    /// The same, for a moment of a timer of this clock, which is its own stream time.
+    pub(crate) fn at_moment<'a>(
+        &'a self,
+        clock: Clock,
+        at: Timestamp,
+        headers: &'a Headers,
+        stores: &'a [usize],
+    ) -> Ctx<'a> {
+        let mut ctx = self.of(Some(at), headers, stores);
+        if clock == Clock::Stream {
+            ctx.origin.stream_time = ctx.origin.stream_time.min(Some(at));
+        }
+        ctx
     }
 
     /// The fault of the record that user code may have ignored.
@@ -208,6 +225,11 @@ impl<'r> Ctx<'r> {
             Some(_) => StateError::TimerElsewhere { timer: name },
             None => StateError::Elsewhere { store: name },
         })
+    }
+
+    /// Whether moments of the record's key come before it.
+    pub(crate) fn takes_moments(&self) -> bool {
+        self.origin.takes_moments
     }
 
     /// The stores of the task.

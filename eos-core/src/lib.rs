@@ -142,9 +142,9 @@ pub mod timers {
 
 /// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).
 pub mod windows {
-    pub use eos_protocol::windows::{Tumbling, Window};
+    pub use eos_protocol::windows::{Hopping, Tumbling, Window};
 
-    pub use crate::windowed::{WindowedGroup, WindowedTable};
+    pub use crate::windowed::{Take, WindowedGroup, WindowedTable, Windows};
     pub use crate::windowed_key::Windowed;
 }
 

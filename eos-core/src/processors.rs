@@ -87,15 +87,17 @@ pub trait Processor<K, V>: Send + 'static {
     /// It runs before a record of the same key that comes later.
     ///
     /// # Errors
-    /// A [`Failure`] drops the effects of this call, and the strictest [`ErrorPolicy`](crate::ErrorPolicy) of the
-    /// step's sources applies to the moment.
+    /// A [`Failure`] drops the effects of this call. The strictest [`ErrorPolicy`](crate::ErrorPolicy) of all sources of
+    /// the task applies to the moment.
     fn on_timer(
         &mut self,
         ctx: &ProcessCtx<'_, Self::Key, Self::Value>,
         due: Due<K>,
     ) -> Result<(), Failure> {
         let _ = (ctx, due);
-        Err("this processor has a timer and no `on_timer`. Implement `Processor::on_timer`".into())
+        Err("the step has a timer, but no handler. Implement `Processor::on_timer`, or use `Stream::on_timer` before a \
+             closure"
+            .into())
     }
 
     /// Called when the records since the last commit do not count: the transaction was aborted, or the last record
@@ -184,7 +186,8 @@ pub trait ValueProcessor<K, V>: Send + 'static {
     fn on_timer(&mut self, ctx: &ValuesCtx<'_, Self::Value>, due: Due<&K>) -> Result<(), Failure> {
         let _ = (ctx, due);
         Err(
-            "this processor has a timer and no `on_timer`. Implement `ValueProcessor::on_timer`"
+            "the step has a timer, but no handler. Implement `ValueProcessor::on_timer`, or use `Stream::on_timer` before \
+             a closure"
                 .into(),
         )
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use eos_protocol::windows::check_retention;
+use eos_protocol::windows::{Expiry, check_retention};
 use eos_state::StoreKind;
 
 use crate::app::App;
@@ -208,7 +208,7 @@ pub(crate) mod sealed {
                 check_retention(retention).map_err(|reason| Mistake::Windows { store, reason })
             };
             // Closures decide the size of the windows.
-            app.keep(self.spec(retention, Duration::ZERO), check)
+            app.keep(self.spec(Expiry::new(retention, Duration::ZERO)), check)
         }
     }
 

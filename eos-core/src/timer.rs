@@ -23,8 +23,8 @@ use crate::streams::Stream;
 
 /// The definition of a timer: at most one moment for each key.
 ///
-/// [`App::timer`](crate::App::timer) takes it and returns the handle for closures. When the moment of a key comes, the
-/// handler of the timer runs ([`Stream::on_timer`](crate::Stream::on_timer)).
+/// [`App::timer`](crate::App::timer) takes it and returns the handle for closures. At the moment of a key the timer
+/// fires: its handler runs ([`Stream::on_timer`](crate::Stream::on_timer)).
 ///
 /// The name identifies the timer in the state of the app. A timer with a new name is a new timer without moments.
 ///
@@ -42,9 +42,9 @@ use crate::streams::Stream;
 /// ```
 ///
 /// # Exactly-once
-/// A moment is kept in the transaction that sets it, and removed in the transaction of its handler's effects. So the
-/// effects of each moment count exactly once, after crashes and moves as well. The handler itself runs again after a
-/// crash or an aborted transaction.
+/// The transaction of a record commits the moments that the record sets. The transaction of a handler's effects removes
+/// the moment. So the effects of each moment count exactly once, also after crashes and moves. The handler itself may run
+/// again after a crash or an aborted transaction.
 pub struct Timer<K> {
     pub(crate) name: Arc<str>,
     clock: Clock,
@@ -52,7 +52,7 @@ pub struct Timer<K> {
 }
 
 impl<K> Timer<K> {
-    /// A timer of stream time: a moment comes when the task takes a record with this timestamp or a later one.
+    /// A timer of stream time. It fires when the task processes a record at or after the moment.
     pub fn event_time(name: &str) -> Self
     where
         K: PlainType,
@@ -60,8 +60,8 @@ impl<K> Timer<K> {
         Self::event_time_with(name, Plain)
     }
 
-    /// A timer of the machine's clock. A moment never comes early by this clock. It comes some milliseconds late, or as
-    /// soon as the task runs.
+    /// A timer of the machine's clock. It never fires before the moment. It fires some milliseconds later, or when the
+    /// task starts, if the moment has passed.
     pub fn wall_clock(name: &str) -> Self
     where
         K: PlainType,
@@ -254,7 +254,8 @@ pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec
 }
 
 impl App {
-    /// Declares a timer and returns its handle. One step needs [`Stream::on_timer`] or [`Stream::with_timer`].
+    /// Declares a timer and returns its handle. Exactly one step must handle it, by [`Stream::on_timer`] or
+    /// [`Stream::with_timer`].
     pub fn timer<K: 'static>(&mut self, definition: &Timer<K>) -> TimerHandle<K> {
         TimerHandle {
             app: self.token(),
@@ -293,7 +294,8 @@ impl Ctx<'_> {
 ///
 /// # Errors
 /// Methods return a [`Failure`] if the timer belongs to another app or step, if a key can't be encoded, or if the disk
-/// fails. Return the failure with `?`. If the disk fails, the worker stops, regardless of the
+/// fails. `set` and `set_in` also fail if the moment is too late, and `set_in` if the record has no timestamp. Return the
+/// failure with `?`. If the disk fails, the worker stops, regardless of the
 /// [`ErrorPolicy`](crate::ErrorPolicy).
 pub struct TimerView<'c, K> {
     found: Result<Found<'c, K>, StateError>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::windows::{Tumbling, check_retention};
+use eos_protocol::windows::{Expiry, Hopping, Tumbling, check_retention};
 
 use crate::codec::Encode;
 use crate::grouped::Grouped;
@@ -48,12 +48,74 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// filter in the same stage is too late.
     ///
     /// A record without a timestamp fails, and the [`ErrorPolicy`](crate::ErrorPolicy) applies.
-    pub fn windowed_by(self, windows: Tumbling) -> WindowedGroup<K, V> {
+    ///
+    /// # Windows that overlap
+    /// With [`Hopping`] windows, a record is in several windows. It updates each of them, in the order of their starts,
+    /// and its key and value are cloned for each. It is late if all of its windows are closed; closed windows of a
+    /// record that is not late are left out.
+    pub fn windowed_by<W: Windows>(self, windows: W) -> WindowedGroup<K, V, W> {
         WindowedGroup {
             stream: self.stream,
-            windows,
+            windows: windows.hopping(),
             late: None,
+            kind: PhantomData,
         }
+    }
+}
+
+/// Windows of a fixed length: [`Tumbling`] or [`Hopping`]. This trait is sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a kind of windows",
+    note = "`windowed_by` takes `Tumbling::of(size)` or `Hopping::of(size).every(advance)`"
+)]
+pub trait Windows: sealed::Windows {}
+
+impl Windows for Tumbling {}
+impl Windows for Hopping {}
+
+/// Windows that can take records of these types. [`Hopping`] windows need keys and values that are `Clone`.
+#[diagnostic::on_unimplemented(
+    message = "windows that overlap need a key and a value that are `Clone`",
+    label = "`{K}` or `{V}` is not `Clone`",
+    note = "each record is in several windows: derive `Clone`, or map the values to a type that is `Clone`"
+)]
+pub trait Take<K, V>: Windows + sealed::Copies<K, V> {}
+
+impl<K, V, W: Windows + sealed::Copies<K, V>> Take<K, V> for W {}
+
+mod sealed {
+    use super::{Hopping, Tumbling};
+    use crate::topology::CopyBoth;
+
+    pub trait Windows: Send + Sync + 'static {
+        /// The same windows, as those of the general kind.
+        fn hopping(self) -> Hopping;
+    }
+
+    impl Windows for Tumbling {
+        fn hopping(self) -> Hopping {
+            self.into()
+        }
+    }
+
+    impl Windows for Hopping {
+        fn hopping(self) -> Hopping {
+            self
+        }
+    }
+
+    /// Copies of a key and a value, for windows that overlap.
+    pub trait Copies<K, V> {
+        /// Copies both. `None` for windows that do not overlap.
+        const COPY: Option<CopyBoth<K, V>>;
+    }
+
+    impl<K, V> Copies<K, V> for Tumbling {
+        const COPY: Option<CopyBoth<K, V>> = None;
+    }
+
+    impl<K: Clone, V: Clone> Copies<K, V> for Hopping {
+        const COPY: Option<CopyBoth<K, V>> = Some(|key, value| (key.clone(), value.clone()));
     }
 }
 
@@ -62,13 +124,14 @@ type EndLate<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
 /// A stream grouped by key and time window. Returned by [`Grouped::windowed_by`].
 #[must_use = "windows do nothing until they are counted, reduced or aggregated"]
-pub struct WindowedGroup<K, V> {
+pub struct WindowedGroup<K, V, W = Tumbling> {
     stream: Stream<K, V>,
-    windows: Tumbling,
+    windows: Hopping,
     late: Option<EndLate<K, V>>,
+    kind: PhantomData<fn() -> W>,
 }
 
-impl<K: 'static, V: 'static> WindowedGroup<K, V> {
+impl<K: 'static, V: 'static, W: Take<K, V>> WindowedGroup<K, V, W> {
     /// Writes late records unchanged to this topic: key, value, timestamp and headers. By default late records are
     /// dropped. The metric `late_records` counts them in both cases.
     ///
@@ -207,12 +270,12 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
             });
         }
         let f = Arc::new(f);
-        let store = self
-            .stream
-            .own(store.stamped().spec(retention, windows.size()));
+        let expiry = Expiry::new(retention, windows.size()).every(windows.advance());
+        let store = self.stream.own(store.stamped().spec(expiry));
+        let copy = W::COPY;
         let make = move || -> Box<dyn Node> {
             let f = Arc::clone(&f);
-            let node = WindowedAggregate::<K, V, A, U, _>::new(store, windows, f, update);
+            let node = WindowedAggregate::<K, V, A, U, _>::new(store, windows, copy, f, update);
             Box::new(node)
         };
         let (stream, late) = self.stream.then_or_else(kind(store), make);
@@ -228,7 +291,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for WindowedGroup<K, V> {
+impl<K, V, W> fmt::Debug for WindowedGroup<K, V, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WindowedGroup")
             .field("windows", &self.windows)
@@ -250,7 +313,7 @@ pub struct WindowedTable<K, A, U = Option<A>> {
     stream: Stream<Windowed<K>, U>,
     /// The index of the store with the results.
     store: usize,
-    windows: Tumbling,
+    windows: Hopping,
     types: PhantomData<fn() -> A>,
 }
 

@@ -45,9 +45,9 @@ impl Clock {
 /// An item that is set into the past comes up in the next round of the last handled moment, and not in the next
 /// millisecond, which may be later than any record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tick(i64);
+pub struct Round(i64);
 
-impl Tick {
+impl Round {
     /// The number of bits of a round.
     const ROUNDS: u32 = 10;
 
@@ -71,24 +71,24 @@ impl Tick {
         Self(self.0 + 1)
     }
 
-    /// The number of the tick, for keys and rows.
+    /// The number of the round, for keys and rows.
     #[must_use]
     pub const fn number(self) -> i64 {
         self.0
     }
 
-    /// The tick with this number.
+    /// The round with this number.
     #[must_use]
     pub const fn from_number(number: i64) -> Self {
         Self(number)
     }
 }
 
-/// The place of a due item in the order of its clock: by tick, then by store, then by key.
+/// The place of a due item in the order of its clock: by round, then by store, then by key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The point under which the index lists the item.
-    pub tick: Tick,
+    pub round: Round,
     /// The store of the item.
     pub store: StoreId,
     /// The key of the item in its store.
@@ -102,7 +102,7 @@ impl Place {
     /// The moment of the place.
     #[must_use]
     pub const fn moment(&self) -> Timestamp {
-        self.tick.moment()
+        self.round.moment()
     }
 
     /// Returns the point under which the index lists an item: `due`, or the first one that puts the item behind `mark`,
@@ -110,14 +110,14 @@ impl Place {
     ///
     /// An item that is set into the past would otherwise be before the mark, where no search finds it.
     #[must_use]
-    pub fn listed_at(due: Timestamp, store: StoreId, key: &[u8], mark: Option<&Place>) -> Tick {
-        let tick = Tick::of(due);
+    pub fn listed_at(due: Timestamp, store: StoreId, key: &[u8], mark: Option<&Place>) -> Round {
+        let round = Round::of(due);
         match mark {
-            Some(mark) if tick <= mark.tick => match (store, key) > (mark.store, &mark.key[..]) {
-                true => mark.tick,
-                false => mark.tick.next(),
+            Some(mark) if round <= mark.round => match (store, key) > (mark.store, &mark.key[..]) {
+                true => mark.round,
+                false => mark.round.next(),
             },
-            _ => tick,
+            _ => round,
         }
     }
 }
@@ -138,14 +138,14 @@ mod tests {
     #[test]
     fn ticks_are_in_the_order_of_moments_and_within_their_range() {
         for at in [i64::MIN, -2, -1, 0, 1, 1_700_000_000_000, i64::MAX] {
-            let (tick, at) = (
-                Tick::of(Timestamp(at)),
+            let (round, at) = (
+                Round::of(Timestamp(at)),
                 at.clamp(-Place::LAST.0, Place::LAST.0),
             );
-            assert_eq!(tick.moment(), Timestamp(at));
-            assert_eq!(tick.next().moment(), Timestamp(at));
-            assert!(tick.next() < Tick::of(Timestamp(at + 1)) || at == Place::LAST.0);
-            assert_eq!(Tick::from_number(tick.number()), tick);
+            assert_eq!(round.moment(), Timestamp(at));
+            assert_eq!(round.next().moment(), Timestamp(at));
+            assert!(round.next() < Round::of(Timestamp(at + 1)) || at == Place::LAST.0);
+            assert_eq!(Round::from_number(round.number()), round);
         }
     }
 
@@ -158,15 +158,15 @@ mod tests {
             (moment, rounds) in (0_i64..4, 0_usize..3),
         ) {
             let id = |n| StoreId::from_be_bytes([0, 0, 0, n]);
-            let tick = std::iter::successors(Some(Tick::of(Timestamp(moment))), |it| Some(it.next()));
-            let mark = Place { tick: tick.clone().nth(rounds).unwrap(), store: id(marked_store), key: marked_key };
-            let listed = |tick| Place { tick, store: id(store), key: key.clone() };
-            let due_tick = Tick::of(Timestamp(due));
-            let places = std::iter::successors(Some(due_tick), |it| Some(it.next())).map(listed);
+            let round = std::iter::successors(Some(Round::of(Timestamp(moment))), |it| Some(it.next()));
+            let mark = Place { round: round.clone().nth(rounds).unwrap(), store: id(marked_store), key: marked_key };
+            let listed = |round| Place { round, store: id(store), key: key.clone() };
+            let due_round = Round::of(Timestamp(due));
+            let places = std::iter::successors(Some(due_round), |it| Some(it.next())).map(listed);
             let expected = places.into_iter().find(|place| *place > mark).unwrap();
             let found = Place::listed_at(Timestamp(due), id(store), &key, Some(&mark));
-            prop_assert_eq!(found, expected.tick);
-            prop_assert_eq!(Place::listed_at(Timestamp(due), id(store), &key, None), due_tick);
+            prop_assert_eq!(found, expected.round);
+            prop_assert_eq!(Place::listed_at(Timestamp(due), id(store), &key, None), due_round);
             // What is due at once comes up at the moment of the mark.
             prop_assert!(due > moment || found.moment() == Timestamp(moment));
         }

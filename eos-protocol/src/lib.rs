@@ -74,7 +74,7 @@ pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
 pub use coordinator_wait::{CoordinatorWait, Traffic};
 pub use dead_letter::DeadLetter;
-pub use due::{Clock, Place, Tick};
+pub use due::{Clock, Place, Round};
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, blames_a_record, classify, code};
 pub use guarantee::Guarantee;
 pub use halving::{Isolation, Taken};

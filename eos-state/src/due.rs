@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! key                                                 value
-//! store id (4) · 0                                    version (1) · clock (1) · tick (8) · key: the mark
+//! store id (4) · 0                                    version (1) · clock (1) · round (8) · key: the mark
 //! store id (4) · 1 · key                              due (8) · listed (8) · value
-//! 00000000 · 1 · clock (1) · tick (8) · store id (4) · key     empty: the index
+//! 00000000 · 1 · clock (1) · round (8) · store id (4) · key     empty: the index
 //! ```
 //!
-//! Numbers are big-endian. `due` is a moment in milliseconds; `listed` and all ticks are numbers of a
-//! [`Tick`](eos_protocol::Tick). The sign bit of ticks in keys is flipped, so that their bytes are in order. The mark has
-//! no tick and key until the first item of the store is handled. The index is in the database only. A restore derives
+//! Numbers are big-endian. `due` is a moment in milliseconds; `listed` and all rounds are numbers of a
+//! [`Round`](eos_protocol::Round). The sign bit of rounds in keys is flipped, so that their bytes are in order. The mark has
+//! no round and key until the first item of the store is handled. The index is in the database only. A restore derives
 //! it from `listed` of each row.
 
 use eos_protocol::state::{Family, StoreId};
-use eos_protocol::{Clock, Place, Tick, Timestamp};
+use eos_protocol::{Clock, Place, Round, Timestamp};
 
 use crate::KeyRange;
 
@@ -48,7 +48,7 @@ pub(crate) struct Moments {
     /// The moment at which the item is due.
     pub(crate) due: Timestamp,
     /// The point of its entry in the index.
-    pub(crate) listed: Tick,
+    pub(crate) listed: Round,
 }
 
 impl Moments {
@@ -68,7 +68,7 @@ impl Moments {
         let (due, rest) = row.split_first_chunk()?;
         Some(Self {
             due: Timestamp(i64::from_be_bytes(*due)),
-            listed: Tick::from_number(i64::from_be_bytes(*rest.first_chunk()?)),
+            listed: Round::from_number(i64::from_be_bytes(*rest.first_chunk()?)),
         })
     }
 }
@@ -82,10 +82,10 @@ pub fn due_row<'r>(key: &'r [u8], row: &'r [u8]) -> Option<(&'r [u8], Timestamp,
 }
 
 /// Returns the value of a store's mark: its clock, and the last handled place of the store.
-pub(crate) fn encode_mark(clock: Clock, handled: Option<(Tick, &[u8])>) -> Vec<u8> {
+pub(crate) fn encode_mark(clock: Clock, handled: Option<(Round, &[u8])>) -> Vec<u8> {
     let mut mark = vec![MARK, clock.number()];
-    if let Some((tick, key)) = handled {
-        mark.extend_from_slice(&tick.number().to_be_bytes());
+    if let Some((round, key)) = handled {
+        mark.extend_from_slice(&round.number().to_be_bytes());
         mark.extend_from_slice(key);
     }
     mark
@@ -110,9 +110,9 @@ pub(crate) fn decode_mark(
     if rest.is_empty() {
         return Ok((clock, None));
     }
-    let (tick, key) = rest.split_first_chunk().ok_or("its mark is cut short")?;
+    let (round, key) = rest.split_first_chunk().ok_or("its mark is cut short")?;
     let place = Place {
-        tick: Tick::from_number(i64::from_be_bytes(*tick)),
+        round: Round::from_number(i64::from_be_bytes(*round)),
         store,
         key: key.to_vec(),
     };
@@ -120,33 +120,49 @@ pub(crate) fn decode_mark(
 }
 
 /// Replaces the content of `full` with the index's key for an item.
-pub(crate) fn index_key(full: &mut Vec<u8>, clock: Clock, tick: Tick, store: StoreId, key: &[u8]) {
+pub(crate) fn index_key(
+    full: &mut Vec<u8>,
+    clock: Clock,
+    round: Round,
+    store: StoreId,
+    key: &[u8],
+) {
     full.clear();
     full.extend_from_slice(&[INDEX, clock.number()]);
-    full.extend_from_slice(&(tick.number().cast_unsigned() ^ SIGN).to_be_bytes());
+    full.extend_from_slice(&(round.number().cast_unsigned() ^ SIGN).to_be_bytes());
     full.extend_from_slice(&store.to_be_bytes());
     full.extend_from_slice(key);
 }
 
 /// Returns the place of an index key.
 pub(crate) fn place_of(full: &[u8]) -> Option<Place> {
-    let (tick, rest) = full.get(2..)?.split_first_chunk()?;
+    let (round, rest) = full.get(2..)?.split_first_chunk()?;
     let (store, key) = rest.split_first_chunk()?;
     Some(Place {
-        tick: Tick::from_number((u64::from_be_bytes(*tick) ^ SIGN).cast_signed()),
+        round: Round::from_number((u64::from_be_bytes(*round) ^ SIGN).cast_signed()),
         store: StoreId::from_be_bytes(*store),
         key: key.to_vec(),
     })
 }
 
+/// Returns the index keys of a clock from a place on.
+pub(crate) fn from(clock: Clock, place: &Place) -> KeyRange {
+    let mut first = Vec::new();
+    index_key(&mut first, clock, place.round, place.store, &place.key);
+    match KeyRange::prefix(&[INDEX, clock.number()]).to() {
+        Some(to) => KeyRange::between(&first[..]..to),
+        None => KeyRange::between(&first[..]..),
+    }
+}
+
 /// Returns the index keys of a clock that are behind a place.
 pub(crate) fn behind(clock: Clock, mark: Option<&Place>) -> KeyRange {
     let all = KeyRange::prefix(&[INDEX, clock.number()]);
-    let Some(Place { tick, store, key }) = mark else {
+    let Some(Place { round, store, key }) = mark else {
         return all;
     };
     let mut from = Vec::new();
-    index_key(&mut from, clock, *tick, *store, key);
+    index_key(&mut from, clock, *round, *store, key);
     // The first key above this one.
     from.push(0);
     match all.to() {
@@ -164,15 +180,15 @@ mod tests {
     fn formats_are_pinned() {
         let store = StoreId::from_be_bytes([0, 0, 0, 7]);
         let mut key = Vec::new();
-        index_key(&mut key, Clock::Wall, Tick::from_number(5), store, b"k");
+        index_key(&mut key, Clock::Wall, Round::from_number(5), store, b"k");
         assert_eq!(key, *b"\x01\x01\x80\0\0\0\0\0\0\x05\0\0\0\x07k");
         row_key(&mut key, b"k");
         assert_eq!(key, *b"\x01k");
-        let mark = encode_mark(Clock::Stream, Some((Tick::from_number(-1), b"k")));
+        let mark = encode_mark(Clock::Stream, Some((Round::from_number(-1), b"k")));
         assert_eq!(mark, *b"\x01\0\xff\xff\xff\xff\xff\xff\xff\xffk");
         assert_eq!(encode_mark(Clock::Wall, None), [1, 1]);
         let mut row = Vec::new();
-        let (due, listed) = (Timestamp(2), Tick::from_number(1));
+        let (due, listed) = (Timestamp(2), Round::from_number(1));
         Moments { due, listed }.encode(&mut row, b"v");
         assert_eq!(row, *b"\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01v");
     }
@@ -200,15 +216,15 @@ mod tests {
             near in any::<bool>(),
         ) {
             let a = if near { (b.0, a.1, a.2) } else { a };
-            let place = |(tick, store, key): (i64, u8, Vec<u8>)| Place {
-                tick: Tick::from_number(tick),
+            let place = |(round, store, key): (i64, u8, Vec<u8>)| Place {
+                round: Round::from_number(round),
                 store: StoreId::from_be_bytes([0, 0, 0, store]),
                 key,
             };
             let (a, b) = (place(a), place(b));
             let key = |place: &Place| {
                 let mut full = Vec::new();
-                index_key(&mut full, Clock::Stream, place.tick, place.store, &place.key);
+                index_key(&mut full, Clock::Stream, place.round, place.store, &place.key);
                 full
             };
             prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
@@ -217,7 +233,7 @@ mod tests {
             prop_assert_eq!(behind(Clock::Stream, Some(&a)).contains(&key(&b)), b > a);
             prop_assert!(behind(Clock::Stream, None).contains(&key(&b)));
             prop_assert!(!behind(Clock::Wall, None).contains(&key(&b)));
-            let mark = encode_mark(Clock::Wall, Some((a.tick, &a.key)));
+            let mark = encode_mark(Clock::Wall, Some((a.round, &a.key)));
             prop_assert_eq!(decode_mark(a.store, &mark), Ok((Clock::Wall, Some(a))));
         }
     }

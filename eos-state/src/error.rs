@@ -138,8 +138,8 @@ pub enum StoreError {
     },
     /// A store's moments belong to another clock.
     #[error(
-        "the moments of store {store} belong to another clock than before: restore the earlier clock of the timer, \
-         or give the timer another name"
+        "the timer with the store id {store} can't run: its stored moments refer to another clock. Restore the earlier \
+         clock of the timer, or start under another app name"
     )]
     OtherClock {
         /// The store.

@@ -310,10 +310,21 @@ impl TaskStore {
         range: &KeyRange,
         direction: Direction,
     ) -> Result<Scan<'_>, StoreError> {
+        self.scan_below(slot, &self.scratch.borrow()[slot], range, direction)
+    }
+
+    /// Scans a slot below these writes of the current record.
+    fn scan_below(
+        &self,
+        slot: usize,
+        scratch: &Table,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Scan<'_>, StoreError> {
         let Slot { id, overlay, .. } = &self.slots[slot];
         let committed = self.poisoning(self.backend.scan(*id, range, direction))?;
         Ok(Scan::new(
-            &self.scratch.borrow()[slot],
+            scratch,
             (overlay.table(), overlay.scan(range, direction)),
             self.readable().map(|in_flight| (in_flight, slot)),
             committed,

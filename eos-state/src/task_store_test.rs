@@ -348,3 +348,33 @@ fn a_refused_transaction_is_not_in_flight() {
     assert!(task.begin_apply(at(1), Vec::new()).is_err());
     assert!(!task.is_applying());
 }
+
+/// The effects of the current record may still be dropped, so an item that it handles is not handled yet.
+#[test]
+fn items_are_handled_once_their_record_is_kept() {
+    let store_id = StoreId::plain("due");
+    let time = |ms| eos_protocol::Timestamp(ms);
+    let store = TaskStore::new(
+        Box::new(MemoryBackend::new()),
+        [(store_id, StoreKind::Point)],
+    );
+    let mut store = store
+        .unwrap()
+        .with_due([(store_id, Clock::Stream)])
+        .unwrap();
+    assert_eq!(store.handled_to(time(10)), Ok(time(10)));
+    store.put_due(store_id, b"k", time(5), b"").unwrap();
+    store.keep_record();
+    assert_eq!(store.handled_to(time(10)), Ok(time(4)));
+    assert_eq!(store.handled_to(time(3)), Ok(time(3)));
+    let NextDue::Item(item) = store.next_due(Clock::Stream, time(10)).unwrap() else {
+        panic!("an item is due");
+    };
+    store.handle_due(&item).unwrap();
+    assert_eq!(store.handled_to(time(10)), Ok(time(4)));
+    store.drop_record();
+    assert_eq!(store.handled_to(time(10)), Ok(time(4)));
+    store.handle_due(&item).unwrap();
+    store.keep_record();
+    assert_eq!(store.handled_to(time(10)), Ok(time(10)));
+}

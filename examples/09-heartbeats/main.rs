@@ -5,11 +5,11 @@
 //! heartbeats ─→ timer per device, set again by each heartbeat ─ five minutes without one ─→ silent-devices
 //! ```
 //!
-//! The timer follows the clock of the machine, so an alert comes while no record arrives at all. Each moment is part of
-//! the app's state: it is set in the transaction of the heartbeat, and removed in the transaction of the alert. Kill this
-//! program at any moment, and start it again hours later: each silence gives one alert.
+//! The timer uses the clock of the machine, so it fires even if no record arrives. Each moment is part of the app's state:
+//! the transaction of the heartbeat sets it, and the transaction of the alert removes it. Kill this program at any time,
+//! and start it again hours later: each silence gives one alert.
 //!
-//! On its own broker, five seconds are enough for an alert. With `--kafka`, `SILENT_SECONDS` sets another time.
+//! With the embedded broker, a silence lasts five seconds. `SILENT_SECONDS` sets another time, with `--kafka` too.
 //!
 //! After `eos kafka up` (see README.md):
 //!

@@ -189,7 +189,7 @@ fn over_before(database: &dyn StoreBackend, store: StoreId) -> Result<Timestamp,
     let Ok(terms) = Terms::decode(&bytes) else {
         return Ok(NEVER);
     };
-    let mut expiry = Expiry::new(Duration::MAX, terms.size());
+    let mut expiry = Expiry::new(Duration::MAX, terms.size()).every(terms.advance());
     let taken = expiry.take_over(&terms, stream_time);
     Ok(taken.map_or(NEVER, |_| expiry.over_before(stream_time)))
 }

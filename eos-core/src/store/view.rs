@@ -84,13 +84,13 @@ pub(crate) enum StateError {
     #[error("the store {store}: {source}")]
     Store { store: Arc<str>, source: StoreError },
     #[error(
-        "the timer {timer} can't be set to {} ms since 1970: it is later than any time. Is it a number of microseconds or \
-         nanoseconds?", .at.0
+        "the timer {timer} can't be set to {} ms since 1970: the maximum is {} ms. Pass milliseconds, not nanoseconds",
+        .at.0, eos_protocol::Place::LAST.0
     )]
     Moment { timer: Arc<str>, at: Timestamp },
     #[error(
-        "`set_in` of the timer {timer} needs the timestamp of the record, which has none. Use `set` with a moment, or set \
-         the timestamp in the producer"
+        "`set_in` of the timer {timer} failed: the record has no timestamp. Use `set`, or set the timestamp in the \
+         producer"
     )]
     NoTime { timer: Arc<str> },
 }

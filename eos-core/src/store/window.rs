@@ -90,7 +90,7 @@ impl<K, V> WindowStore<K, V> {
     }
 
     /// The spec for windows of this size with this retention.
-    pub(crate) fn spec(&self, retention: Duration, size: Duration) -> StoreSpec
+    pub(crate) fn spec(&self, expiry: Expiry) -> StoreSpec
     where
         K: 'static,
         V: 'static,
@@ -102,7 +102,7 @@ impl<K, V> WindowStore<K, V> {
                 false => StoreId::windowed(&self.name),
             },
             kind: StoreKind::Ordered,
-            expiry: Some(Expiry::new(retention, size)),
+            expiry: Some(expiry),
             clock: None,
             period: None,
             definition: Box::new(self.clone()),

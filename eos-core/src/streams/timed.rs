@@ -22,9 +22,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Handles the moments of a timer in a closure, which may forward records to the step after the next one, use
     /// stores and emit to outputs.
     ///
-    /// The closure belongs to the step that follows: `process`, `process_values` or `for_each`. When a moment comes, it
-    /// runs before records of the same key that come later. The moment is removed before the closure runs, so the closure
-    /// may set it again. [`Ctx::timestamp`] is the moment, and [`Ctx::headers`] are empty.
+    /// The closure belongs to the step that follows: `process`, `process_values` or `for_each`. It runs before later
+    /// records of the same key. The worker removes the moment before the closure runs, so the closure may set it again.
+    /// [`Ctx::timestamp`] returns the moment, and [`Ctx::headers`] is empty.
     ///
     /// ```
     /// # use eos_core::{App, Timer, Topic};
@@ -43,9 +43,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// The removal of a moment commits together with the effects of its closure.
     ///
     /// # Errors
-    /// An error of the closure drops its effects. The strictest error policy of the stream's sources decides about the
-    /// moment: the worker stops, or the moment is skipped, is tried again, or goes to the dead letters with its key, a
-    /// null value, and its time in the header `eos-due`.
+    /// An error of the closure drops its effects. The strictest error policy of all sources of the task applies to the
+    /// moment: the worker stops, skips the moment, retries it, or writes a dead letter. The dead letter has the key of the
+    /// moment, a null value, and the header `eos-due` with the timer's name and the moment.
     pub fn on_timer<ForwardedKey: 'static, ForwardedValue: 'static, R: IntoOutcome>(
         self,
         timer: &TimerHandle<K>,

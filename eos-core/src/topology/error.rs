@@ -140,22 +140,24 @@ pub enum Mistake {
     },
     /// No step handles a timer.
     #[error(
-        "no step handles the timer {name}. Add `.on_timer(&{name}, |ctx, due| ..)` before the closure that sets it, or \
-         `.with_timer(&{name})` before its processor, or remove the timer"
+        "no step handles the timer {name}. Add `.on_timer(&{name}, |ctx, due| ..)` before the closure that sets it, \
+         add `.with_timer(&{name})` before the `Processor` that sets it, or remove the timer"
     )]
     UnhandledTimer {
         /// The timer.
         name: String,
     },
     /// Several steps handle a timer, or one step handles it twice.
-    #[error("the timer {name} has two handlers. Keep one of them, or declare a second timer")]
+    #[error(
+        "the timer {name} has several handlers. Keep one of them, or declare another timer for each step"
+    )]
     TwoTimerHandlers {
         /// The timer.
         name: String,
     },
-    /// A tick has no period.
+    /// The period of a tick is too short.
     #[error(
-        "the period of the tick {name} is less than a millisecond. Give `on_tick` a longer one"
+        "the period of the tick {name} is less than a millisecond. Use at least one millisecond"
     )]
     TickPeriod {
         /// The tick.

@@ -55,7 +55,7 @@ pub(crate) enum Fault {
          return one of these names"
     )]
     Route { name: String, topics: String },
-    #[error("the handler of the timer {timer} failed at {} ms since 1970 for the key {}: {source}", .at.0, shown(.key))]
+    #[error("the handler of the timer {timer} failed for the key {} and the moment {} ms: {source}", shown(.key), .at.0)]
     Timer {
         timer: Arc<str>,
         /// The index of the timer's store.
@@ -65,7 +65,7 @@ pub(crate) enum Fault {
         source: Box<Fault>,
     },
     #[error(
-        "the handler has set its own moment into the past {0} times in a row. Set a moment after `due.fired`"
+        "the handler set the moment of its key into the past {0} times in a row. Set a moment after `due.fired`"
     )]
     Rounds(u32),
     #[error("the closure panicked: {0}")]

@@ -61,4 +61,4 @@ pub(crate) use process::{
     ValuesClosure,
 };
 pub(crate) use scratch::Scratch;
-pub(crate) use windowed::{WindowedAggregate, WindowedPerCommit};
+pub(crate) use windowed::{CopyBoth, WindowedAggregate, WindowedPerCommit};

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use eos_protocol::TaskId;
+use eos_protocol::{Clock, TaskId};
 
 use super::fault::Fault;
 use super::node::{Moment, Next, Node};
@@ -18,9 +18,11 @@ use crate::processors::{OnDiscard, Processor, ValueProcessor};
 use crate::record::Record;
 use crate::store::StateError;
 use crate::timer::{self, Due, Tick};
+use crate::worker::panic_text;
 
 /// The error of a step that received a moment without a handler.
-const NO_HANDLER: &str = "the step has a timer and no handler for it";
+const NO_HANDLER: &str =
+    "the step has a timer, but no handler. Use `Stream::on_timer` instead of `Stream::with_timer`";
 
 /// User code that takes records with a context: a [`Processor`], a [`ValueProcessor`], or a closure that ends a chain.
 pub(crate) trait Step<K, V>: Send + 'static {
@@ -335,8 +337,14 @@ where
         moment: Moment<'_>,
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        self.run_handler(ctx, moment, next)
-            .map_err(|fault| Fault::timer(ctx, moment, fault))
+        // A panic is the fault of the moment, not of a record that comes after it.
+        let handled = catch_unwind(AssertUnwindSafe(|| self.run_handler(ctx, moment, next)));
+        let handled = handled.unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))));
+        handled.map_err(|fault| match fault {
+            // A moment of a later step is to blame.
+            Fault::Timer { .. } => fault,
+            fault => Fault::timer(ctx, moment, fault),
+        })
     }
 
     fn run_handler(
@@ -353,8 +361,9 @@ where
             missed,
         } = moment;
         let (stores, headers) = (Arc::clone(&self.stores), Headers::new());
-        let own = ctx.of(Some(at), &headers, &stores);
         let spec = ctx.state().specs.get(timer);
+        let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
+        let own = ctx.at_moment(clock, at, &headers, &stores);
         if spec.is_some_and(|spec| spec.period.is_some()) {
             let tick = Tick { at, missed, fired };
             return self.step(ctx)?.on_tick(own, next.borrowed(), timer, tick);
@@ -386,7 +395,7 @@ where
         let Some(record) = take::<K, V>(record) else {
             return Ok(());
         };
-        if !self.timers.is_empty() {
+        if !self.timers.is_empty() && ctx.takes_moments() {
             self.due_before(ctx, &record.key, next)?;
         }
         let stores = Arc::clone(&self.stores);

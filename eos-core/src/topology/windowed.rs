@@ -4,7 +4,8 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::windows::Tumbling;
+use eos_protocol::Timestamp;
+use eos_protocol::windows::{Hopping, Window};
 
 use super::fault::Fault;
 use super::node::{Next, Node};
@@ -12,7 +13,7 @@ use super::nodes::take;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::record::Record;
-use crate::store::Stamped;
+use crate::store::{Stamped, WindowView};
 use crate::windowed_key::Windowed;
 
 /// Combines a record with the current result of its window, and keeps and forwards each new result, with the highest
@@ -20,23 +21,30 @@ use crate::windowed_key::Windowed;
 /// closed window leaves unchanged by the second exit.
 pub(crate) struct WindowedAggregate<K, V, A, U, F> {
     store: usize,
-    windows: Tumbling,
+    windows: Hopping,
+    /// Copies key and value for windows that overlap.
+    copy: Option<CopyBoth<K, V>>,
     f: Arc<F>,
     /// Converts a result, or its absence, into the forwarded update.
     update: fn(Option<A>) -> Option<U>,
     types: PhantomData<fn(K, V)>,
 }
 
+/// Copies a key and a value.
+pub(crate) type CopyBoth<K, V> = fn(&K, &V) -> (K, V);
+
 impl<K, V, A, U, F> WindowedAggregate<K, V, A, U, F> {
     pub(crate) fn new(
         store: usize,
-        windows: Tumbling,
+        windows: Hopping,
+        copy: Option<CopyBoth<K, V>>,
         f: Arc<F>,
         update: fn(Option<A>) -> Option<U>,
     ) -> Self {
         Self {
             store,
             windows,
+            copy,
             f,
             update,
             types: PhantomData,
@@ -67,15 +75,18 @@ where
         else {
             return Ok(());
         };
-        let found = timestamp.and_then(|time| Some((time, self.windows.window(time)?)));
-        let Some((time, window)) = found else {
+        let Some(time) = timestamp.filter(|time| time.0 >= 0) else {
             return Err(Fault::NoTime(timestamp));
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<K, Stamped<A>>(self.store);
         // An open window may be over for a store that had a shorter grace before. For other stores it never is, because
         // the graph is checked for that.
-        if self.windows.is_closed(window, stream_time) || store.is_over(window.start) {
+        let is_open = |window: &Window| {
+            !self.windows.is_closed(*window, stream_time) && !store.is_over(window.start)
+        };
+        let mut open = self.windows.windows(time).filter(is_open);
+        let Some(mut window) = open.next() else {
             ctx.came_late();
             return next.forward_rest(
                 ctx,
@@ -86,7 +97,48 @@ where
                     headers,
                 }),
             );
+        };
+        for later in open {
+            // Windows that do not overlap have no later one.
+            if let Some(copy) = self.copy {
+                let copied = copy(&key, &value);
+                let record = (copied, timestamp, headers.clone());
+                self.update(
+                    ctx,
+                    &store,
+                    std::mem::replace(&mut window, later),
+                    record,
+                    next,
+                )?;
+            }
         }
+        self.update(
+            ctx,
+            &store,
+            window,
+            ((key, value), timestamp, headers),
+            next,
+        )
+    }
+}
+
+impl<K, V, A, U, F> WindowedAggregate<K, V, A, U, F>
+where
+    K: 'static,
+    V: 'static,
+    A: 'static,
+    U: 'static,
+    F: Fn(&K, V, Option<A>) -> Option<A> + Send + Sync,
+{
+    /// Adds a record to one window, and forwards the result.
+    fn update(
+        &self,
+        ctx: &Ctx<'_>,
+        store: &WindowView<'_, K, Stamped<A>>,
+        window: Window,
+        ((key, value), timestamp, headers): ((K, V), Option<Timestamp>, Headers),
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
         let kept = store.read(&key, window.start).map_err(Fault::State)?;
         let (old, before) = match kept {
             Some(stamped) => (Some(stamped.value), stamped.timestamp),
@@ -124,14 +176,14 @@ where
 /// [`PerCommit`](super::PerCommit) for results per key and window.
 pub(crate) struct WindowedPerCommit<K, A, U> {
     store: usize,
-    windows: Tumbling,
+    windows: Hopping,
     /// Converts a result, or its absence, into the forwarded update.
     update: fn(Option<A>) -> Option<U>,
     types: PhantomData<fn(K)>,
 }
 
 impl<K, A, U> WindowedPerCommit<K, A, U> {
-    pub(crate) fn new(store: usize, windows: Tumbling, update: fn(Option<A>) -> Option<U>) -> Self {
+    pub(crate) fn new(store: usize, windows: Hopping, update: fn(Option<A>) -> Option<U>) -> Self {
         Self {
             store,
             windows,

@@ -73,14 +73,14 @@ impl UnknownStore {
             Self::OtherFormat { name } if store == StoreId::stamped(store.family(), name) => {
                 format!(
                     "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), which keeps \
-                     values with a timestamp. Now it belongs to a closure (`app.store`), which keeps values without \
-                     one. Return the store to the operator, or start under another app name"
+                     values with a timestamp. Now the name belongs to a closure (`app.store`) or a timer (`app.timer`). \
+                     Return the name to the operator, or start under another app name"
                 )
             }
             Self::OtherFormat { name } => format!(
-                "The store {name} belonged to a closure (`app.store`), which keeps values without a timestamp. Now it \
-                 belongs to an operator (`count`, `reduce`, `aggregate`, a table), which keeps values with one. Return \
-                 the store to the closure, or start under another app name"
+                "The store {name} belonged to a closure (`app.store`), which keeps values without a timestamp. Now the \
+                 name belongs to an operator (`count`, `reduce`, `aggregate`, a table) or a timer (`app.timer`). Return \
+                 the name to the closure, or start under another app name"
             ),
             Self::OtherKind { name } => format!(
                 "Make {name} a {} store again, or start under another app name",
@@ -207,8 +207,8 @@ pub enum WorkerError {
     },
     /// The handler of a timer failed.
     #[error(
-        "task {task}: {reason}. Everything before it is committed; a restart begins with this moment. `on_error` of \
-         the sources can skip such moments, retry them, or send them to a dead-letter topic (guide: Records that fail)"
+        "task {task}: {reason}. A restart runs the handler again. `on_error` of the task's sources can skip such moments, \
+         retry them, or send them to a dead-letter topic (guide: Timers)"
     )]
     Timer {
         /// The task.

@@ -75,6 +75,7 @@ pub use storage::{Home, HomeError, InMemory, TaskHome};
 use chores::Chores;
 use group::{Group, GroupStep, NewTask, Sought, Standing};
 use lifecycle::Lifecycle;
+pub(crate) use pipeline::panic_text;
 use pipeline::{Done, Pipeline, Raised};
 use restore::{RestoreStep, Restorer};
 use shared::Shared;

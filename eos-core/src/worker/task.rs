@@ -6,6 +6,7 @@ use eos_protocol::{
     TopicPartition, recommit_due,
 };
 
+use super::pipeline::Rounds;
 use super::task_state::TaskState;
 use crate::client::Records;
 use crate::rules;
@@ -33,6 +34,14 @@ impl Readiness {
     }
 }
 
+/// A due item to retry.
+#[derive(Debug, Clone)]
+pub(super) struct DueAttempt {
+    /// The index of its store, its key and its moment.
+    pub(super) item: (usize, Vec<u8>, Timestamp),
+    pub(super) attempt: Attempt,
+}
+
 /// A task.
 pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
@@ -49,7 +58,9 @@ pub(super) struct Task<R> {
     /// The record to retry, if there is one. The task is parked until then.
     pub(super) attempt: Option<Attempt>,
     /// The due item to retry, if there is one. The task is parked until then.
-    pub(super) due_attempt: Option<Attempt>,
+    pub(super) due_attempt: Option<DueAttempt>,
+    /// The due items since the last record.
+    pub(super) rounds: Rounds,
     /// Whether a record comes before the next due item of the machine's clock.
     pub(super) is_record_first: bool,
     /// The merge order of the inputs.
@@ -93,6 +104,7 @@ impl<R: Records> Task<R> {
             recommits: false,
             attempt: None,
             due_attempt: None,
+            rounds: Rounds::default(),
             is_record_first: false,
             progress,
             chains,

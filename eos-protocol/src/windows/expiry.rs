@@ -19,6 +19,8 @@ const STEPS: i64 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
     size: i64,
+    /// The distance between the starts of windows.
+    advance: i64,
     retention: i64,
     step: i64,
     /// Windows that start before this were expired for a previous program.
@@ -34,10 +36,20 @@ impl Expiry {
         let (retention, size) = (ms(retention), ms(size));
         Self {
             size,
+            advance: size,
             retention,
             step: (retention / STEPS).max(size).max(1),
             floor: Timestamp(i64::MIN),
             forgotten: None,
+        }
+    }
+
+    /// The same, for windows with this distance between their starts.
+    #[must_use]
+    pub fn every(self, advance: Duration) -> Self {
+        Self {
+            advance: ms(advance),
+            ..self
         }
     }
 
@@ -46,6 +58,7 @@ impl Expiry {
     pub fn terms(&self) -> Terms {
         Terms {
             size: self.size,
+            advance: self.advance,
             retention: self.retention,
             over_before: self.floor,
         }
@@ -55,16 +68,19 @@ impl Expiry {
     /// Returns whether they differ from the current terms.
     ///
     /// # Errors
-    /// [`OtherWindows`] if they have another length.
+    /// [`OtherWindows`] if they have another length or distance.
     pub fn take_over(
         &mut self,
         found: &Terms,
         stream_time: Option<Timestamp>,
     ) -> Result<bool, OtherWindows> {
-        if found.size != self.size {
+        if (found.size, found.advance) != (self.size, self.advance) {
+            let terms = self.terms();
             return Err(OtherWindows {
                 found: found.size(),
-                now: self.terms().size(),
+                found_every: found.advance(),
+                now: terms.size(),
+                every: terms.advance(),
             });
         }
         let over = over_before(found.retention, stream_time);

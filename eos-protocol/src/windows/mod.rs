@@ -4,11 +4,13 @@
 //! so replayed records lead to the same results as new ones.
 
 mod expiry;
+mod hopping;
 mod terms;
 
 use std::time::Duration;
 
 pub use expiry::Expiry;
+pub use hopping::Hopping;
 pub use terms::{OtherWindows, Terms, TermsError};
 
 use crate::ids::Timestamp;
@@ -45,6 +47,31 @@ pub enum WindowError {
     Empty {
         /// The configured length.
         size: Duration,
+    },
+    /// The distance between the starts of windows is no part of their length.
+    #[error(
+        "windows of {size:?} every {advance:?} are not possible: the distance must be at least 1 ms and at most the \
+         length. Change `every(..)`"
+    )]
+    Advance {
+        /// The configured distance.
+        advance: Duration,
+        /// The length of the windows.
+        size: Duration,
+    },
+    /// Each record would be in too many windows.
+    #[error(
+        "with windows of {size:?} every {advance:?}, each record is in {windows} windows, and the maximum is {}. Make \
+         the windows shorter, or the distance longer with `every(..)`",
+        hopping::MOST_WINDOWS
+    )]
+    TooMany {
+        /// The length of the windows.
+        size: Duration,
+        /// The configured distance.
+        advance: Duration,
+        /// The number of windows per record.
+        windows: i64,
     },
     /// A duration is too long for a number of milliseconds.
     #[error("{what} of {asked:?} exceeds the maximum of {MOST_MS} ms. Make it shorter")]

@@ -166,12 +166,18 @@ fn windows_of_another_length_are_other_windows() {
         "its windows are 10ms long in the existing state, and 20ms long in this program"
     );
     assert!(refused(0).ends_with("and a closure's own in this program"));
+    let mut hopping = Expiry::new(millis(1000), millis(10)).every(millis(5));
+    let refused = hopping.take_over(&before, Some(at(100))).unwrap_err();
+    let text =
+        "its windows are 10ms long in the existing state, and 10ms long, every 5ms in this program";
+    assert_eq!(refused.to_string(), text);
 }
 
 #[test]
 fn the_bytes_of_terms_are_pinned() {
     let terms = Terms {
         size: 0x56,
+        advance: 0x56,
         retention: 0x1234,
         over_before: at(-2),
     };
@@ -184,6 +190,14 @@ fn the_bytes_of_terms_are_pinned() {
     ];
     assert_eq!(bytes[..], expected.concat());
     assert_eq!(Terms::decode(&bytes), Ok(terms));
+    let overlapping = Terms {
+        advance: 0x12,
+        ..terms
+    };
+    let bytes = overlapping.encode();
+    let more = [&[2], &expected.concat()[1..], &0x12_i64.to_be_bytes()];
+    assert_eq!(bytes[..], more.concat());
+    assert_eq!(Terms::decode(&bytes), Ok(overlapping));
 }
 
 #[test]
@@ -195,8 +209,8 @@ fn bytes_that_are_not_terms_are_reported() {
     }
     let longer = [&bytes[..], &[0]].concat();
     assert!(Terms::decode(&longer).is_err());
-    let newer = [&[2], &bytes[1..]].concat();
-    assert_eq!(Terms::decode(&newer), Err(TermsError::Newer { version: 2 }));
+    let newer = [&[3], &bytes[1..]].concat();
+    assert_eq!(Terms::decode(&newer), Err(TermsError::Newer { version: 3 }));
     let negative = [&[1], &[255; 24][..]].concat();
     assert!(Terms::decode(&negative).is_err());
 }

@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 
 use eos_protocol::state::StoreId;
-use eos_protocol::{Clock, Place, Tick, Timestamp};
+use eos_protocol::{Clock, Place, Round, Timestamp};
 
 use super::{Slot, TaskStore};
 use crate::StoreError;
@@ -29,9 +29,33 @@ const READ_AT_ONCE: usize = 256;
 pub(super) struct DueStores {
     /// The last handled place of each clock, after the first query.
     marks: RefCell<[Option<Option<Place>>; 2]>,
-    /// A bound for each clock: no item is listed before it.
+    /// A bound for each clock: no item is due before it.
     next: [Cell<Option<Timestamp>>; 2],
+    /// The place from which a search begins. The index has no entry before it.
+    from: [RefCell<From>; 2],
     buffers: RefCell<Buffers>,
+}
+
+/// The place from which a search of a clock begins.
+#[derive(Debug, Default)]
+enum From {
+    /// The mark, or the begin of the index.
+    #[default]
+    Mark,
+    At(Place),
+    /// The index has no entry.
+    End,
+}
+
+impl From {
+    /// Makes the search find an entry at this place.
+    fn lower(&mut self, place: Place) {
+        match self {
+            Self::Mark => {}
+            Self::At(from) if *from <= place => {}
+            Self::At(_) | Self::End => *self = Self::At(place),
+        }
+    }
 }
 
 /// Memory for keys and rows.
@@ -129,7 +153,7 @@ impl TaskStore {
         value: &[u8],
     ) -> Result<(), StoreError> {
         let (state, clock) = self.due_store(store)?;
-        let due = Tick::of(due).moment();
+        let due = Round::of(due).moment();
         let mark = self.mark(clock)?;
         let mut buffers = state.buffers.borrow_mut();
         let Buffers {
@@ -140,7 +164,7 @@ impl TaskStore {
         due::row_key(full, key);
         let before = self.listed(store, full, row)?;
         let listed = match before {
-            Some(listed) if listed <= Tick::of(due) => listed,
+            Some(listed) if listed <= Round::of(due) => listed,
             _ => {
                 let mark = mark.as_ref();
                 let mark = mark.filter(|_| self.defences.lists_behind_mark);
@@ -154,6 +178,8 @@ impl TaskStore {
             self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
         }
         if before == Some(listed) {
+            let next = &state.next[at(clock)];
+            next.set(next.get().map(|bound| bound.min(due)));
             return Ok(());
         }
         if let Some(before) = before {
@@ -163,7 +189,12 @@ impl TaskStore {
         due::index_key(entry, clock, listed, store, key);
         self.write_index(entry, Some(&[]));
         let next = &state.next[at(clock)];
-        next.set(next.get().map(|bound| bound.min(listed.moment())));
+        next.set(next.get().map(|bound| bound.min(due).min(listed.moment())));
+        state.from[at(clock)].borrow_mut().lower(Place {
+            round: listed,
+            store,
+            key: key.to_vec(),
+        });
         Ok(())
     }
 
@@ -208,31 +239,43 @@ impl TaskStore {
         self.due.as_ref()?.next[at(clock)].get()
     }
 
-    /// Returns the last moment of stream time up to which all items are handled, at most this one.
+    /// Returns the last moment of stream time up to which all items are handled, at most this one. The writes of the
+    /// current record do not count: it may still be dropped.
     ///
     /// # Errors
     /// If the engine can't read.
     pub fn handled_to(&self, stream_time: Timestamp) -> Result<Timestamp, StoreError> {
-        if !self.may_be_due(Clock::Stream, stream_time) {
+        let Some(state) =
+            (self.due.as_ref()).filter(|_| self.may_be_due(Clock::Stream, stream_time))
+        else {
             return Ok(stream_time);
-        }
-        let first = self.first_place(Clock::Stream)?;
+        };
+        self.healthy()?;
+        let range = match &*state.from[at(Clock::Stream)].borrow() {
+            From::At(place) => due::from(Clock::Stream, place),
+            From::Mark => due::behind(Clock::Stream, None),
+            From::End => return Ok(stream_time),
+        };
+        let mut scan = self.scan_below(0, &Table::new(), &range, Direction::Forward)?;
+        let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
         let before = |place: Place| Timestamp(place.moment().0.saturating_sub(1));
         Ok(first.map_or(stream_time, before).min(stream_time))
     }
 
-    /// The first place that the index lists behind the mark. It is the bound from now on.
-    fn first_place(&self, clock: Clock) -> Result<Option<Place>, StoreError> {
+    /// The first place that the index lists. The next search begins there.
+    fn first_place(&self, clock: Clock, state: &DueStores) -> Result<Option<Place>, StoreError> {
         self.healthy()?;
-        let mark = self.mark(clock)?;
-        let range = due::behind(clock, mark.as_ref());
+        let range = match &*state.from[at(clock)].borrow() {
+            From::At(place) => due::from(clock, place),
+            From::Mark => due::behind(clock, self.mark(clock)?.as_ref()),
+            From::End => return Ok(None),
+        };
         let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
         let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
         drop(scan);
+        *state.from[at(clock)].borrow_mut() = first.clone().map_or(From::End, From::At);
         let moment = first.as_ref().map_or(Timestamp(i64::MAX), Place::moment);
-        if let Some(state) = &self.due {
-            state.next[at(clock)].set(Some(moment));
-        }
+        state.next[at(clock)].set(Some(moment));
         Ok(first)
     }
 
@@ -244,8 +287,7 @@ impl TaskStore {
         let Some(state) = self.due.as_ref().filter(|_| self.may_be_due(clock, now)) else {
             return Ok(NextDue::Nothing);
         };
-        let first = self.first_place(clock)?;
-        let Some(place) = first.filter(|first| first.moment() <= now) else {
+        let Some(place) = self.first_place(clock, state)? else {
             return Ok(NextDue::Nothing);
         };
         let mut buffers = state.buffers.borrow_mut();
@@ -255,18 +297,24 @@ impl TaskStore {
             entry,
         } = &mut *buffers;
         due::row_key(full, &place.key);
-        due::index_key(entry, clock, place.tick, place.store, &place.key);
+        due::index_key(entry, clock, place.round, place.store, &place.key);
         let found = match self.get(place.store, full, row)? {
             true => Some(moments(place.store, row)?),
             false => None,
         };
-        let Some(found) = found.filter(|found| found.listed == place.tick) else {
+        let Some(found) = found.filter(|found| found.listed == place.round) else {
             self.write_index(entry, None);
             return Ok(NextDue::Moved);
         };
+        // An item that was set into the past is due by its own moment, and its place may be in a later millisecond.
+        let moment = found.due.min(place.moment());
+        state.next[at(clock)].set(Some(moment));
+        if moment > now {
+            return Ok(NextDue::Nothing);
+        }
         let value = row.get(Moments::LEN..).unwrap_or_default().to_vec();
         if found.due > place.moment() {
-            let (due, listed) = (found.due, Tick::of(found.due));
+            let (due, listed) = (found.due, Round::of(found.due));
             Moments { due, listed }.encode(row, &value);
             self.write(place.store, full, Some(row))?;
             self.write_index(entry, None);
@@ -287,19 +335,22 @@ impl TaskStore {
     /// # Errors
     /// As [`put_due`](Self::put_due).
     pub fn handle_due(&self, item: &DueItem) -> Result<(), StoreError> {
-        let Place { tick, store, key } = &item.place;
+        let Place { round, store, key } = &item.place;
         if self.defences.removes_handled {
             self.delete_due(*store, key)?;
-            let mark = due::encode_mark(item.clock, Some((*tick, key)));
-            self.write(*store, MARK_KEY, Some(&mark))?;
+            if item.clock == Clock::Stream {
+                let mark = due::encode_mark(item.clock, Some((*round, key)));
+                self.write(*store, MARK_KEY, Some(&mark))?;
+            }
         }
-        if let Some(state) = &self.due {
+        if let Some(state) = self.due.as_ref().filter(|_| item.clock == Clock::Stream) {
             state.marks.borrow_mut()[at(item.clock)] = Some(Some(item.place.clone()));
         }
         Ok(())
     }
 
-    /// The last handled place of a clock: the last one of all marks.
+    /// The last handled place of a clock: the last one of all marks. The machine's clock has none, because it may be set
+    /// back.
     ///
     /// # Errors
     /// If a mark can't be read, or belongs to another clock.
@@ -353,6 +404,7 @@ impl TaskStore {
         let forgets = self.defences.forgets_next_due;
         if let Some(state) = &mut self.due {
             *state.marks.get_mut() = [None, None];
+            state.from = [const { RefCell::new(From::Mark) }; 2];
             if forgets {
                 state.next = [Cell::new(None), Cell::new(None)];
             }
@@ -389,12 +441,12 @@ impl TaskStore {
                     if before == after {
                         continue;
                     }
-                    for (tick, listed) in [(before, false), (after, true)] {
-                        let Some(tick) = tick else {
+                    for (round, listed) in [(before, false), (after, true)] {
+                        let Some(round) = round else {
                             continue;
                         };
                         let mut entry = Vec::with_capacity(14 + key.len());
-                        due::index_key(&mut entry, clock, tick, slot.id, key);
+                        due::index_key(&mut entry, clock, round, slot.id, key);
                         entries.push((entry, listed));
                     }
                 }
@@ -421,7 +473,7 @@ impl TaskStore {
         store: StoreId,
         full: &[u8],
         row: &mut Vec<u8>,
-    ) -> Result<Option<Tick>, StoreError> {
+    ) -> Result<Option<Round>, StoreError> {
         if !self.get(store, full, row)? {
             return Ok(None);
         }

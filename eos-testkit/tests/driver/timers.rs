@@ -283,6 +283,7 @@ fn failing(policy: impl Into<ErrorPolicy>) -> App {
         .on_timer(&idle, move |ctx, due: Due<String>| {
             ctx.emit(&out, due.key.clone(), "due".to_owned())?;
             let first = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+            assert!(due.key != "panics", "no such customer");
             if due.key == "bad" || (due.key == "once" && first) {
                 return Err(Failure::from("no such customer"));
             }
@@ -314,26 +315,19 @@ fn a_failed_handler_stops_the_app_and_is_named() {
 
 #[test]
 fn a_failed_handler_is_skipped_and_the_record_of_its_key_is_not() {
-    let mut driver = TestDriver::new(failing(ErrorPolicy::skip()));
-    pipe(
-        &mut driver,
-        &[
-            ("bad", "10", 0),
-            ("bad", "x", 20),
-            ("bad", "10", 21),
+    for key in ["bad", "panics"] {
+        let mut driver = TestDriver::new(failing(ErrorPolicy::skip()));
+        let records = [
+            (key, "10", 0),
+            (key, "x", 20),
+            (key, "10", 21),
             ("b", "", 40),
             ("c", "", 41),
-        ],
-    );
-    let out = [
-        ("bad", "10", 0),
-        ("bad", "x", 20),
-        ("bad", "10", 21),
-        ("b", "", 40),
-        ("c", "", 41),
-    ];
-    assert_eq!(read(&mut driver), expected(&out));
-    assert!(driver.timers(&timer()).is_empty());
+        ];
+        pipe(&mut driver, &records);
+        assert_eq!(read(&mut driver), expected(&records));
+        assert!(driver.timers(&timer()).is_empty());
+    }
 }
 
 #[test]
@@ -388,6 +382,14 @@ fn a_handler_that_sets_its_moment_into_the_past_again_and_again_fails() {
     pipe(&mut driver, &[("a", "1", 0), ("b", "", 100)]);
     let out = read(&mut driver).len();
     assert!((1_000..1_010).contains(&out), "{out}");
+    assert!(driver.timers(&timer()).is_empty());
+    // Two keys in turn.
+    pipe(
+        &mut driver,
+        &[("a", "1", 200), ("b", "1", 200), ("c", "", 300)],
+    );
+    let out = read(&mut driver).len();
+    assert!((1_000..4_010).contains(&out), "{out}");
     assert!(driver.timers(&timer()).is_empty());
 }
 
@@ -452,7 +454,8 @@ fn a_processor_handles_its_moments() {
     crash_everywhere(start, scenario);
 }
 
-/// Stream time jumps over the windows of the forwarded records. Each counts in its window.
+/// Stream time jumps over the windows of the forwarded records. Each counts in its window, whether a record of its key or
+/// of another one moves the time.
 #[test]
 fn windows_behind_a_timer_see_its_moments_as_stream_time() {
     let start = || {
@@ -469,26 +472,23 @@ fn windows_behind_a_timer_see_its_moments_as_stream_time() {
             .to(&output());
         TestDriver::new(app)
     };
-    let scenario = |driver: &mut TestDriver| {
-        pipe(
-            driver,
-            &[
-                ("a", "1", 0),
-                ("b", "25", 0),
-                ("c", "58", 0),
-                ("d", "", 1_000),
-            ],
-        );
-        driver.committed()
-    };
-    let mut driver = start();
-    scenario(&mut driver);
-    assert_eq!(
-        read(&mut driver),
-        expected(&[("a", "1", 1), ("b", "1", 25), ("c", "1", 58)])
-    );
-    assert_eq!(driver.metrics().map(|it| it.totals.late_records), Some(0));
-    crash_everywhere(start, scenario);
+    let (a, b, c) = (("a", "1", 1), ("b", "1", 25), ("c", "1", 58));
+    for (last, out) in [("d", [a, b, c]), ("c", [c, a, b])] {
+        let records = [
+            ("a", "1", 0),
+            ("b", "25", 0),
+            ("c", "58", 0),
+            (last, "", 1_000),
+        ];
+        let scenario = |driver: &mut TestDriver| {
+            pipe(driver, &records);
+            read(driver)
+        };
+        let mut driver = start();
+        assert_eq!(scenario(&mut driver), expected(&out));
+        assert_eq!(driver.metrics().map(|it| it.totals.late_records), Some(0));
+        crash_everywhere(start, scenario);
+    }
 }
 
 #[test]
@@ -531,7 +531,7 @@ fn a_timer_needs_exactly_one_handler() {
     let error = error.unwrap_or_default();
     for part in [
         "no step handles the timer idle",
-        "the timer two has two handlers",
+        "the timer two has several handlers",
     ] {
         assert!(error.contains(part), "{error}");
     }
@@ -628,6 +628,21 @@ fn a_failed_tick_does_not_end_the_schedule() {
         read(&mut driver),
         expected(&[("tick", "20", 20), ("tick", "30", 30)])
     );
+}
+
+/// A producer that writes microseconds or nanoseconds.
+#[test]
+fn a_record_of_the_far_future_does_not_tick_without_end() {
+    let mut driver = TestDriver::new(ticking(Clock::Stream, minutes(10)));
+    pipe(&mut driver, &[("a", "", 5), ("a", "", 11)]);
+    driver.pipe_at(&input(), "a", "", Timestamp(i64::MAX));
+    driver.pipe_at(&input(), "a", "", Timestamp(i64::MAX));
+    let out: Vec<_> = driver
+        .read_pairs(&output())
+        .into_iter()
+        .map(|(key, _)| key)
+        .collect();
+    assert_eq!(out, ["a", "a", "tick", "a", "tick", "a"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use eos_core::codec::{Plain, TimeWindowed};
 use eos_core::state::WindowStore;
-use eos_core::windows::{Tumbling, Windowed};
+use eos_core::windows::{Hopping, Tumbling, Windowed};
 use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
@@ -183,4 +183,70 @@ fn a_closure_with_a_store_of_windows() {
     assert_eq!(counts, [1, 2, 1, 1, 2]);
     assert_eq!(rows, [(100, 2), (300, 1)]);
     crash_everywhere(start, scenario);
+}
+
+/// Windows of 100 ms every 40 ms, with a grace of 20 ms.
+fn hopping() -> TestDriver {
+    let mut app = App::new("a");
+    app.source(&views())
+        .group_by_key()
+        .windowed_by(
+            Hopping::of(SIZE)
+                .every(Duration::from_millis(40))
+                .grace(GRACE),
+        )
+        .late_to(&late())
+        .count(&store())
+        .to(&counts());
+    TestDriver::new(app)
+}
+
+#[test]
+fn a_record_counts_in_each_open_window_around_it_and_is_late_if_there_is_none() {
+    let scenario = |driver: &mut TestDriver| {
+        for (time, page) in [(90, "a"), (125, "b"), (95, "c"), (250, "d"), (99, "e")] {
+            driver.pipe_at(&views(), "k", page, Timestamp(time));
+        }
+        let counts = driver.read_pairs(&counts()).into_iter();
+        let counts: Vec<_> = counts
+            .map(|(key, count)| (key.window.start.0, count))
+            .collect();
+        let late = driver.read_pairs(&late()).into_iter();
+        (counts, late.map(|(_, page)| page).collect::<Vec<_>>())
+    };
+    let (counts, late) = scenario(&mut hopping());
+    let expected = [
+        // 90 is in three windows.
+        (0, 1),
+        (40, 1),
+        (80, 1),
+        // At 125, the window from 0 to 100 is closed.
+        (40, 2),
+        (80, 2),
+        (120, 1),
+        (40, 3),
+        (80, 3),
+        (160, 1),
+        (200, 1),
+        (240, 1),
+    ];
+    assert_eq!(counts, expected);
+    assert_eq!(late, ["e"]);
+    let places = crash_everywhere(hopping, |driver| {
+        (scenario(driver), driver.store(&store()).into_map())
+    });
+    assert!(places > 20, "{places}");
+}
+
+#[test]
+fn windows_that_overlap_too_much_are_refused_with_the_numbers() {
+    let mut app = App::new("a");
+    app.source(&views())
+        .group_by_key()
+        .windowed_by(Hopping::of(Duration::from_secs(3_600)).every(Duration::from_secs(1)))
+        .count(&store())
+        .to(&counts());
+    let error = TestDriver::build(app).err().map(|error| error.to_string());
+    let error = error.unwrap_or_default();
+    assert!(error.contains("each record is in 3600 windows"), "{error}");
 }

@@ -6,8 +6,9 @@
 //! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
 //! moment as stream time. Items of the machine's clock take turns with records.
 
+use eos_protocol::state::StoreId;
 use eos_protocol::{
-    Attempt, Clock, CommitCause, Offset, Place, TaskProgress, Tick, Timestamp, TopicPartition,
+    Attempt, Clock, CommitCause, Offset, Place, TaskProgress, Timestamp, TopicPartition,
 };
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
@@ -18,38 +19,30 @@ use crate::ctx::Origin;
 use crate::error_policy::LastResort;
 use crate::topology::{Fault, Moment};
 use crate::worker::shared::Shared;
-use crate::worker::task::Task;
+use crate::worker::task::{DueAttempt, Task};
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
 
 /// The header of a dead letter with the name and the moment of a timer.
 const HEADER: &str = "eos-due";
-/// The number of times in a row that the handler of one key may set its moment into the past.
+/// The number of times that handlers may set moments into the past between two records of a task.
 const ROUNDS: u32 = 1_000;
 
-/// The last item that was set into the past, and how often in a row.
+/// The due items of a task since its last record: how often one came whose own moment is not after that of the item
+/// before it. Handlers that set moments into the past without end show by this.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
-    item: Option<(Clock, Vec<u8>)>,
-    count: u32,
+pub(in crate::worker) struct Rounds {
+    last: Option<(Timestamp, StoreId, Vec<u8>)>,
+    back: u32,
 }
 
 impl Rounds {
-    /// Counts an item. Returns whether its handler sets it into the past again and again.
+    /// Counts an item. Returns whether there are too many.
     fn exceed(&mut self, item: &DueItem) -> bool {
-        if Tick::of(item.due) == item.place.tick {
-            *self = Self::default();
-            return false;
-        }
-        let is_same =
-            |(clock, key): &(Clock, Vec<u8>)| *clock == item.clock && *key == item.place.key;
-        if self.item.as_ref().is_some_and(is_same) {
-            self.count += 1;
-        } else {
-            self.item = Some((item.clock, item.place.key.clone()));
-            self.count = 1;
-        }
-        self.count > ROUNDS
+        let this = (item.due, item.place.store, item.place.key.clone());
+        self.back += u32::from(self.last.as_ref().is_some_and(|last| this <= *last));
+        self.last = Some(this);
+        self.back > ROUNDS
     }
 }
 
@@ -86,6 +79,7 @@ impl Pipeline {
         }
         match store.next_due(clock, now) {
             Ok(NextDue::Nothing) => {
+                task.rounds = Rounds::default();
                 if clock == Clock::Wall {
                     self.wake_at(shared, task);
                 }
@@ -137,7 +131,7 @@ impl Pipeline {
             }
             return self.drop_item(shared, task, unit, fault, txn);
         }
-        if self.rounds.exceed(item) {
+        if task.rounds.exceed(item) {
             return self.refused_due(shared, task, unit, own, fault(Fault::Rounds(ROUNDS)), txn);
         }
         let handled = self.run_item(shared, task, index, item);
@@ -192,6 +186,7 @@ impl Pipeline {
                 Clock::Wall => task.progress.stream_time(),
             },
             wall_clock: Some(wall_clock),
+            takes_moments: true,
             headers: &headers,
         };
         let spec = shared.topology.stores().get(index);
@@ -203,9 +198,11 @@ impl Pipeline {
                     .due
                     .0
                     .saturating_add((missed + 1).saturating_mul(period));
-                let Place { store, key, .. } = &item.place;
-                let set = state.store.put_due(*store, key, Timestamp(next), &[]);
-                set.map_err(failed)?;
+                if next <= Place::LAST.0 {
+                    let Place { store, key, .. } = &item.place;
+                    let set = state.store.put_due(*store, key, Timestamp(next), &[]);
+                    set.map_err(failed)?;
+                }
                 missed.unsigned_abs()
             }
             None => 0,
@@ -232,16 +229,29 @@ impl Pipeline {
     ) -> Done {
         self.clear();
         task.forget();
+        let item = match &fault {
+            Fault::Timer { store, key, at, .. } => (*store, key.clone(), *at),
+            _ => Default::default(),
+        };
         let retry = last_resort_of_task(task).2;
         if let Some(retry) = retry.filter(|_| !fault.is_permanent()) {
             let plan = retry.plan(shared.env.entropy());
-            let attempt = plan.failed(shared.now(), &partition, number, task.due_attempt.as_ref());
-            if attempt.is_some() {
+            let before = task.due_attempt.as_ref();
+            // The number may have changed, because other items came first.
+            let before = before
+                .filter(|before| before.item == item)
+                .map(|before| Attempt {
+                    partition: partition.clone(),
+                    offset: number,
+                    ..before.attempt.clone()
+                });
+            let attempt = plan.failed(shared.now(), &partition, number, before.as_ref());
+            if let Some(attempt) = attempt {
                 tracing::debug!(
                     app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
                     "retrying the handler of a timer"
                 );
-                task.due_attempt = attempt;
+                task.due_attempt = Some(DueAttempt { item, attempt });
                 self.counters.retries += 1;
                 return Done::Commit(CommitCause::RecordFailed);
             }
@@ -320,7 +330,7 @@ impl Pipeline {
         let Some(input) = task.progress.inputs().first() else {
             return;
         };
-        let tries = task.due_attempt.as_ref().map_or(0, |it: &Attempt| it.tries);
+        let tries = task.due_attempt.as_ref().map_or(0, |it| it.attempt.tries);
         let offset = Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO);
         let mut headers = self.letter_headers(shared, (&input.partition, offset), tries, fault);
         headers.push(HEADER, Some(format!("{timer} {}", at.0).as_bytes()));
@@ -345,8 +355,11 @@ fn arm_ticks<C: Client>(
         else {
             continue;
         };
-        if store.get_due(spec.id, &[], &mut Vec::new())?.is_none() {
-            let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
+        let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
+        let set_at = store.get_due(spec.id, &[], &mut Vec::new())?;
+        // A clock that was ahead leaves a tick in the far future.
+        let is_set = set_at.is_some_and(|at| at.0 <= next);
+        if !is_set && next <= Place::LAST.0 {
             store.put_due(spec.id, &[], Timestamp(next), &[])?;
             set = true;
         }

@@ -74,6 +74,7 @@ impl Pipeline {
         self.clear();
         tasks.begin_turn(held.task);
         if let Some(task) = tasks.get_mut(held.task) {
+            task.is_record_first = held.record().is_some();
             task.forget();
         }
     }
@@ -114,6 +115,8 @@ impl Pipeline {
                     timestamp: None,
                     stream_time: task.progress.stream_time(),
                     wall_clock: super::wall_clock(shared, Some(state)),
+                    // A fault in an emission has no policy. The moment comes as due work.
+                    takes_moments: false,
                     headers: &headers,
                 };
                 let emitted =

@@ -30,9 +30,9 @@ use crate::rules;
 use crate::store::Buffers;
 use crate::topology::{Fault, Scratch};
 
-#[cfg(test)]
-pub(super) use run::panic_text;
+pub(crate) use run::panic_text;
 
+pub(super) use due::Rounds;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use send::Unsent;
@@ -177,7 +177,6 @@ pub(super) struct Pipeline {
     /// The time of the last record.
     clock: Now,
     counters: Counters,
-    rounds: due::Rounds,
     log: LogLimiter,
     pub(super) wake: Wake,
 }
@@ -194,7 +193,6 @@ impl Pipeline {
             least_limit: limits.min().unwrap_or(usize::MAX),
             clock: Now::default(),
             counters: Counters::default(),
-            rounds: due::Rounds::default(),
             log: LogLimiter::default(),
             wake: Wake::default(),
         }
@@ -288,7 +286,6 @@ impl Pipeline {
         }
         let is_record_first = std::mem::take(&mut task.is_record_first);
         if !is_record_first && let Some(done) = self.due(shared, task, Clock::Wall, txn) {
-            task.is_record_first = true;
             return done;
         }
         match self.process_record(shared, task, source, txn) {
@@ -355,6 +352,7 @@ impl Pipeline {
             timestamp,
             stream_time: seen.max(timestamp),
             wall_clock: wall_clock(shared, task.state.as_ref()),
+            takes_moments: true,
             headers: &message.headers(),
         };
         let record = Processed {
@@ -424,7 +422,7 @@ impl Pipeline {
         txn.pace.took(task.keep());
         match record.unit {
             Unit::Record { input, offset } => {
-                self.rounds = due::Rounds::default();
+                task.rounds = Rounds::default();
                 task.progress.advance(input, offset, record.timestamp);
                 let from = task.progress.inputs().get(input);
                 let tried = |attempt: &Attempt| {
@@ -442,6 +440,7 @@ impl Pipeline {
             Unit::Due(clock) => {
                 task.progress.handled_due(clock);
                 task.due_attempt = None;
+                task.is_record_first = clock == Clock::Wall;
             }
             Unit::Index => task.progress.touch(),
         }
@@ -464,7 +463,8 @@ impl Pipeline {
 
     /// Whether the task waits for the next attempt of a record.
     fn is_parked<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) -> bool {
-        let attempts = [&task.attempt, &task.due_attempt].into_iter().flatten();
+        let due = task.due_attempt.as_ref().map(|due| &due.attempt);
+        let attempts = task.attempt.as_ref().into_iter().chain(due);
         let Some(wait) = attempts.map(|it| it.wait(shared.now())).max() else {
             return false;
         };

@@ -80,6 +80,7 @@ impl Pipeline {
     ) -> Done {
         // The moment is to blame, and not the record. Without the moment, the record comes again.
         if matches!(fault, Fault::Timer { .. }) && !matches!(last, LastResort::Fail) {
+            task.attempt = None;
             return self.drop_item(shared, task, record, fault, txn);
         }
         match (last, letters) {

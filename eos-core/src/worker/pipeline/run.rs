@@ -147,7 +147,7 @@ fn catch(run: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
         .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
 }
 
-pub(in crate::worker) fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("(no message)")

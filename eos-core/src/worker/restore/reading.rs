@@ -150,7 +150,13 @@ impl<C: Client> Restoring<C> {
         let Phase::Whole(store) = self.phase else {
             return Ok(());
         };
-        let windows = Windows::of(&store, self.windows, self.stream_time);
+        // Windows stay for the items that are due but not handled yet.
+        let handled = self
+            .stream_time
+            .map(|time| store.handled_to(time))
+            .transpose();
+        let handled = handled.map_err(|source| store_failed(self.task, source))?;
+        let windows = Windows::of(&store, self.windows, handled);
         let windows =
             windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
         tracing::debug!(

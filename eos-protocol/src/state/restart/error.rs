@@ -103,10 +103,10 @@ pub enum RestartError {
         /// The consumer group.
         group: String,
     },
-    /// The windows of a store have another length now.
+    /// The windows of a store have another length or distance now.
     #[error(
         "task {task}, store {store}: {source}. A stored window has a start but no length, so results of \
-         both lengths would mix. No state is lost. Restore the length of the windows, or start under \
+         both kinds would mix. No state is lost. Restore the length and the distance of the windows, or start under \
          another app name with new state. A new name for the store alone is not enough, because the \
          changelog holds the old one. Retention and grace may change at any time"
     )]
@@ -115,7 +115,7 @@ pub enum RestartError {
         task: TaskId,
         /// The store's name.
         store: String,
-        /// The two lengths.
+        /// Both kinds of windows.
         source: OtherWindows,
     },
     /// The retention terms of a windowed store can't be read.

@@ -21,6 +21,8 @@ final class Case {
   final List<Input> inputs = new ArrayList<>();
   long sizeMs;
   long graceMs;
+  /** The distance between the starts of windows; 0 where they do not overlap. */
+  long advanceMs;
   Long seed;
   /** Null where the case has no negative timestamp. */
   Negative negative;
@@ -36,6 +38,12 @@ final class Case {
     this.sizeMs = sizeMs;
     this.graceMs = graceMs;
     return this;
+  }
+
+  /** Length, distance and grace of windows that overlap. */
+  Case hopping(long sizeMs, long advanceMs, long graceMs) {
+    this.advanceMs = advanceMs;
+    return windows(sizeMs, graceMs);
   }
 
   Case seed(long seed) {

@@ -28,6 +28,7 @@ public final class Main {
     cases.addAll(TableCases.all());
     cases.addAll(JoinCases.all());
     cases.addAll(WindowCases.all());
+    cases.addAll(HoppingCases.all());
 
     Path directory = Path.of(args[0]);
     clear(directory);
@@ -68,6 +69,9 @@ public final class Main {
         Run.map("operator", one.operator.id(), "name", one.name, "about", one.about);
     if (one.operator.isWindowed()) {
       head.put("size_ms", one.sizeMs);
+      if (one.advanceMs > 0) {
+        head.put("advance_ms", one.advanceMs);
+      }
       head.put("grace_ms", one.graceMs);
     }
     if (one.negative != null) {

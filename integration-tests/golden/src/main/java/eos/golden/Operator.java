@@ -39,7 +39,9 @@ enum Operator {
   LEFT_JOIN(List.of("stream", "table")),
   WINDOW_COUNT(List.of("in")),
   WINDOW_AGGREGATE(List.of("in")),
-  FILTER_WINDOW_COUNT(List.of("in"));
+  FILTER_WINDOW_COUNT(List.of("in")),
+  HOPPING_COUNT(List.of("in")),
+  HOPPING_AGGREGATE(List.of("in"));
 
   static final String STORE = "store";
   static final String OUT = "out";
@@ -55,7 +57,11 @@ enum Operator {
   }
 
   boolean isWindowed() {
-    return this == WINDOW_COUNT || this == WINDOW_AGGREGATE || this == FILTER_WINDOW_COUNT;
+    return switch (this) {
+      case WINDOW_COUNT, WINDOW_AGGREGATE, FILTER_WINDOW_COUNT, HOPPING_COUNT, HOPPING_AGGREGATE ->
+          true;
+      default -> false;
+    };
   }
 
   boolean takesNumbers() {
@@ -65,7 +71,13 @@ enum Operator {
   /** Whether its results are numbers; strings otherwise. */
   boolean givesNumbers() {
     return switch (this) {
-      case COUNT, REDUCE_SUM, GROUP_BY_COUNT, WORD_COUNT, WINDOW_COUNT, FILTER_WINDOW_COUNT -> true;
+      case COUNT,
+          REDUCE_SUM,
+          GROUP_BY_COUNT,
+          WORD_COUNT,
+          WINDOW_COUNT,
+          FILTER_WINDOW_COUNT,
+          HOPPING_COUNT -> true;
       default -> false;
     };
   }
@@ -127,7 +139,7 @@ enum Operator {
               .stream("stream", strings)
               .leftJoin(table(builder, strings), Operator::pair, joined())
               .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
-      case WINDOW_COUNT ->
+      case WINDOW_COUNT, HOPPING_COUNT ->
           writeWindows(
               of,
               windows(of, builder.stream("in", strings))
@@ -141,7 +153,7 @@ enum Operator {
                       builder.stream("in", strings).filter((key, value) -> !value.equals("drop")))
                   .count(windowStore(Serdes.Long(), retention)),
               Serdes.Long());
-      case WINDOW_AGGREGATE ->
+      case WINDOW_AGGREGATE, HOPPING_AGGREGATE ->
           writeWindows(
               of,
               windows(of, builder.stream("in", strings))
@@ -178,11 +190,12 @@ enum Operator {
 
   private static TimeWindowedKStream<String, String> windows(
       Case of, KStream<String, String> stream) {
-    return stream
-        .groupByKey(grouped())
-        .windowedBy(
-            TimeWindows.ofSizeAndGrace(
-                Duration.ofMillis(of.sizeMs), Duration.ofMillis(of.graceMs)));
+    TimeWindows windows =
+        TimeWindows.ofSizeAndGrace(Duration.ofMillis(of.sizeMs), Duration.ofMillis(of.graceMs));
+    if (of.advanceMs > 0) {
+      windows = windows.advanceBy(Duration.ofMillis(of.advanceMs));
+    }
+    return stream.groupByKey(grouped()).windowedBy(windows);
   }
 
   private static Grouped<String, String> grouped() {
