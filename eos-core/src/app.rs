@@ -22,6 +22,7 @@ use crate::rules;
 use crate::runtime::{Running, Signals, Stepped};
 use crate::store::StoreSpec;
 use crate::streams::Stream;
+use crate::timer::{Timer, TimerHandle};
 use crate::topic::Topic;
 use crate::topology::{Description, Graph, Mistake, Topology, TopologyError};
 
@@ -249,6 +250,14 @@ impl App {
 
 /// Running needs the feature `kafka`: without it these methods return
 /// [`Error::FeatureMissing`](crate::Error::FeatureMissing).
+impl App {
+    /// Declares a timer and returns its handle. Exactly one step must handle it, by
+    /// [`Stream::on_timer`](crate::Stream::on_timer) or [`Stream::with_timer`](crate::Stream::with_timer).
+    pub fn timer<K: 'static>(&mut self, definition: &Timer<K>) -> TimerHandle<K> {
+        TimerHandle::new(self.token(), self.keep(definition.spec(), Ok(())))
+    }
+}
+
 impl App {
     /// Starts the app, for programs that do something else beside it.
     ///

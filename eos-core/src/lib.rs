@@ -122,7 +122,7 @@ pub use topic::{PlainTopic, Topic};
 pub mod stream {
     pub use crate::grouped::Grouped;
     pub use crate::keys::{Colocated, Partitioned, Scattered};
-    pub use crate::streams::{WithTicks, WithTimers};
+    pub use crate::streams::timed::{WithTicks, WithTimers};
     pub use crate::table::Nullable;
 }
 

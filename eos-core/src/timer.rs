@@ -11,15 +11,12 @@ use eos_protocol::state::StoreId;
 use eos_protocol::{Place, Timestamp};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore, due_row};
 
-use crate::app::App;
 use crate::codec::{Codec, CodecError, Encoded, Field, Part, Plain, PlainType};
 use crate::ctx::Ctx;
 use crate::failure::Failure;
-use crate::keys::Colocated;
 use crate::store::{
     Buffers, RowsError, RowsOf, StateAccess, StateError, StoreRows, StoreSpec, live_rows,
 };
-use crate::streams::Stream;
 
 /// The definition of a timer: at most one moment for each key.
 ///
@@ -119,7 +116,7 @@ impl<K: 'static> Timer<K> {
         self.key.decode(Some(bytes), &self.field())
     }
 
-    fn spec(&self) -> StoreSpec {
+    pub(crate) fn spec(&self) -> StoreSpec {
         StoreSpec {
             name: Arc::clone(&self.name),
             id: StoreId::due(&self.name),
@@ -180,6 +177,16 @@ pub struct TimerHandle<K> {
     pub(crate) app: u64,
     pub(crate) index: usize,
     key: PhantomData<fn(K)>,
+}
+
+impl<K> TimerHandle<K> {
+    pub(crate) fn new(app: u64, index: usize) -> Self {
+        Self {
+            app,
+            index,
+            key: PhantomData,
+        }
+    }
 }
 
 impl<K> Clone for TimerHandle<K> {
@@ -253,33 +260,8 @@ pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec
     }
 }
 
-impl App {
-    /// Declares a timer and returns its handle. Exactly one step must handle it, by [`Stream::on_timer`] or
-    /// [`Stream::with_timer`].
-    pub fn timer<K: 'static>(&mut self, definition: &Timer<K>) -> TimerHandle<K> {
-        TimerHandle {
-            app: self.token(),
-            index: self.keep(definition.spec(), Ok(())),
-            key: PhantomData,
-        }
-    }
-}
-
-impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Gives the next step a timer, whose moments its [`Processor::on_timer`](crate::Processor::on_timer) handles.
-    ///
-    /// The next step is [`process_with`](Self::process_with), [`process_values_with`](Self::process_values_with) or
-    /// [`for_each_with`](Self::for_each_with). Steps of closures have [`on_timer`](Self::on_timer).
-    pub fn with_timer(self, timer: &TimerHandle<K>) -> Self
-    where
-        P: Colocated,
-    {
-        self.give_timer(timer.app, timer.index)
-    }
-}
-
 impl Ctx<'_> {
-    /// Returns a view of a timer for the current record. The step needs [`Stream::on_timer`] or [`Stream::with_timer`].
+    /// Returns a view of a timer for the current record. The step needs [`Stream::on_timer`](crate::Stream::on_timer) or [`Stream::with_timer`](crate::Stream::with_timer).
     pub fn timer<K: 'static>(&self, timer: &TimerHandle<K>) -> TimerView<'_, K> {
         let found = self.usable(timer.app, timer.index);
         TimerView {

@@ -2,9 +2,7 @@
 
 mod process;
 mod stateless;
-mod timed;
-
-pub use timed::{WithTicks, WithTimers};
+pub(crate) mod timed;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -19,6 +19,17 @@ use crate::topology::{
 };
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
+    /// Gives the next step a timer, whose moments its [`Processor::on_timer`](crate::Processor::on_timer) handles.
+    ///
+    /// The next step is [`process_with`](Self::process_with), [`process_values_with`](Self::process_values_with) or
+    /// [`for_each_with`](Self::for_each_with). Steps of closures have [`on_timer`](Self::on_timer).
+    pub fn with_timer(self, timer: &TimerHandle<K>) -> Self
+    where
+        P: Colocated,
+    {
+        self.give_timer(timer.app, timer.index)
+    }
+
     /// Handles the moments of a timer in a closure, which may forward records to the step after the next one, use
     /// stores and emit to outputs.
     ///

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::{Timestamp, TopicName};
 
-use super::node::Moment;
 use crate::codec::CodecError;
-use crate::ctx::Ctx;
 use crate::failure::{Failure, causes_of};
 use crate::store::StateError;
 
@@ -122,18 +120,6 @@ impl Fault {
             Self::User(failure) => failure.is_permanent(),
             Self::Timer { source, .. } => source.is_permanent(),
             _ => false,
-        }
-    }
-
-    /// Returns the fault of a timer's handler.
-    pub(crate) fn timer(ctx: &Ctx<'_>, moment: Moment<'_>, source: Self) -> Self {
-        let spec = ctx.state().specs.get(moment.timer);
-        Self::Timer {
-            timer: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
-            store: moment.timer,
-            key: moment.key.to_vec(),
-            at: moment.at,
-            source: Box::new(source),
         }
     }
 

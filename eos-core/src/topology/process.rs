@@ -343,7 +343,7 @@ where
         handled.map_err(|fault| match fault {
             // A moment of a later step is to blame.
             Fault::Timer { .. } => fault,
-            fault => Fault::timer(ctx, moment, fault),
+            fault => blame(ctx, moment, fault),
         })
     }
 
@@ -438,6 +438,18 @@ where
         if let Some(mut step) = self.step.take() {
             guarded("close", move || step.close());
         }
+    }
+}
+
+/// Returns the fault of a timer's handler.
+fn blame(ctx: &Ctx<'_>, moment: Moment<'_>, source: Fault) -> Fault {
+    let spec = ctx.state().specs.get(moment.timer);
+    Fault::Timer {
+        timer: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
+        store: moment.timer,
+        key: moment.key.to_vec(),
+        at: moment.at,
+        source: Box::new(source),
     }
 }
 

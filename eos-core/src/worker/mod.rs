@@ -33,6 +33,7 @@ mod lifecycle;
 mod pipeline;
 mod purge_queue;
 mod restore;
+mod rounds;
 mod seal;
 mod shared;
 mod spec;

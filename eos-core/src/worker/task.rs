@@ -6,7 +6,7 @@ use eos_protocol::{
     TopicPartition, recommit_due,
 };
 
-use super::pipeline::Rounds;
+use super::rounds::Rounds;
 use super::task_state::TaskState;
 use crate::client::Records;
 use crate::rules;

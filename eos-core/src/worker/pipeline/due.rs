@@ -6,18 +6,18 @@
 //! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
 //! moment as stream time. Items of the machine's clock take turns with records.
 
-use eos_protocol::state::StoreId;
 use eos_protocol::{
     Attempt, Clock, CommitCause, Offset, Place, TaskProgress, Timestamp, TopicPartition,
 };
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
-use super::policy::last_resort_of_task;
+use super::policy::{due_error, last_resort_of_task};
 use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
 use crate::topology::{Fault, Moment};
+use crate::worker::rounds::{ROUNDS, Rounds};
 use crate::worker::shared::Shared;
 use crate::worker::task::{DueAttempt, Task};
 use crate::worker::transaction::TransactionDriver;
@@ -25,26 +25,6 @@ use crate::worker::{RecordsOf, WorkerError};
 
 /// The header of a dead letter with the name and the moment of a timer.
 const HEADER: &str = "eos-due";
-/// The number of times that handlers may set moments into the past between two records of a task.
-const ROUNDS: u32 = 1_000;
-
-/// The due items of a task since its last record: how often one came whose own moment is not after that of the item
-/// before it. Handlers that set moments into the past without end show by this.
-#[derive(Debug, Default)]
-pub(in crate::worker) struct Rounds {
-    last: Option<(Timestamp, StoreId, Vec<u8>)>,
-    back: u32,
-}
-
-impl Rounds {
-    /// Counts an item. Returns whether there are too many.
-    fn exceed(&mut self, item: &DueItem) -> bool {
-        let this = (item.due, item.place.store, item.place.key.clone());
-        self.back += u32::from(self.last.as_ref().is_some_and(|last| this <= *last));
-        self.last = Some(this);
-        self.back > ROUNDS
-    }
-}
 
 impl Pipeline {
     /// Handles the next due item of a clock, if there is one.
@@ -373,11 +353,4 @@ fn timer_of<'s, C: Client>(shared: &'s Shared<C>, item: &DueItem) -> (usize, &'s
     let index = stores.iter().position(|spec| spec.id == item.place.store);
     let index = index.unwrap_or(usize::MAX);
     (index, stores.get(index).map_or("?", |spec| &*spec.name))
-}
-
-pub(super) fn due_error<R: crate::client::Records>(task: &Task<R>, fault: Fault) -> WorkerError {
-    WorkerError::Timer {
-        task: task.progress.task,
-        reason: fault.into(),
-    }
 }

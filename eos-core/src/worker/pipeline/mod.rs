@@ -15,6 +15,7 @@ use eos_protocol::{
     TopicPartition,
 };
 
+use super::rounds::Rounds;
 use super::shared::Shared;
 use super::task::{Readiness, Task};
 use super::task_state::TaskState;
@@ -32,7 +33,6 @@ use crate::topology::{Fault, Scratch};
 
 pub(crate) use run::panic_text;
 
-pub(super) use due::Rounds;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use send::Unsent;

@@ -33,7 +33,7 @@ impl Pipeline {
             task.forget();
         }
         let Some((input, _)) = record.record() else {
-            return Done::failed(super::due::due_error(task, fault));
+            return Done::failed(due_error(task, fault));
         };
         let (last, letters) = last_resort_of_all(task, input, Some(source));
         let sources = task.chains.inputs.get(input);
@@ -58,7 +58,7 @@ impl Pipeline {
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         let Some((number, offset)) = record.record() else {
-            return Done::failed(super::due::due_error(task, fault));
+            return Done::failed(due_error(task, fault));
         };
         let input = task.progress.inputs().get(number);
         if input.is_some_and(|i| txn.blame.is_hopeless(&i.partition, offset)) {
@@ -304,7 +304,7 @@ fn strictness(last: &LastResort) -> u8 {
 
 fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bool) -> WorkerError {
     let Some((input, offset)) = record.record() else {
-        return super::due::due_error(task, fault);
+        return due_error(task, fault);
     };
     let partition = task.progress.inputs().get(input).map_or_else(
         || TopicPartition::new("?", task.progress.task.partition),
@@ -317,5 +317,13 @@ fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bo
         reason: fault.into(),
         prefix_committed: true,
         policy,
+    }
+}
+
+/// Returns the error of a handler of a timer.
+pub(super) fn due_error<R: Records>(task: &Task<R>, fault: Fault) -> WorkerError {
+    WorkerError::Timer {
+        task: task.progress.task,
+        reason: fault.into(),
     }
 }

@@ -253,7 +253,7 @@ fn a_closures_store_that_became_an_operators_is_refused() {
                 }
             );
             assert!(known && text.contains(says), "{text}");
-            assert!(text.contains("Return the store to the "), "{text}");
+            assert!(text.contains("Return the name to the "), "{text}");
             bench.put_back(&disk, before);
             let visible = bench.visible().len();
             bench.take(&["a"]);
