@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::record::Record;
 use crate::store::{KeyValueView, StateAccess, StateError, WindowView};
 use crate::topic::WritableTopic;
-use crate::topology::{EncodeError, Fault, OutputSpec, Scratch};
+use crate::topology::{EncodeError, Fault, MomentOutputs, OutputSpec, Scratch};
 
 /// The origin of the current record.
 #[derive(Debug, Clone, Copy)]
@@ -225,6 +225,16 @@ impl<'r> Ctx<'r> {
             Some(_) => StateError::TimerElsewhere { timer: name },
             None => StateError::Elsewhere { store: name },
         })
+    }
+
+    /// The number of outputs so far.
+    pub(crate) fn outputs_so_far(&self) -> usize {
+        self.scratch.borrow().len()
+    }
+
+    /// Records which outputs belong to a moment of a timer.
+    pub(crate) fn add_moment(&self, moment: MomentOutputs) {
+        self.scratch.borrow_mut().add_moment(moment);
     }
 
     /// Whether moments of the record's key come before it.

@@ -144,7 +144,7 @@ pub mod timers {
 pub mod windows {
     pub use eos_protocol::windows::{Hopping, Tumbling, Window};
 
-    pub use crate::windowed::{Take, WindowedGroup, WindowedTable, Windows};
+    pub use crate::windowed::{WindowedGroup, WindowedTable, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;
 }
 

@@ -79,9 +79,9 @@ impl Windows for Hopping {}
     label = "`{K}` or `{V}` is not `Clone`",
     note = "each record is in several windows: derive `Clone`, or map the values to a type that is `Clone`"
 )]
-pub trait Take<K, V>: Windows + sealed::Copies<K, V> {}
+pub trait WindowsOf<K, V>: Windows + sealed::Copies<K, V> {}
 
-impl<K, V, W: Windows + sealed::Copies<K, V>> Take<K, V> for W {}
+impl<K, V, W: Windows + sealed::Copies<K, V>> WindowsOf<K, V> for W {}
 
 mod sealed {
     use super::{Hopping, Tumbling};
@@ -131,7 +131,7 @@ pub struct WindowedGroup<K, V, W = Tumbling> {
     kind: PhantomData<fn() -> W>,
 }
 
-impl<K: 'static, V: 'static, W: Take<K, V>> WindowedGroup<K, V, W> {
+impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
     /// Writes late records unchanged to this topic: key, value, timestamp and headers. By default late records are
     /// dropped. The metric `late_records` counts them in both cases.
     ///

@@ -60,5 +60,5 @@ pub(crate) use process::{
     Closure, End, Handler, Handlers, Process, Records, Step, TickHandler, Ticks, Timed, Values,
     ValuesClosure,
 };
-pub(crate) use scratch::Scratch;
+pub(crate) use scratch::{MomentOutputs, Scratch};
 pub(crate) use windowed::{CopyBoth, WindowedAggregate, WindowedPerCommit};

@@ -10,6 +10,7 @@ use eos_protocol::{Clock, TaskId};
 use super::fault::Fault;
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
+use super::scratch::MomentOutputs;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::failure::Failure;
@@ -337,6 +338,7 @@ where
         moment: Moment<'_>,
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
+        let before = ctx.outputs_so_far();
         // A panic is the fault of the moment, not of a record that comes after it.
         let handled = catch_unwind(AssertUnwindSafe(|| self.run_handler(ctx, moment, next)));
         let handled = handled.unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))));
@@ -344,7 +346,18 @@ where
             // A moment of a later step is to blame.
             Fault::Timer { .. } => fault,
             fault => blame(ctx, moment, fault),
-        })
+        })?;
+        // So is an output that is too large, which shows when the unit is complete.
+        let outputs = before..ctx.outputs_so_far();
+        if !outputs.is_empty() {
+            ctx.add_moment(MomentOutputs {
+                outputs,
+                timer: moment.timer,
+                key: moment.key.to_vec(),
+                at: moment.at,
+            });
+        }
+        Ok(())
     }
 
     fn run_handler(

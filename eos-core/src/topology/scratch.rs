@@ -19,12 +19,24 @@ const OVERHEAD: usize = 61 + 21;
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
     outputs: Vec<Output>,
+    /// The outputs of moments of timers that came in the unit of a record.
+    moments: Vec<MomentOutputs>,
     /// The number of windows for which the record came too late.
     late: u64,
     /// The reason why the record fails, even if user code ignores the error.
     pub(crate) fault: Option<Fault>,
     /// The buffer of the codecs. A codec may clear it.
     encoded: Vec<u8>,
+}
+
+/// The outputs of a moment of a timer.
+#[derive(Debug)]
+pub(crate) struct MomentOutputs {
+    pub(crate) outputs: Range<usize>,
+    /// The index of the timer's store.
+    pub(crate) timer: usize,
+    pub(crate) key: Vec<u8>,
+    pub(crate) at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -123,16 +135,26 @@ impl Scratch {
         self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
     }
 
-    /// Returns the first output from number `from` on that is too large for its topic, with the topic, the size in a
-    /// batch of its own, and the limit.
+    /// Records which outputs belong to a moment of a timer.
+    pub(crate) fn add_moment(&mut self, moment: MomentOutputs) {
+        self.moments.push(moment);
+    }
+
+    /// Returns the moment that an output belongs to.
+    pub(crate) fn moment_of(&self, output: usize) -> Option<&MomentOutputs> {
+        self.moments.iter().find(|it| it.outputs.contains(&output))
+    }
+
+    /// Returns the first output from number `from` on that is too large for its topic: its number, the topic, the size
+    /// in a batch of its own, and the limit.
     pub(crate) fn oversize(
         &self,
         from: usize,
         limits: &[Option<usize>],
-    ) -> Option<(usize, usize, usize)> {
-        let outputs = self.outputs.iter().skip(from);
+    ) -> Option<(usize, usize, usize, usize)> {
+        let outputs = self.outputs.iter().enumerate().skip(from);
         outputs
-            .filter_map(|output| {
+            .filter_map(|(number, output)| {
                 let limit = limits.get(output.topic).copied().flatten()?;
                 let length = |range: &Option<Range<usize>>| range.as_ref().map_or(0, Range::len);
                 let headers = output
@@ -141,7 +163,7 @@ impl Scratch {
                     .map(|header| 10 + header.name().len() + header.value().map_or(0, <[u8]>::len));
                 let own = length(&output.key) + length(&output.value);
                 let bytes = OVERHEAD + own + headers.sum::<usize>();
-                (bytes > limit).then_some((output.topic, bytes, limit))
+                (bytes > limit).then_some((number, output.topic, bytes, limit))
             })
             .next()
     }
@@ -186,6 +208,7 @@ impl Scratch {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.outputs.clear();
+        self.moments.clear();
         self.late = 0;
         self.fault = None;
     }

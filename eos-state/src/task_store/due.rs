@@ -336,6 +336,12 @@ impl TaskStore {
     /// As [`put_due`](Self::put_due).
     pub fn handle_due(&self, item: &DueItem) -> Result<(), StoreError> {
         let Place { round, store, key } = &item.place;
+        if let Some(state) = self.due.as_ref().filter(|_| !self.defences.removes_handled) {
+            // In memory only.
+            let mut behind = item.place.clone();
+            behind.key.push(0);
+            *state.from[at(item.clock)].borrow_mut() = From::At(behind);
+        }
         if self.defences.removes_handled {
             self.delete_due(*store, key)?;
             if item.clock == Clock::Stream {

@@ -272,7 +272,8 @@ fn a_wall_clock_moment_comes_when_the_clock_reaches_it() {
     assert!(places > 20, "{places}");
 }
 
-/// A handler fails for the key `bad`, and for the key `once` at its first call.
+/// A handler fails for the key `bad`, panics for `panics`, emits a record that its topic refuses for `large`, and fails for
+/// `once` at its first call.
 fn failing(policy: impl Into<ErrorPolicy>) -> App {
     let mut app = App::new("a");
     let idle = app.timer(&timer());
@@ -284,6 +285,9 @@ fn failing(policy: impl Into<ErrorPolicy>) -> App {
             ctx.emit(&out, due.key.clone(), "due".to_owned())?;
             let first = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
             assert!(due.key != "panics", "no such customer");
+            if due.key == "large" {
+                ctx.emit(&out, due.key.clone(), "x".repeat(2 << 20))?;
+            }
             if due.key == "bad" || (due.key == "once" && first) {
                 return Err(Failure::from("no such customer"));
             }
@@ -315,7 +319,7 @@ fn a_failed_handler_stops_the_app_and_is_named() {
 
 #[test]
 fn a_failed_handler_is_skipped_and_the_record_of_its_key_is_not() {
-    for key in ["bad", "panics"] {
+    for key in ["bad", "panics", "large"] {
         let mut driver = TestDriver::new(failing(ErrorPolicy::skip()));
         let records = [
             (key, "10", 0),
@@ -488,6 +492,81 @@ fn windows_behind_a_timer_see_its_moments_as_stream_time() {
         assert_eq!(scenario(&mut driver), expected(&out));
         assert_eq!(driver.metrics().map(|it| it.totals.late_records), Some(0));
         crash_everywhere(start, scenario);
+    }
+}
+
+/// The jump of stream time commits, and its moments come after a restart: their windows are still open for them.
+#[test]
+fn windows_stay_for_the_moments_that_come_after_a_restart() {
+    let start = || {
+        let mut app = App::new("a");
+        let idle = app.timer(&timer());
+        let failed = std::sync::atomic::AtomicBool::new(false);
+        app.source(&input())
+            .on_error(ErrorPolicy::retry(
+                3,
+                Backoff::fixed(Duration::from_millis(10)),
+            ))
+            .on_timer(&idle, move |ctx, due: Due<String>| {
+                if due.key == "b" && !failed.swap(true, std::sync::atomic::Ordering::Relaxed) {
+                    return Err(Failure::from("the transaction before it commits"));
+                }
+                ctx.forward(due.key, "due".to_owned())
+            })
+            .process_values(move |ctx, record| set(idle, ctx, record.key, &record.value))
+            .group_by_key()
+            .windowed_by(Tumbling::of(minutes(10)))
+            .count(&WindowStore::plain("windows"))
+            .to_stream()
+            .rekey(|record| (record.key.key, record.value.to_string()))
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        // The first result writes the terms of the windows.
+        pipe(
+            driver,
+            &[
+                ("a", "1", 0),
+                ("z", "", 2),
+                ("b", "22", 3),
+                ("d", "", 1_000),
+            ],
+        );
+        read(driver)
+    };
+    let out = expected(&[("a", "1", 1), ("b", "1", 25)]);
+    assert_eq!(scenario(&mut start()), out);
+    crash_everywhere(start, scenario);
+}
+
+/// A handler forwards to a step with a timer of its own, whose moment for the same key fails.
+#[test]
+fn a_failed_moment_of_a_later_step_costs_no_moment_of_the_first_one() {
+    for (first, second) in [("one", "two"), ("two", "one")] {
+        let mut app = App::new("a");
+        let first = app.timer(&Timer::<String>::event_time(first));
+        let second = app.timer(&Timer::<String>::event_time(second));
+        app.source(&input())
+            .on_error(ErrorPolicy::skip())
+            .on_timer(&first, |ctx, due| ctx.forward(due.key, "first".to_owned()))
+            .process_values(move |ctx, record| {
+                set(first, ctx, record.key, &record.value)?;
+                ctx.forward(record.value)
+            })
+            .on_timer(&second, |ctx, due: Due<String>| {
+                ctx.forward(due.key, "second".to_owned())?;
+                Err(Failure::from("no such customer"))
+            })
+            .process_values(move |ctx, record| {
+                set(second, ctx, record.key, &record.value)?;
+                ctx.forward(record.value)
+            })
+            .to(&output());
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, &[("a", "10", 0), ("b", "", 100)]);
+        let out = [("a", "10", 0), ("b", "", 100), ("a", "first", 10)];
+        assert_eq!(read(&mut driver), expected(&out));
     }
 }
 

@@ -9,7 +9,7 @@ use super::driver::Driver;
 use super::{bytes, cases, piece, read};
 use crate::codec::{Plain, TimeWindowed};
 use crate::state::WindowStore;
-use crate::windows::{Hopping, Take, Tumbling, WindowedGroup};
+use crate::windows::{Hopping, Tumbling, WindowedGroup, WindowsOf};
 use crate::{App, Topic};
 
 /// The value type of Kafka Streams: a record without value counts.
@@ -32,7 +32,7 @@ fn declare_case(operator: &str, case: &Value, app: &mut App) {
     }
 }
 
-fn declare<W: Take<String, Text>>(operator: &str, windows: W, size: Duration, app: &mut App) {
+fn declare<W: WindowsOf<String, Text>>(operator: &str, windows: W, size: Duration, app: &mut App) {
     let source = app.source(&Topic::<String, Text>::plain("in"));
     let group = |group: crate::stream::Grouped<String, Text>| -> WindowedGroup<String, Text, W> {
         group.windowed_by(windows).late_to(&Topic::plain("late"))

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use eos_protocol::TaskId;
 use eos_state::Write;
@@ -126,12 +127,23 @@ impl Pipeline {
         if scratch.is_surely_below(self.least_limit) {
             return None;
         }
-        let (output, bytes, limit) = scratch.oversize(from, &shared.spec.output_limits)?;
+        let (number, output, bytes, limit) = scratch.oversize(from, &shared.spec.output_limits)?;
         let topic = shared.topology.outputs().get(output)?.name.clone();
-        Some(Fault::Oversize {
+        let fault = Fault::Oversize {
             topic,
             bytes,
             limit,
+        };
+        let Some(moment) = scratch.moment_of(number) else {
+            return Some(fault);
+        };
+        let timer = shared.topology.stores().get(moment.timer)?;
+        Some(Fault::Timer {
+            timer: Arc::clone(&timer.name),
+            store: moment.timer,
+            key: moment.key.clone(),
+            at: moment.at,
+            source: Box::new(fault),
         })
     }
 }

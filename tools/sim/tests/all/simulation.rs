@@ -8,10 +8,12 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 12] = [
+const SEEN: [&str; 14] = [
     "changelogs of windows were cut off",
     "changelogs were compacted",
     "commits came before a slow record",
+    "moments came before a record of their key",
+    "moments were set into the past",
     "records became dead letters",
     "records came too late for their windows",
     "records took seconds",
