@@ -289,4 +289,26 @@ mod tests {
             .unwrap();
         assert_eq!(scratch.get(2, &[6], Partition::ZERO).unwrap().value, None);
     }
+
+    #[test]
+    fn an_output_that_is_too_large_belongs_to_its_moment() {
+        let mut scratch = Scratch::default();
+        for bytes in [1, 500, 1] {
+            scratch.write_raw(0, None, Some(&vec![0; bytes]), None, Headers::new());
+        }
+        let moment = |outputs| MomentOutputs {
+            outputs,
+            timer: 3,
+            key: b"k".to_vec(),
+            at: Timestamp(5),
+        };
+        scratch.add_moment(moment(1..2));
+        let (number, topic, bytes, limit) = scratch.oversize(0, &[Some(400)]).unwrap();
+        assert_eq!((number, topic, limit), (1, 0, 400));
+        assert!(bytes > 500);
+        assert_eq!(scratch.moment_of(number).map(|it| it.timer), Some(3));
+        assert!(scratch.moment_of(0).is_none() && scratch.moment_of(2).is_none());
+        scratch.clear();
+        assert!(scratch.moment_of(number).is_none());
+    }
 }
