@@ -393,6 +393,25 @@ fn a_handler_that_sets_its_moment_into_the_past_again_and_again_fails() {
     assert!(driver.timers(&timer()).is_empty());
 }
 
+#[test]
+fn a_wall_clock_handler_that_sets_its_moment_into_the_past_fails_too() {
+    let mut app = App::new("a");
+    let silent = app.timer(&Timer::<String>::wall_clock("silent"));
+    app.source(&input())
+        .on_error(ErrorPolicy::skip())
+        .on_timer(&silent, move |ctx, due: Due<String>| {
+            ctx.timer(&silent).set(&due.key, due.at)?;
+            ctx.forward(due.key, "due".to_owned())
+        })
+        .process(move |ctx, record| ctx.timer(&silent).set_in(&record.key, seconds(1)))
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&input(), "a", "");
+    driver.advance_wall_clock(seconds(2));
+    let out = driver.read_pairs(&output()).len();
+    assert!((1_000..1_010).contains(&out), "{out}");
+}
+
 /// Handles moments in a struct with a store.
 struct Carts {
     open: Store<KeyValueStore<String, u64>>,

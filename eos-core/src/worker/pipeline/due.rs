@@ -17,7 +17,7 @@ use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
 use crate::topology::{Fault, Moment};
-use crate::worker::rounds::{ROUNDS, Rounds};
+use crate::worker::rounds::ROUNDS;
 use crate::worker::shared::Shared;
 use crate::worker::task::{DueAttempt, Task};
 use crate::worker::transaction::TransactionDriver;
@@ -59,7 +59,7 @@ impl Pipeline {
         }
         match store.next_due(clock, now) {
             Ok(NextDue::Nothing) => {
-                task.rounds = Rounds::default();
+                task.rounds.end(clock);
                 if clock == Clock::Wall {
                     self.wake_at(shared, task);
                 }

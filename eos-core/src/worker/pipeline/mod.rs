@@ -15,7 +15,6 @@ use eos_protocol::{
     TopicPartition,
 };
 
-use super::rounds::Rounds;
 use super::shared::Shared;
 use super::task::{Readiness, Task};
 use super::task_state::TaskState;
@@ -422,7 +421,7 @@ impl Pipeline {
         txn.pace.took(task.keep());
         match record.unit {
             Unit::Record { input, offset } => {
-                task.rounds = Rounds::default();
+                task.rounds.end(Clock::Stream);
                 task.progress.advance(input, offset, record.timestamp);
                 let from = task.progress.inputs().get(input);
                 let tried = |attempt: &Attempt| {
