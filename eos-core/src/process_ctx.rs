@@ -45,7 +45,7 @@ impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
         }
     }
 
-    /// Fails records with another key than this one, if given.
+    /// Rejects records with another key than this one, if given.
     pub(crate) fn forwarding(self, own_key: Option<OwnKey<K>>) -> Self {
         Self { own_key, ..self }
     }

@@ -37,6 +37,7 @@ mod stores_test;
 mod table_test;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod windowed;
 
 pub(crate) use aggregate::Aggregate;
@@ -56,9 +57,7 @@ pub(crate) use node::{Forward, Moment, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
-pub(crate) use process::{
-    Closure, End, Handler, Handlers, Process, Records, Step, TickHandler, Ticks, Timed, Values,
-    ValuesClosure,
-};
+pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use scratch::{MomentOutputs, Scratch};
+pub(crate) use timed::{Handler, Handlers, TickHandler, Ticks, Timed};
 pub(crate) use windowed::{CopyBoth, WindowedAggregate, WindowedPerCommit};

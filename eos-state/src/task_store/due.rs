@@ -24,7 +24,7 @@ use crate::range::Direction;
 /// The number of loaded rows whose earlier versions are read at once.
 const READ_AT_ONCE: usize = 256;
 
-/// What the due stores share.
+/// The shared state of the due stores.
 #[derive(Debug, Default)]
 pub(super) struct DueStores {
     /// The last handled place of each clock, after the first query.
@@ -39,7 +39,7 @@ pub(super) struct DueStores {
 /// The place from which a search of a clock begins.
 #[derive(Debug, Default)]
 enum From {
-    /// The mark, or the begin of the index.
+    /// Behind the mark. Without a mark, the beginning of the index.
     #[default]
     Mark,
     At(Place),
@@ -71,7 +71,8 @@ struct Buffers {
 pub enum NextDue {
     /// No item is due.
     Nothing,
-    /// An entry of the index was removed or moved, and the change is a write of the current record. Ask again.
+    /// An entry of the index was removed or moved, and the change is a write of the current record. Call `next_due`
+    /// again.
     Moved,
     /// This item is due.
     Item(DueItem),
@@ -336,20 +337,20 @@ impl TaskStore {
     /// As [`put_due`](Self::put_due).
     pub fn handle_due(&self, item: &DueItem) -> Result<(), StoreError> {
         let Place { round, store, key } = &item.place;
-        if let Some(state) = self.due.as_ref().filter(|_| !self.defences.removes_handled) {
+        let Some(state) = &self.due else {
+            return Ok(());
+        };
+        if !self.defences.removes_handled {
             // In memory only.
             let mut behind = item.place.clone();
             behind.key.push(0);
             *state.from[at(item.clock)].borrow_mut() = From::At(behind);
+            return Ok(());
         }
-        if self.defences.removes_handled {
-            self.delete_due(*store, key)?;
-            if item.clock == Clock::Stream {
-                let mark = due::encode_mark(item.clock, Some((*round, key)));
-                self.write(*store, MARK_KEY, Some(&mark))?;
-            }
-        }
-        if let Some(state) = self.due.as_ref().filter(|_| item.clock == Clock::Stream) {
+        self.delete_due(*store, key)?;
+        if item.clock == Clock::Stream {
+            let mark = due::encode_mark(item.clock, Some((*round, key)));
+            self.write(*store, MARK_KEY, Some(&mark))?;
             state.marks.borrow_mut()[at(item.clock)] = Some(Some(item.place.clone()));
         }
         Ok(())

@@ -50,7 +50,7 @@ fn declare(app: &mut App) {
     all.to(&second);
 }
 
-/// What happens to the moment of a key.
+/// The effect on the moment of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Keep,

@@ -11,7 +11,7 @@ use super::Pipeline;
 use crate::client::{Client, Message};
 use crate::ctx::{Ctx, Origin};
 use crate::store::StateAccess;
-use crate::topology::{Chains, Fault, Moment, Next, Raw};
+use crate::topology::{Chains, Fault, Moment, Next, Node, Raw};
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
@@ -67,14 +67,8 @@ impl Pipeline {
         result: Write<'_>,
         origin: Origin<'_>,
     ) -> Result<(), Fault> {
-        let ctx = self.ctx(shared, Some(state), origin);
-        let places = &mut chains.places[..];
-        catch(|| {
-            let Some((node, mut next)) = Next::behind(places, node) else {
-                return Ok(());
-            };
-            node.emit(&ctx, result.key, result.value, &mut next)?;
-            self.oversize(shared, 0).map_or(Ok(()), Err)
+        self.run_node(shared, chains, node, state, origin, |node, ctx, next| {
+            node.emit(ctx, result.key, result.value, next)
         })
     }
 
@@ -88,13 +82,28 @@ impl Pipeline {
         moment: Moment<'_>,
         origin: Origin<'_>,
     ) -> Result<(), Fault> {
+        self.run_node(shared, chains, node, state, origin, |node, ctx, next| {
+            node.due(ctx, moment, next)
+        })
+    }
+
+    /// Runs the node at this place of the chains without a record.
+    fn run_node<C: Client>(
+        &self,
+        shared: &Shared<C>,
+        chains: &mut Chains,
+        node: usize,
+        state: &TaskState,
+        origin: Origin<'_>,
+        run: impl FnOnce(&mut dyn Node, &Ctx<'_>, &mut Next<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let ctx = self.ctx(shared, Some(state), origin);
         let places = &mut chains.places[..];
         catch(|| {
             let Some((node, mut next)) = Next::behind(places, node) else {
                 return Ok(());
             };
-            node.due(&ctx, moment, &mut next)?;
+            run(node, &ctx, &mut next)?;
             self.oversize(shared, 0).map_or(Ok(()), Err)
         })
     }
