@@ -78,7 +78,7 @@ const PLANTED: [(&str, u64, &[&str]); 44] = [
         &["VIOLATED merged", "VIOLATED joined"],
     ),
     // Timers.
-    ("fire_once", 50, LOST),
+    ("fire_once", 50, &["VIOLATED lost", "VIOLATED reordered"]),
     (
         "into_the_past",
         50,
