@@ -24,6 +24,8 @@ pub(crate) struct Origin<'r> {
     pub(crate) timestamp: Option<Timestamp>,
     /// The highest time of the task's records, this one included.
     pub(crate) stream_time: Option<Timestamp>,
+    /// The stream time up to which all due items are handled: that before this record.
+    pub(crate) handled_to: Option<Timestamp>,
     /// The time of the machine's clock. `None` if no store of the task has moments.
     pub(crate) wall_clock: Option<Timestamp>,
     /// Whether moments of the record's key come before it.
@@ -117,7 +119,8 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// The same, for a moment of a timer of this clock, which is its own stream time.
+    /// The same, for a moment of a timer of this clock, which is its own stream time. A moment that was set into the past
+    /// sees no earlier time than the items before it.
     pub(crate) fn at_moment<'a>(
         &'a self,
         clock: Clock,
@@ -127,7 +130,8 @@ impl<'r> Ctx<'r> {
     ) -> Ctx<'a> {
         let mut ctx = self.of(Some(at), headers, stores);
         if clock == Clock::Stream {
-            ctx.origin.stream_time = ctx.origin.stream_time.min(Some(at));
+            let handled_to = ctx.origin.handled_to.max(Some(at));
+            ctx.origin.stream_time = ctx.origin.stream_time.min(handled_to);
         }
         ctx
     }

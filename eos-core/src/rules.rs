@@ -125,6 +125,10 @@ rules! {
     lists_behind_mark = IntoThePast,
     /// A restore lists the moments that it loads.
     lists_loaded_moments = DueIndex,
+    /// The cursor of final results commits with the results.
+    commits_cursor_with_results = CursorInside,
+    /// A database keeps the windows whose final results are not emitted yet.
+    keeps_windows_behind_cursor = WindowsBehindCursor,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

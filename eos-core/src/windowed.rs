@@ -9,10 +9,11 @@ use eos_protocol::windows::{Expiry, Hopping, Tumbling, check_retention};
 use crate::codec::Encode;
 use crate::grouped::Grouped;
 use crate::keys::Partitioned;
-use crate::store::{Stamped, StampedCodec, WindowStore};
+use crate::record::Record;
+use crate::store::{Stamped, StampedCodec, StoreSpec, WindowStore};
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{Kind, Mistake, Node, WindowedAggregate, WindowedPerCommit};
+use crate::topology::{Kind, Mistake, Node, OnClose, WindowedAggregate, WindowedPerCommit};
 use crate::windowed_key::Windowed;
 
 impl<K: 'static, V: 'static> Grouped<K, V> {
@@ -271,7 +272,11 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
         }
         let f = Arc::new(f);
         let expiry = Expiry::new(retention, windows.size()).every(windows.advance());
-        let store = self.stream.own(store.stamped().spec(expiry));
+        let spec = StoreSpec {
+            windows: Some(windows),
+            ..store.stamped().spec(expiry)
+        };
+        let store = self.stream.own(spec);
         let copy = W::COPY;
         let make = move || -> Box<dyn Node> {
             let f = Arc::clone(&f);
@@ -303,8 +308,8 @@ impl<K, V, W> fmt::Debug for WindowedGroup<K, V, W> {
 /// The latest result of each key and window.
 ///
 /// The table emits every update at once; with `emit_per_commit` it emits only the last update of each transaction. The
-/// timestamp of an update is the highest one of its records. A result is final once its window is closed. To keep only
-/// final results, readers compare the end of the window with the timestamps of later records.
+/// timestamp of an update is the highest one of its records. A result is final once its window is closed:
+/// [`emit_on_close`](WindowedTable::emit_on_close) emits only final results.
 ///
 /// `U` is the type of an update: the new result, or an `Option` of it if results can be deleted. `None` is a Kafka
 /// tombstone.
@@ -332,6 +337,54 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
         self.stream
     }
 
+    /// Emits only final results: each key and window once, after the window has closed, and never again.
+    ///
+    /// A window closes when stream time reaches its end plus the grace, so it takes a later record of the same task.
+    /// The results of a task are in the order of the windows' ends, then of the keys' bytes. The timestamp of a result
+    /// is the highest one of its records. A deleted result is not emitted.
+    ///
+    /// This is Kafka Streams' `EmitStrategy.onWindowClose`, and `suppress(untilWindowCloses(..))` without a buffer in
+    /// memory. To have updates as well, clone the stream before it is grouped, and aggregate it twice.
+    ///
+    /// ```
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
+    /// # use eos_core::codec::{Plain, TimeWindowed};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let hour = Duration::from_secs(3600);
+    /// app.source(&Topic::<String, String>::plain("views"))
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(hour).grace(Duration::from_secs(60)))
+    ///     .count(&WindowStore::plain("views-per-hour"))
+    ///     .emit_on_close()
+    ///     .to(&Topic::with("final-views-per-hour", TimeWindowed::of(hour), Plain));
+    /// ```
+    ///
+    /// # Exactly-once
+    /// The store keeps the last emitted result in its terms, which commit in the transaction of the result. So a crash
+    /// neither repeats nor loses one, and many windows that close at once are spread over as many transactions as they
+    /// need.
+    ///
+    /// # Errors
+    /// A result that fails in a later step is subject to the strictest [`ErrorPolicy`](crate::ErrorPolicy) of the task's
+    /// sources. A dead letter has the key and the value of the result, and the headers `eos-due` and `eos-window`.
+    ///
+    /// # Windows behind it
+    /// A result comes later than its records. So later windows need a longer grace, which the start of the app checks
+    /// within a stage. Behind a [`repartition`](crate::Stream::repartition), the grace has to be set without that check.
+    ///
+    /// # Existing stores
+    /// A store of a program that emitted updates starts with the windows that are open. Without `emit_on_close`, the next
+    /// program emits updates again. Versions of this library that do not know final results refuse the store.
+    pub fn emit_on_close(self) -> Stream<Windowed<K>, A> {
+        let Self { store, windows, .. } = self;
+        self.stream.emit_when_closed(store);
+        let make = move || -> Box<dyn Node> { Box::new(OnClose::<K, A, U>::new(store, windows)) };
+        self.stream.then(Kind::OnClose(store), make)
+    }
+
     fn per_commit(self, update: fn(Option<A>) -> Option<U>) -> Self {
         let Self { store, windows, .. } = self;
         let make = move || -> Box<dyn Node> {
@@ -341,6 +394,45 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
             stream: self.stream.then(Kind::PerCommit(store), make),
             ..self
         }
+    }
+}
+
+impl<K: 'static, V: 'static> Stream<Windowed<K>, V> {
+    /// Removes the windows from the keys. The records of a key stay in their task, because the window of a key does not
+    /// decide its partition. So the stream can be grouped again, by longer windows for example.
+    ///
+    /// ```
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
+    /// # use eos_core::codec::{Plain, TimeWindowed};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// // The largest number of views per minute in each hour.
+    /// let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+    /// app.source(&Topic::<String, String>::plain("views"))
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(minute))
+    ///     .count(&WindowStore::plain("views-per-minute"))
+    ///     .emit_on_close()
+    ///     .without_windows()
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(hour).grace(minute))
+    ///     .reduce(&WindowStore::plain("peaks"), u64::max)
+    ///     .emit_on_close()
+    ///     .to(&Topic::with("peaks", TimeWindowed::of(hour), Plain));
+    /// ```
+    pub fn without_windows(self) -> Stream<K, V> {
+        self.apply(Kind::WithoutWindows, |record, next| {
+            let (value, rest) = record.split();
+            let key = rest.key.key;
+            next.record(Record {
+                key,
+                value,
+                timestamp: rest.timestamp,
+                headers: rest.headers,
+            })
+        })
     }
 }
 

@@ -231,7 +231,36 @@ impl TaskStore {
         if let Some(there) = self.known(slot, hash, key, value) {
             return Ok(there);
         }
-        let there = self.poisoning(self.backend.get(store, key, value))?;
+        self.read_through(slot, hash, key, value)
+    }
+
+    /// Reads one key below the writes of the current record, which may still be dropped.
+    ///
+    /// # Errors
+    /// If the engine can't read.
+    pub fn get_kept(
+        &self,
+        store: StoreId,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let slot = self.slot(store)?;
+        let hash = self.hasher.hash(key);
+        if let Some(there) = self.known_below(slot, hash, key, value) {
+            return Ok(there);
+        }
+        self.read_through(slot, hash, key, value)
+    }
+
+    /// Reads a key that only the engine knows.
+    fn read_through(
+        &self,
+        slot: usize,
+        hash: KeyHash,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let there = self.poisoning(self.backend.get(self.slots[slot].id, key, value))?;
         let read = there.then_some(&value[..]);
         self.caches.borrow_mut()[slot].put(hash, key, read);
         Ok(there)
@@ -598,14 +627,21 @@ impl TaskStore {
 
     /// Whether a key exists, if that is known without the engine. `value` then holds its value.
     fn known(&self, slot: usize, hash: KeyHash, key: &[u8], value: &mut Vec<u8>) -> Option<bool> {
-        let mut take = |written: Written<'_>| {
-            value.clear();
-            value.extend_from_slice(written.unwrap_or_default());
-            written.is_some()
-        };
         if let Some(written) = self.scratch.borrow()[slot].get(hash, key) {
-            return Some(take(written));
+            return Some(take(written, value));
         }
+        self.known_below(slot, hash, key, value)
+    }
+
+    /// The same, below the writes of the current record.
+    fn known_below(
+        &self,
+        slot: usize,
+        hash: KeyHash,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<bool> {
+        let mut take = |written: Written<'_>| take(written, value);
         if let Some(written) = self.slots[slot].overlay.get(hash, key) {
             return Some(take(written));
         }
@@ -660,6 +696,13 @@ impl TaskStore {
             slot.sorted = None;
         }
     }
+}
+
+/// Copies a written value. Returns false for a deletion.
+fn take(written: Written<'_>, value: &mut Vec<u8>) -> bool {
+    value.clear();
+    value.extend_from_slice(written.unwrap_or_default());
+    written.is_some()
 }
 
 impl Slot {

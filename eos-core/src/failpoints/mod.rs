@@ -101,6 +101,8 @@
 //! | `fire_once` | a moment is not removed in the transaction of its handler's effects |
 //! | `next_due` | an abort keeps the bound below which no moment comes |
 //! | `into_the_past` | a moment in the past is listed before the last handled one |
+//! | `cursor_inside` | the cursor of final results moves in memory, outside of the transaction |
+//! | `windows_behind_cursor` | a database drops windows whose final results are not emitted yet |
 //! | `due_index` | a restore does not list the moments that it loads |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step

@@ -85,6 +85,8 @@ pub(crate) enum Defence {
     FireOnce,
     NextDue,
     IntoThePast,
+    CursorInside,
+    WindowsBehindCursor,
     DueIndex,
 }
 
@@ -168,7 +170,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 55] = [
+    pub(super) const ALL: [Self; 57] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -223,6 +225,8 @@ impl Defence {
         Self::FireOnce,
         Self::NextDue,
         Self::IntoThePast,
+        Self::CursorInside,
+        Self::WindowsBehindCursor,
         Self::DueIndex,
     ];
 
@@ -282,6 +286,8 @@ impl Defence {
             Self::FireOnce => "fire_once",
             Self::NextDue => "next_due",
             Self::IntoThePast => "into_the_past",
+            Self::CursorInside => "cursor_inside",
+            Self::WindowsBehindCursor => "windows_behind_cursor",
             Self::DueIndex => "due_index",
         }
     }

@@ -19,10 +19,10 @@ use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainTy
 pub use entries::Entries;
 pub use ordered::{OrderedStore, OrderedView};
 pub use rows::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
-pub(crate) use stamped::{Stamped, StampedCodec};
+pub(crate) use stamped::{Stamped, StampedCodec, unstamped};
 pub use view::KeyValueView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
-pub(crate) use window::{TERMS, window_of, windows_between};
+pub(crate) use window::{TERMS, start_bytes, window_of, windows_between};
 pub use window::{WindowStore, WindowView};
 
 /// The definition of a store.
@@ -154,6 +154,8 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             },
             kind,
             expiry: None,
+            windows: None,
+            is_final: false,
             clock: None,
             period: None,
             definition: Box::new(self.clone()),

@@ -44,3 +44,8 @@ impl<V: 'static> Encode<Stamped<V>> for StampedCodec<V> {
         self.0.encode(&stamped.value, into, field)
     }
 }
+
+/// Returns the value of the bytes of a stamped value.
+pub(crate) fn unstamped(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.get(8..)
+}

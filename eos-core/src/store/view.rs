@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use eos_protocol::state::StoreId;
-use eos_protocol::windows::Expiry;
+use eos_protocol::windows::{Expiry, Hopping};
 use eos_protocol::{Clock, Timestamp};
 use eos_state::{StoreError, StoreKind, TaskStore};
 
@@ -21,6 +21,10 @@ pub(crate) struct StoreSpec {
     pub(crate) kind: StoreKind,
     /// The expiry of its windows, if any.
     pub(crate) expiry: Option<Expiry>,
+    /// The windows of an operator's store.
+    pub(crate) windows: Option<Hopping>,
+    /// Whether the results of the windows are emitted when they close.
+    pub(crate) is_final: bool,
     /// The clock of its moments, if its rows have moments.
     pub(crate) clock: Option<Clock>,
     /// The period of a tick, in milliseconds.

@@ -103,6 +103,8 @@ impl<K, V> WindowStore<K, V> {
             },
             kind: StoreKind::Ordered,
             expiry: Some(expiry),
+            windows: None,
+            is_final: false,
             clock: None,
             period: None,
             definition: Box::new(self.clone()),
@@ -154,6 +156,7 @@ pub struct WindowView<'c, K, V> {
     found: Result<Found<'c, WindowStore<K, V>>, StateError>,
     /// Windows that start before this time have expired.
     over_before: Timestamp,
+    expiry: Option<Expiry>,
 }
 
 impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
@@ -161,6 +164,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         Self {
             found: Err(error),
             over_before: Timestamp(i64::MIN),
+            expiry: None,
         }
     }
 
@@ -177,6 +181,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         Self {
             found: Found::new(access, index),
             over_before: over_before.unwrap_or(Timestamp(i64::MIN)),
+            expiry,
         }
     }
 
@@ -300,6 +305,11 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         start < self.over_before
     }
 
+    /// Whether the window that starts here takes no record, because its final results are or may be emitted.
+    pub(crate) fn is_closed(&self, start: Timestamp) -> bool {
+        self.is_over(start) || self.expiry.is_some_and(|expiry| expiry.is_closed(start))
+    }
+
     fn found(&self) -> Result<Found<'c, WindowStore<K, V>>, StateError> {
         self.found.as_ref().copied().map_err(StateError::again)
     }
@@ -351,7 +361,7 @@ pub(super) fn decode_key<K: 'static, V>(
 }
 
 /// Big-endian, the sign flipped: they sort as the times do.
-fn start_bytes(start: Timestamp) -> [u8; 8] {
+pub(crate) fn start_bytes(start: Timestamp) -> [u8; 8] {
     (start.0 ^ i64::MIN).to_be_bytes()
 }
 

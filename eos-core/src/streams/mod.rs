@@ -84,6 +84,11 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         at
     }
 
+    /// Emits the results of a windowed store when its windows close.
+    pub(crate) fn emit_when_closed(&self, store: usize) {
+        self.graph().emit_on_close(store);
+    }
+
     /// Records a mistake in the declaration of the stream.
     pub(crate) fn wrong(&self, mistake: Mistake) {
         self.graph().wrong(mistake);

@@ -301,7 +301,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 
     /// Adds a node that is one function.
-    fn apply<L, U, Q>(
+    /// Adds a step of a closure.
+    pub(crate) fn apply<L, U, Q>(
         self,
         kind: Kind,
         f: impl Fn(Record<K, V>, &mut Forward<'_, '_, '_>) -> Result<(), Fault> + Send + Sync + 'static,

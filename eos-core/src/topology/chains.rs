@@ -33,10 +33,10 @@ impl Chains {
             .next()
     }
 
-    /// Returns the place of the node that handles the moments of a timer.
-    pub(crate) fn handler(&self, timer: usize) -> Option<usize> {
+    /// Returns the place of the node that handles the due items of a store.
+    pub(crate) fn handler(&self, store: usize) -> Option<usize> {
         let mut places = self.places.iter();
-        places.position(|place| place.node.timers().contains(&timer))
+        places.position(|place| place.node.due_stores().contains(&store))
     }
 
     /// Called when the records since the last commit are committed.

@@ -41,6 +41,7 @@ impl Graph {
             }));
             self.check_ends(at, source, &mut mistakes);
         }
+        self.check_graces(&mut mistakes);
         self.check_names(&mut mistakes);
         self.check_loops(&mut mistakes);
         self.check_partitioners(&mut mistakes);
@@ -74,6 +75,39 @@ impl Graph {
             let rest_ends = node.rest.children.is_empty();
             if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
                 dangling(node.kind.method());
+            }
+        }
+    }
+
+    /// Checks that windows behind final results wait for these. Topics between stages are not checked.
+    fn check_graces(&self, mistakes: &mut Mistakes) {
+        let windows_of =
+            |store: usize| Some((self.stores.get(store)?, self.stores.get(store)?.windows?));
+        for node in &self.nodes {
+            let Kind::OnClose(store) = node.kind else {
+                continue;
+            };
+            let Some((before, results)) = windows_of(store) else {
+                continue;
+            };
+            let mut next = node.out.children.clone();
+            while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+                // The results of a later store come with times of its own.
+                if matches!(node.kind, Kind::OnClose(_)) {
+                    continue;
+                }
+                next.extend(node.out.children.iter().chain(&node.rest.children));
+                let Some((store, windows)) = node.kind.aggregates().and_then(windows_of) else {
+                    continue;
+                };
+                let least = windows.least_grace_behind(&results);
+                if windows.grace_time() < least {
+                    mistakes.add(Mistake::ShortGrace {
+                        store: store.name.to_string(),
+                        before: before.name.to_string(),
+                        least,
+                    });
+                }
             }
         }
     }

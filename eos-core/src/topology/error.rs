@@ -193,6 +193,19 @@ pub enum Mistake {
         /// The minimum retention.
         least: Duration,
     },
+    /// Windows would drop final results of earlier windows as late.
+    #[error(
+        "the windows of the store {store} would drop final results of the store {before}: these come after their windows \
+         have closed. Give the windows of {store} a grace of at least {least:?}"
+    )]
+    ShortGrace {
+        /// The store of the later windows.
+        store: String,
+        /// The store of the earlier windows.
+        before: String,
+        /// The minimum grace.
+        least: Duration,
+    },
     /// A window store of a closure has no retention.
     #[error(
         "the window store {store} has no retention. Add `.retention(..)` of at least 1 ms; it has no default in \

@@ -53,13 +53,17 @@ pub(crate) enum Fault {
          return one of these names"
     )]
     Route { name: String, topics: String },
-    #[error("the handler of the timer {timer} failed for the key {} and the moment {} ms: {source}", shown(.key), .at.0)]
-    Timer {
-        timer: Arc<str>,
-        /// The index of the timer's store.
+    #[error("{}: {source}", due_text(.name, .key, *.at, *.window))]
+    Due {
+        /// The name of the timer, or of the store with the final result.
+        name: Arc<str>,
+        /// The index of the store.
         store: usize,
+        /// The key of the row.
         key: Vec<u8>,
         at: Timestamp,
+        /// The start of the window of a final result.
+        window: Option<Timestamp>,
         source: Box<Fault>,
     },
     #[error(
@@ -88,7 +92,7 @@ impl Fault {
             Self::NoTime(_) => "NoTimestamp",
             Self::Partition { .. } => "UnknownPartition",
             Self::Route { .. } => "UnknownRoute",
-            Self::Timer { source, .. } => source.kind(),
+            Self::Due { source, .. } => source.kind(),
             Self::Panic(_) => "Panic",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",
@@ -102,7 +106,7 @@ impl Fault {
             Self::Key(error) | Self::Value(error) => causes_of(error),
             Self::Encode(error) => causes_of(error),
             Self::State(error) => causes_of(error),
-            Self::Timer { source, .. } => source.causes(),
+            Self::Due { source, .. } => source.causes(),
             _ => String::new(),
         }
     }
@@ -118,7 +122,7 @@ impl Fault {
             Self::Rounds(_) | Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
             Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
-            Self::Timer { source, .. } => source.is_permanent(),
+            Self::Due { source, .. } => source.is_permanent(),
             _ => false,
         }
     }
@@ -131,6 +135,25 @@ impl Fault {
         match failure.downcast::<StateError>() {
             Ok(error) => Self::State(error),
             Err(failure) => Self::User(failure),
+        }
+    }
+}
+
+/// Returns the start of the error text of a due item.
+fn due_text(name: &str, key: &[u8], at: Timestamp, window: Option<Timestamp>) -> String {
+    match window {
+        Some(start) => {
+            let key = shown(key.get(8..).unwrap_or_default());
+            let start = start.0;
+            format!(
+                "the final result of the store {name} failed for the key {key} and the window from {start} ms"
+            )
+        }
+        None => {
+            let (key, at) = (shown(key), at.0);
+            format!(
+                "the handler of the timer {name} failed for the key {key} and the moment {at} ms"
+            )
         }
     }
 }

@@ -256,6 +256,13 @@ impl Graph {
         }
     }
 
+    /// Emits the results of a windowed store when its windows close.
+    pub(crate) fn emit_on_close(&mut self, store: usize) {
+        if let Some(store) = self.stores.get_mut(store) {
+            store.is_final = true;
+        }
+    }
+
     /// Records that the next step handles the moments of these timers.
     pub(crate) fn handle_timers(&mut self, timers: &[usize]) {
         self.handled_timers.extend(timers);

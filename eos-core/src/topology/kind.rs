@@ -13,6 +13,7 @@ pub(crate) enum Kind {
     TryFlatMap,
     KeyBy,
     Rekey,
+    WithoutWindows,
     Peek,
     Branch,
     Process,
@@ -38,6 +39,8 @@ pub(crate) enum Kind {
     LeftJoin(usize),
     /// The store of the results.
     PerCommit(usize),
+    /// The store of the results.
+    OnClose(usize),
     /// The output to the repartition topic.
     Repartition(usize),
     /// The output of the node.
@@ -58,6 +61,7 @@ impl Kind {
             Self::TryFlatMap => "try_flat_map",
             Self::KeyBy => "key_by",
             Self::Rekey => "rekey",
+            Self::WithoutWindows => "without_windows",
             Self::Peek => "peek",
             Self::Branch => "branch",
             Self::Process => "process",
@@ -73,6 +77,7 @@ impl Kind {
             Self::Join(_) => "join",
             Self::LeftJoin(_) => "left_join",
             Self::PerCommit(_) => "emit_per_commit",
+            Self::OnClose(_) => "emit_on_close",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
             Self::Route(..) => "route",
@@ -101,14 +106,20 @@ impl Kind {
     /// The store that the node writes or queries, and to which no closure has a handle.
     pub(crate) fn own_store(self) -> Option<usize> {
         match self {
+            Self::Table(store) | Self::PerCommit(store) | Self::OnClose(store) => Some(store),
+            _ => self.aggregates().or_else(|| self.joins()),
+        }
+    }
+
+    /// The store of the results that the node aggregates.
+    pub(crate) fn aggregates(self) -> Option<usize> {
+        match self {
             Self::Count(store)
             | Self::Reduce(store)
             | Self::ReduceOrDelete(store)
             | Self::Aggregate(store)
-            | Self::AggregateOrDelete(store)
-            | Self::Table(store)
-            | Self::PerCommit(store) => Some(store),
-            _ => self.joins(),
+            | Self::AggregateOrDelete(store) => Some(store),
+            _ => None,
         }
     }
 
@@ -141,7 +152,7 @@ impl Kind {
             Self::FilterMap => "FILTERMAPVALUES",
             Self::Filter => "FILTER",
             Self::FlatMap | Self::TryFlatMap => "FLATMAPVALUES",
-            Self::KeyBy => "KEY-SELECT",
+            Self::KeyBy | Self::WithoutWindows => "KEY-SELECT",
             Self::Rekey => "MAP",
             Self::Peek => "PEEK",
             Self::Branch => "BRANCH",
@@ -152,6 +163,7 @@ impl Kind {
             Self::Count(_) | Self::Aggregate(_) | Self::AggregateOrDelete(_) => "AGGREGATE",
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
             Self::PerCommit(_) => "PER-COMMIT",
+            Self::OnClose(_) => "SUPPRESS",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

@@ -60,4 +60,4 @@ pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use scratch::{MomentOutputs, Scratch};
 pub(crate) use timed::{Handler, Handlers, TickHandler, Ticks, Timed};
-pub(crate) use windowed::{CopyBoth, WindowedAggregate, WindowedPerCommit};
+pub(crate) use windowed::{CopyBoth, OnClose, WindowedAggregate, WindowedPerCommit};

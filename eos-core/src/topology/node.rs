@@ -23,15 +23,17 @@ pub(crate) trait Entry: Send {
     fn enter(&mut self, ctx: &Ctx<'_>, raw: &Raw<'_>, next: &mut Next<'_>) -> Result<(), Fault>;
 }
 
-/// A moment of a timer or a tick that has come.
+/// A due item: a moment of a timer or a tick that has come, or the final result of a window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment<'a> {
-    /// The index of the timer's store.
-    pub(crate) timer: usize,
-    /// The encoded key; empty for a tick.
+    /// The index of the item's store.
+    pub(crate) store: usize,
+    /// The key of its row; empty for a tick.
     pub(crate) key: &'a [u8],
+    /// The value of its row; empty for a timer.
+    pub(crate) value: &'a [u8],
     pub(crate) at: Timestamp,
-    /// The time of the timer's clock.
+    /// The time of the item's clock.
     pub(crate) fired: Timestamp,
     /// The number of later ticks that have come meanwhile.
     pub(crate) missed: u64,
@@ -63,12 +65,12 @@ pub(crate) trait Node: Send {
         Ok(())
     }
 
-    /// Returns the timers whose moments this node handles, by their stores.
-    fn timers(&self) -> &[usize] {
+    /// Returns the stores whose due items this node handles.
+    fn due_stores(&self) -> &[usize] {
         &[]
     }
 
-    /// Handles a moment of a timer.
+    /// Handles a due item.
     fn due(
         &mut self,
         _ctx: &Ctx<'_>,

@@ -216,8 +216,9 @@ where
             if let Some((key, at)) = due {
                 let clock = ctx.state().specs.get(index).and_then(|spec| spec.clock);
                 let moment = Moment {
-                    timer: index,
+                    store: index,
                     key: &key,
+                    value: &[],
                     at,
                     fired: clock.and_then(|clock| ctx.time_of(clock)).unwrap_or(at),
                     missed: 0,
@@ -240,7 +241,7 @@ where
         let handled = handled.unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))));
         handled.map_err(|fault| match fault {
             // A moment of a later step is to blame.
-            Fault::Timer { .. } => fault,
+            Fault::Due { .. } => fault,
             fault => blame(ctx, moment, fault),
         })?;
         // So is an output that is too large, which shows when the unit is complete.
@@ -248,7 +249,7 @@ where
         if !outputs.is_empty() {
             ctx.add_moment(MomentOutputs {
                 outputs,
-                timer: moment.timer,
+                store: moment.store,
                 key: moment.key.to_vec(),
                 at: moment.at,
             });
@@ -263,11 +264,12 @@ where
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
         let Moment {
-            timer,
+            store: timer,
             key: encoded,
             at,
             fired,
             missed,
+            ..
         } = moment;
         let (stores, headers) = (Arc::clone(&self.stores), Headers::new());
         let spec = ctx.state().specs.get(timer);
@@ -314,7 +316,7 @@ where
         step.process(ctx, next.borrowed(), record)
     }
 
-    fn timers(&self) -> &[usize] {
+    fn due_stores(&self) -> &[usize] {
         &self.timers
     }
 
@@ -352,12 +354,13 @@ where
 
 /// Returns the fault of a timer's handler.
 fn blame(ctx: &Ctx<'_>, moment: Moment<'_>, source: Fault) -> Fault {
-    let spec = ctx.state().specs.get(moment.timer);
-    Fault::Timer {
-        timer: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
-        store: moment.timer,
+    let spec = ctx.state().specs.get(moment.store);
+    Fault::Due {
+        name: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
+        store: moment.store,
         key: moment.key.to_vec(),
         at: moment.at,
+        window: None,
         source: Box::new(source),
     }
 }

@@ -29,12 +29,12 @@ pub(crate) struct Scratch {
     encoded: Vec<u8>,
 }
 
-/// The outputs of a moment of a timer.
+/// The outputs of a due item.
 #[derive(Debug)]
 pub(crate) struct MomentOutputs {
     pub(crate) outputs: Range<usize>,
-    /// The index of the timer's store.
-    pub(crate) timer: usize,
+    /// The index of the item's store.
+    pub(crate) store: usize,
     pub(crate) key: Vec<u8>,
     pub(crate) at: Timestamp,
 }
@@ -298,7 +298,7 @@ mod tests {
         }
         let moment = |outputs| MomentOutputs {
             outputs,
-            timer: 3,
+            store: 3,
             key: b"k".to_vec(),
             at: Timestamp(5),
         };
@@ -306,7 +306,7 @@ mod tests {
         let (number, topic, bytes, limit) = scratch.oversize(0, &[Some(400)]).unwrap();
         assert_eq!((number, topic, limit), (1, 0, 400));
         assert!(bytes > 500);
-        assert_eq!(scratch.moment_of(number).map(|it| it.timer), Some(3));
+        assert_eq!(scratch.moment_of(number).map(|it| it.store), Some(3));
         assert!(scratch.moment_of(0).is_none() && scratch.moment_of(2).is_none());
         scratch.clear();
         assert!(scratch.moment_of(number).is_none());

@@ -81,6 +81,7 @@ impl Bench {
                 timestamp,
                 stream_time: timestamp,
                 wall_clock: None,
+                handled_to: None,
                 takes_moments: true,
                 headers: &headers,
             },

@@ -8,7 +8,7 @@ use eos_protocol::Timestamp;
 use eos_protocol::windows::{Hopping, Window};
 
 use super::fault::Fault;
-use super::node::{Next, Node};
+use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use crate::client::Headers;
 use crate::ctx::Ctx;
@@ -80,10 +80,10 @@ where
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<K, Stamped<A>>(self.store);
-        // An open window may be over for a store that had a shorter grace before. For other stores it never is, because
-        // the graph is checked for that.
+        // An open window may be over, or its final result emitted, for a store that had a shorter grace before. For other
+        // stores it never is, because the graph is checked for that.
         let is_open = |window: &Window| {
-            !self.windows.is_closed(*window, stream_time) && !store.is_over(window.start)
+            !self.windows.is_closed(*window, stream_time) && !store.is_closed(window.start)
         };
         let mut open = self.windows.windows(time).filter(is_open);
         let Some(mut window) = open.next() else {
@@ -238,6 +238,61 @@ impl<K: 'static, A: 'static, U: 'static> Node for WindowedPerCommit<K, A, U> {
                 key: Windowed { key, window },
                 value,
                 timestamp,
+                headers: Headers::new(),
+            }),
+        )
+    }
+}
+
+/// Holds back all updates, and forwards the result of each key and window once, after the window has closed. The results
+/// are in the store before it, behind a cursor (`KTableSuppressProcessor` with `untilWindowCloses` keeps them in memory).
+pub(crate) struct OnClose<K, A, U> {
+    store: usize,
+    windows: Hopping,
+    types: PhantomData<fn(K, A, U)>,
+}
+
+impl<K, A, U> OnClose<K, A, U> {
+    pub(crate) fn new(store: usize, windows: Hopping) -> Self {
+        Self {
+            store,
+            windows,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K: 'static, A: 'static, U: 'static> Node for OnClose<K, A, U> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        _: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let store = ctx.windows_at::<K, Stamped<A>>(self.store);
+        if let Some(record) = take::<Windowed<K>, U>(record) {
+            let definition = store.definition().map_err(Fault::State)?;
+            definition.key.recycle(record.key.key);
+        }
+        Ok(())
+    }
+
+    fn due_stores(&self) -> &[usize] {
+        std::slice::from_ref(&self.store)
+    }
+
+    /// Emits the final result of a row.
+    fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
+        let store = ctx.windows_at::<K, Stamped<A>>(self.store);
+        let (start, key) = store.decode(moment.key).map_err(Fault::State)?;
+        let kept = store.decode_value(moment.value).map_err(Fault::State)?;
+        let window = self.windows.at(start);
+        next.forward(
+            &ctx.at(kept.timestamp),
+            &mut Some(Record {
+                key: Windowed { key, window },
+                value: kept.value,
+                timestamp: kept.timestamp,
                 headers: Headers::new(),
             }),
         )

@@ -205,12 +205,12 @@ pub enum WorkerError {
         /// not fit into its topic.
         policy: bool,
     },
-    /// The handler of a timer failed.
+    /// The handler of a timer failed, or a step behind a final result.
     #[error(
-        "task {task}: {reason}. A restart runs the handler again. `on_error` of the task's sources can skip such moments, \
-         retry them, or send them to a dead-letter topic (guide: Timers)"
+        "task {task}: {reason}. A restart runs it again. `on_error` of the task's sources can skip it, retry it, or send \
+         it to a dead-letter topic (guide: Timers)"
     )]
-    Timer {
+    Due {
         /// The task.
         task: TaskId,
         /// The cause.

@@ -117,10 +117,10 @@ impl<R: Records> Task<R> {
         }
     }
 
-    /// Whether a store of the task has moments.
+    /// Whether the task has items that become due.
     pub(super) fn has_due(&self) -> bool {
         let state = self.state.as_ref();
-        state.is_some_and(|state| state.store.has_due())
+        state.is_some_and(TaskState::has_due)
     }
 
     /// Updates the task after a commit. `held`: the task processed one record that is not part of the transaction.

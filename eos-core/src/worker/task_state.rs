@@ -3,10 +3,10 @@
 use std::task::Poll;
 
 use eos_protocol::state::{
-    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
+    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing, StoreId,
 };
-use eos_protocol::{Partition, TaskProgress, Timestamp, TopicName};
-use eos_state::{StoreError, TaskStore, changelog};
+use eos_protocol::{Clock, Partition, Place, TaskProgress, Timestamp, TopicName};
+use eos_state::{DueItem, NextDue, StoreError, TaskStore, changelog};
 
 use super::future_timestamps::FutureTimestamps;
 use super::trimming::Trimming;
@@ -60,6 +60,58 @@ impl TaskState {
     /// Returns the changelogs in which the sealed transaction ends with a commit record.
     pub(super) fn wrote(&self) -> PerFamily<bool> {
         self.wrote
+    }
+
+    /// Whether the state has items that become due: moments of timers, or final results.
+    pub(super) fn has_due(&self) -> bool {
+        self.store.has_due() || self.windows.close()
+    }
+
+    /// Returns the first item of a clock that is due at this moment. Moments of timers come before final results of the
+    /// same moment.
+    pub(super) fn next_due(&mut self, clock: Clock, now: Timestamp) -> Result<NextDue, StoreError> {
+        let indexed = self.store.next_due(clock, now)?;
+        if clock == Clock::Wall || indexed == NextDue::Moved || !self.windows.close() {
+            return Ok(indexed);
+        }
+        let result = self.windows.next_final(&self.store, now)?;
+        Ok(match (indexed, result) {
+            (NextDue::Item(item), Some(result)) if item.place.moment() <= result.due => {
+                NextDue::Item(item)
+            }
+            (_, Some(result)) => NextDue::Item(result),
+            (indexed, None) => indexed,
+        })
+    }
+
+    /// Marks a due item as handled, for the current record.
+    pub(super) fn handle_due(&mut self, item: &DueItem) -> Result<(), StoreError> {
+        let Place { store, key, .. } = &item.place;
+        if item.clock == Clock::Stream {
+            self.windows.runs(*store, item.place.moment());
+        }
+        match store.is_windowed() {
+            true => self.windows.emitted(&self.store, *store, key),
+            false => self.store.handle_due(item),
+        }
+    }
+
+    /// Leaves out a due item, for the current record. Returns the value of its row.
+    pub(super) fn drop_due(&mut self, store: StoreId, key: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let mut value = Vec::new();
+        if store.is_windowed() {
+            self.store.get(store, key, &mut value)?;
+            self.windows.emitted(&self.store, store, key)?;
+        } else {
+            self.store.delete_due(store, key)?;
+        }
+        Ok(value)
+    }
+
+    /// Returns the last moment of stream time up to which all due items are handled, at most this one.
+    fn handled_to(&self, stream_time: Timestamp) -> Result<Timestamp, StoreError> {
+        let handled = self.store.handled_to(stream_time)?;
+        self.windows.handled_to(&self.store, handled)
     }
 
     /// Adds the metadata of the windows to the changes of the transaction, at the end of intake.
@@ -146,7 +198,7 @@ impl TaskState {
             changelogs: self.offsets.committed(),
         };
         // Due items see their own moments as stream time, so windows stay as long as an item may write to them.
-        let handled = name.stream_time.map(|time| self.store.handled_to(time));
+        let handled = name.stream_time.map(|time| self.handled_to(time));
         let handled = handled.transpose()?;
         let over = (self.windows).committed(self.wrote.windowed, handled);
         self.settle();
@@ -160,6 +212,7 @@ impl TaskState {
     /// Discards the transaction and its changes.
     pub(super) fn discard(&mut self) {
         self.offsets.discarded();
+        self.windows.discarded();
         if let Some(trimming) = &mut self.trimming {
             trimming.discarded();
         }

@@ -1,14 +1,38 @@
 //! The windowed stores of a task.
 
+mod closing;
+
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
 use eos_protocol::state::{Family, StoreId};
-use eos_protocol::windows::{Expiry, OtherWindows, Terms, TermsError};
-use eos_state::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
+use eos_protocol::windows::{Cursor, Expiry, Hopping, OtherWindows, Terms, TermsError};
+use eos_state::{Direction, DueItem, KeyRange, StoreBackend, StoreError, TaskStore};
 
 use crate::rules;
-use crate::store::{TERMS, window_of, windows_between};
+use crate::store::{StoreSpec, TERMS, window_of, windows_between};
+
+use closing::Closing;
+
+/// A windowed store of a stage.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Windowed {
+    id: StoreId,
+    expiry: Expiry,
+    /// The windows, if their results are emitted when they close.
+    closing: Option<Hopping>,
+}
+
+impl Windowed {
+    /// `None` if the store has no windows.
+    pub(super) fn of(store: &StoreSpec) -> Option<Self> {
+        Some(Self {
+            id: store.id,
+            expiry: store.expiry?,
+            closing: store.windows.filter(|_| store.is_final),
+        })
+    }
+}
 
 /// The windowed stores of a task.
 ///
@@ -18,23 +42,40 @@ use crate::store::{TERMS, window_of, windows_between};
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     stores: Vec<(StoreId, Expiry)>,
+    /// The stores whose results are emitted when their windows close.
+    closings: Vec<Closing>,
     /// Whether the terms differ from the committed terms.
     changed: bool,
 }
 
 /// Whether every window in this database is over at this stream time, including the last one of each store. An
-/// unreadable window counts as live.
+/// unreadable window counts as live, and so does a window with results that are still to be emitted.
 pub(super) fn all_over(
     database: &dyn StoreBackend,
-    stores: &[(StoreId, Expiry)],
+    stores: &[Windowed],
     stream_time: Option<Timestamp>,
 ) -> bool {
-    stores.iter().all(|(id, expiry)| {
-        let last = database.scan(*id, &KeyRange::all(), Direction::Reverse);
-        let over =
-            |key: &[u8]| window_of(key).is_none_or(|start| expiry.is_over(start, stream_time));
+    stores.iter().all(|store| {
+        let mut bytes = Vec::new();
+        let terms = match database.get(store.id, TERMS, &mut bytes) {
+            Ok(true) => Terms::decode(&bytes).ok(),
+            _ => None,
+        };
+        let cursor = terms.as_ref().and_then(Terms::cursor);
+        let cursor = cursor.filter(|_| store.closing.is_some());
+        let last = database.scan(store.id, &KeyRange::all(), Direction::Reverse);
+        let over = |key: &[u8]| {
+            let emitted = |start| cursor.is_none_or(|cursor| cursor.includes(start, key_of(key)));
+            window_of(key)
+                .is_none_or(|start| store.expiry.is_over(start, stream_time) && emitted(start))
+        };
         last.is_ok_and(|last| last.entry().is_none_or(|(key, _)| over(key)))
     })
+}
+
+/// The part of a row's key behind the start of the window.
+fn key_of(row: &[u8]) -> &[u8] {
+    row.get(8..).unwrap_or_default()
 }
 
 /// Returns a stream time that is ahead of the true one.
@@ -52,27 +93,63 @@ pub(super) enum Refused {
 }
 
 impl Windows {
-    /// Continues the contents of these stores after a restore, at this committed stream time.
+    /// Continues the contents of these stores after a restore, at this committed stream time. All items of the index of
+    /// due rows up to `handled` are handled.
     pub(super) fn of(
         store: &TaskStore,
-        stores: Vec<(StoreId, Expiry)>,
+        stores: Vec<Windowed>,
         stream_time: Option<Timestamp>,
+        handled: Option<Timestamp>,
     ) -> Result<Self, (StoreId, Refused)> {
-        let mut windows = Self {
-            stores,
-            changed: false,
-        };
+        let mut windows = Self::default();
+        let mut found = Vec::new();
         let mut bytes = Vec::new();
-        for (id, expiry) in &mut windows.stores {
-            let refused = |refused| (*id, refused);
-            let found = store.get(*id, TERMS, &mut bytes);
-            if !found.map_err(|e| refused(Refused::Failed(e)))? {
-                // The store is empty, or an earlier version of this library wrote it.
-                continue;
+        for Windowed {
+            id,
+            expiry,
+            closing,
+        } in stores
+        {
+            let failed = |e| (id, Refused::Failed(e));
+            let there = store.get(id, TERMS, &mut bytes).map_err(failed)?;
+            // Without terms, the store is empty, or an earlier version of this library wrote it.
+            let terms = there.then(|| Terms::decode(&bytes)).transpose();
+            let terms = terms.map_err(|e| (id, Refused::Unreadable(e)))?;
+            let cursor = terms.as_ref().and_then(Terms::cursor);
+            windows.changed |= terms.is_some() && cursor.is_some() != closing.is_some();
+            if let Some(closing) = closing {
+                let is_new = match terms {
+                    Some(_) => false,
+                    None => is_empty(store, id).map_err(failed)?,
+                };
+                // A program before emitted updates of the windows that are closed by now.
+                let first = match (is_new, stream_time) {
+                    (false, Some(time)) => Cursor::before(closing.first_open(time)),
+                    _ => Cursor::BEGIN,
+                };
+                windows.closings.push(Closing::new(id, closing, first));
             }
-            let found = Terms::decode(&bytes).map_err(|e| refused(Refused::Unreadable(e)))?;
-            let changed = expiry.take_over(&found, stream_time);
-            windows.changed |= changed.map_err(|e| refused(Refused::Other(e)))?;
+            found.push(terms);
+            windows.stores.push((id, expiry));
+        }
+        let handled = handled
+            .map(|time| windows.handled_to(store, time))
+            .transpose();
+        let failed = |e| (windows.stores[0].0, Refused::Failed(e));
+        let handled = handled.map_err(failed)?;
+        for ((id, expiry), found) in windows.stores.iter_mut().zip(&found) {
+            if let Some(found) = found {
+                let changed = expiry.take_over(found, handled);
+                windows.changed |= changed.map_err(|e| (*id, Refused::Other(e)))?;
+            }
+        }
+        for closing in &windows.closings {
+            let cursor = closing.cursor(store);
+            let cursor = cursor.map_err(|e| (closing.id(), Refused::Failed(e)))?;
+            let stores = windows.stores.iter_mut();
+            for (_, expiry) in stores.filter(|(id, _)| *id == closing.id()) {
+                expiry.close_before(cursor.closed_before());
+            }
         }
         Ok(windows)
     }
@@ -82,11 +159,106 @@ impl Windows {
         &self.stores
     }
 
+    /// Whether results are emitted when windows close.
+    pub(super) fn close(&self) -> bool {
+        !self.closings.is_empty()
+    }
+
+    /// Returns the first final result that is not emitted yet at this stream time.
+    pub(super) fn next_final(
+        &mut self,
+        store: &TaskStore,
+        stream_time: Timestamp,
+    ) -> Result<Option<DueItem>, StoreError> {
+        // Only the store that may be the first one is read, because results of one store may change another one.
+        loop {
+            let closings = self.closings.iter_mut();
+            let first = closings.min_by_key(|it| (it.next(), it.id().to_be_bytes()));
+            let Some(first) = first.filter(|first| first.next() <= stream_time) else {
+                return Ok(None);
+            };
+            let bound = first.next();
+            first.look(store, stream_time)?;
+            if first.next() == bound
+                && let Some(item) = first.item()
+            {
+                return Ok(Some(item));
+            }
+        }
+    }
+
+    /// Forgets the rows that a due item of this store may change. The item sees this stream time.
+    pub(super) fn runs(&mut self, id: StoreId, stream_time: Timestamp) {
+        for closing in self.closings.iter_mut().filter(|it| it.id() != id) {
+            closing.may_change(stream_time);
+        }
+    }
+
+    /// Marks a final result as emitted, for the current record.
+    pub(super) fn emitted(
+        &mut self,
+        store: &TaskStore,
+        id: StoreId,
+        row: &[u8],
+    ) -> Result<(), StoreError> {
+        let Some(start) = window_of(row) else {
+            return Ok(());
+        };
+        let cursor = Cursor::at(start, key_of(row));
+        if !rules::commits_cursor_with_results() {
+            let mut closings = self.closings.iter_mut();
+            if let Some(closing) = closings.find(|closing| closing.id() == id) {
+                closing.move_to(cursor);
+            }
+            return Ok(());
+        }
+        let Some((_, expiry)) = self.stores.iter().find(|(store, _)| *store == id) else {
+            return Ok(());
+        };
+        let terms = expiry.terms().with_cursor(Some(cursor));
+        store.put(id, TERMS, &terms.encode())
+    }
+
+    /// Returns the last moment of stream time up to which all final results are emitted, at most this one. The writes of
+    /// the current record do not count.
+    pub(super) fn handled_to(
+        &self,
+        store: &TaskStore,
+        stream_time: Timestamp,
+    ) -> Result<Timestamp, StoreError> {
+        let mut handled = stream_time;
+        if rules::keeps_windows_behind_cursor() {
+            for closing in &self.closings {
+                handled = handled.min(closing.handled_to(store, stream_time)?);
+            }
+        }
+        Ok(handled)
+    }
+
+    /// Returns the moment of the last emitted result.
+    pub(super) fn emitted_to(&self, store: &TaskStore) -> Result<Option<Timestamp>, StoreError> {
+        let mut last = None;
+        for closing in &self.closings {
+            last = last.max(closing.emitted_to(store)?);
+        }
+        Ok(last)
+    }
+
+    /// Forgets what was read of a discarded transaction.
+    pub(super) fn discarded(&mut self) {
+        for closing in &mut self.closings {
+            closing.discarded();
+        }
+    }
+
     /// Adds the terms to the changes of the transaction at the end of intake, if necessary.
     pub(super) fn seal(&self, store: &mut TaskStore) -> Result<(), StoreError> {
         if self.changed || store.touched(Family::Windowed) {
             for (id, expiry) in &self.stores {
-                store.put_beside(*id, TERMS, &expiry.terms().encode())?;
+                let closing = self.closings.iter().find(|closing| closing.id() == *id);
+                let cursor = closing.map(|closing| closing.cursor(store)).transpose()?;
+                let terms = expiry.terms().with_cursor(cursor);
+                store.put_beside(*id, TERMS, &terms.encode())?;
             }
         }
         Ok(())
@@ -113,4 +285,10 @@ impl Windows {
         }
         over
     }
+}
+
+/// Whether a store has no row.
+fn is_empty(store: &TaskStore, id: StoreId) -> Result<bool, StoreError> {
+    let mut rows = store.scan(id, &KeyRange::all(), Direction::Forward)?;
+    Ok(rows.next()?.is_none())
 }

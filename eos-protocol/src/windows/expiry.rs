@@ -25,6 +25,8 @@ pub struct Expiry {
     step: i64,
     /// Windows that start before this were expired for a previous program.
     floor: Timestamp,
+    /// Windows that start before this are closed, because their final results are emitted.
+    closed: Timestamp,
     /// The database has deleted the windows that start before this.
     forgotten: Option<Timestamp>,
 }
@@ -40,6 +42,7 @@ impl Expiry {
             retention,
             step: (retention / STEPS).max(size).max(1),
             floor: Timestamp(i64::MIN),
+            closed: Timestamp(i64::MIN),
             forgotten: None,
         }
     }
@@ -61,6 +64,7 @@ impl Expiry {
             advance: self.advance,
             retention: self.retention,
             over_before: self.floor,
+            cursor: None,
         }
     }
 
@@ -86,6 +90,18 @@ impl Expiry {
         let over = over_before(found.retention, stream_time);
         self.floor = self.floor.max(found.over_before).max(over);
         Ok(found.retention != self.retention)
+    }
+
+    /// Closes the windows that start before this time. A longer grace would open them again after their final results
+    /// were emitted.
+    pub fn close_before(&mut self, start: Timestamp) {
+        self.closed = self.closed.max(start);
+    }
+
+    /// Whether the window with this start takes no record, whatever its grace.
+    #[must_use]
+    pub fn is_closed(&self, start: Timestamp) -> bool {
+        start < self.closed
     }
 
     /// How long a window is kept after its start.

@@ -3,12 +3,14 @@
 //! *Stream time* decides everything. It is the highest time of the records that a task has taken. No clock is read,
 //! so replayed records lead to the same results as new ones.
 
+mod cursor;
 mod expiry;
 mod hopping;
 mod terms;
 
 use std::time::Duration;
 
+pub use cursor::Cursor;
 pub use expiry::Expiry;
 pub use hopping::Hopping;
 pub use terms::{OtherWindows, Terms, TermsError};

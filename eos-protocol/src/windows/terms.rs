@@ -3,23 +3,30 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::Cursor;
 use crate::ids::Timestamp;
 
 /// The format of windows without overlap.
 const WITHOUT_OVERLAP: u8 = 1;
-/// The format of windows with overlap, and the newest that this version reads.
-const VERSION: u8 = 2;
+/// The format of windows with overlap.
+const WITH_OVERLAP: u8 = 2;
+/// The format of windows with a cursor, and the newest that this version reads.
+const VERSION: u8 = 3;
 
 /// The terms on which a store keeps its windows. They are stored with the windows, for the next program.
 ///
 /// ```text
 /// version (1 byte) · length (8) · retention (8) · over before (8)
 /// version (1 byte) · length (8) · retention (8) · over before (8) · distance (8)
+/// version (1 byte) · length (8) · retention (8) · over before (8) · distance (8) · start (8) · has key (1) · key
 /// ```
 ///
 /// Numbers are big-endian, in milliseconds. Windows that do not overlap have the first form (version 1), which earlier
-/// versions of this library read as well. Windows that overlap have the second one (version 2).
+/// versions of this library read as well. Windows that overlap have the second one (version 2). Windows whose results
+/// are emitted when they close have the third one (version 3), so that no version that knows no cursor runs over them.
 ///
+/// - **The cursor** ([`Cursor`]) says which results are emitted. It lies in the terms, because each transaction that
+///   writes to the changelog writes the terms: so no trim removes the only copy.
 /// - **The length** is in no key: a window of another length with the same start has the same key. So the length may
 ///   not change.
 /// - **The distance** between the starts of windows is in no key either. With another one, some windows would lack the
@@ -29,13 +36,14 @@ const VERSION: u8 = 2;
 ///   would be wrong. So expired windows stay expired, and all others are kept for longer.
 /// - **Over before** is the limit of all previous programs: windows that start before it are expired, whatever the
 ///   retention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     pub(super) size: i64,
     /// The distance between the starts of windows.
     pub(super) advance: i64,
     pub(super) retention: i64,
     pub(super) over_before: Timestamp,
+    pub(super) cursor: Option<Cursor>,
 }
 
 /// Why bytes are not valid terms.
@@ -81,14 +89,36 @@ impl Terms {
         duration(self.retention)
     }
 
+    /// Which final results are emitted. `None` if the windows emit every update.
+    #[must_use]
+    pub fn cursor(&self) -> Option<&Cursor> {
+        self.cursor.as_ref()
+    }
+
+    /// The same terms with this cursor.
+    #[must_use]
+    pub fn with_cursor(self, cursor: Option<Cursor>) -> Self {
+        Self { cursor, ..self }
+    }
+
     /// The terms as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let overlaps = self.advance != self.size;
-        let mut bytes = vec![if overlaps { VERSION } else { WITHOUT_OVERLAP }];
+        let version = match (&self.cursor, self.advance != self.size) {
+            (Some(_), _) => VERSION,
+            (None, true) => WITH_OVERLAP,
+            (None, false) => WITHOUT_OVERLAP,
+        };
+        let mut bytes = vec![version];
         let numbers = [self.size, self.retention, self.over_before.0];
-        for number in numbers.into_iter().chain(overlaps.then_some(self.advance)) {
+        let advance = (version != WITHOUT_OVERLAP).then_some(self.advance);
+        let start = self.cursor.as_ref().map(|cursor| cursor.start.0);
+        for number in numbers.into_iter().chain(advance).chain(start) {
             bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        if let Some(cursor) = &self.cursor {
+            bytes.push(u8::from(cursor.key.is_some()));
+            bytes.extend_from_slice(cursor.key().unwrap_or_default());
         }
         bytes
     }
@@ -100,22 +130,29 @@ impl Terms {
     pub fn decode(bytes: &[u8]) -> Result<Self, TermsError> {
         let damaged = TermsError::Damaged { len: bytes.len() };
         let (version, rest) = bytes.split_first().ok_or(damaged)?;
-        let (numbers, more) = rest.as_chunks::<8>();
-        if !more.is_empty() && *version <= VERSION {
-            return Err(damaged);
+        if *version > VERSION {
+            return Err(TermsError::Newer { version: *version });
         }
-        let (size, retention, over_before, advance) = match (*version, numbers) {
-            (WITHOUT_OVERLAP, [size, retention, over_before]) => {
-                (size, retention, over_before, size)
-            }
-            (VERSION, [size, retention, over_before, advance]) => {
-                (size, retention, over_before, advance)
-            }
-            (0 | WITHOUT_OVERLAP | VERSION, _) => return Err(damaged),
-            (version, _) => return Err(TermsError::Newer { version }),
+        let count = match *version {
+            WITHOUT_OVERLAP => 3,
+            WITH_OVERLAP => 4,
+            VERSION => 5,
+            _ => return Err(damaged),
         };
-        let [size, retention, over_before, advance] =
-            [size, retention, over_before, advance].map(|bytes| i64::from_be_bytes(*bytes));
+        let (numbers, key) = rest.split_at_checked(count * 8).ok_or(damaged)?;
+        let mut numbers = numbers.as_chunks::<8>().0.iter();
+        let mut number = || numbers.next().map(|bytes| i64::from_be_bytes(*bytes));
+        let (Some(size), Some(retention), Some(over_before)) = (number(), number(), number())
+        else {
+            return Err(damaged);
+        };
+        let advance = number().unwrap_or(size);
+        let cursor = match (number(), key) {
+            (None, []) => None,
+            (Some(start), [0]) => Some(Cursor::before(Timestamp(start))),
+            (Some(start), [1, key @ ..]) => Some(Cursor::at(Timestamp(start), key)),
+            _ => return Err(damaged),
+        };
         if size < 0 || retention < 0 || advance < 0 {
             return Err(damaged);
         }
@@ -124,6 +161,7 @@ impl Terms {
             advance,
             retention,
             over_before: Timestamp(over_before),
+            cursor,
         })
     }
 }

@@ -180,6 +180,7 @@ fn the_bytes_of_terms_are_pinned() {
         advance: 0x56,
         retention: 0x1234,
         over_before: at(-2),
+        cursor: None,
     };
     let bytes = terms.encode();
     let expected = [
@@ -189,15 +190,28 @@ fn the_bytes_of_terms_are_pinned() {
         &(-2_i64).to_be_bytes(),
     ];
     assert_eq!(bytes[..], expected.concat());
-    assert_eq!(Terms::decode(&bytes), Ok(terms));
+    assert_eq!(Terms::decode(&bytes), Ok(terms.clone()));
     let overlapping = Terms {
         advance: 0x12,
-        ..terms
+        ..terms.clone()
     };
     let bytes = overlapping.encode();
     let more = [&[2], &expected.concat()[1..], &0x12_i64.to_be_bytes()];
     assert_eq!(bytes[..], more.concat());
     assert_eq!(Terms::decode(&bytes), Ok(overlapping));
+    let cursors = [
+        (Cursor::before(at(7)), &[0][..]),
+        (Cursor::at(at(7), b""), &[1]),
+        (Cursor::at(at(7), b"k"), b"\x01k"),
+    ];
+    for (cursor, key) in cursors {
+        let closing = terms.clone().with_cursor(Some(cursor));
+        let bytes = closing.encode();
+        let (size, start) = (0x56_i64.to_be_bytes(), 7_i64.to_be_bytes());
+        let all = [&[3], &expected.concat()[1..], &size, &start, key];
+        assert_eq!(bytes[..], all.concat());
+        assert_eq!(Terms::decode(&bytes), Ok(closing));
+    }
 }
 
 #[test]
@@ -209,8 +223,15 @@ fn bytes_that_are_not_terms_are_reported() {
     }
     let longer = [&bytes[..], &[0]].concat();
     assert!(Terms::decode(&longer).is_err());
-    let newer = [&[3], &bytes[1..]].concat();
-    assert_eq!(Terms::decode(&newer), Err(TermsError::Newer { version: 3 }));
+    let newer = [&[4], &bytes[1..]].concat();
+    assert_eq!(Terms::decode(&newer), Err(TermsError::Newer { version: 4 }));
+    let closing = Expiry::new(millis(20), millis(10)).terms();
+    let bytes = closing.with_cursor(Some(Cursor::before(at(3)))).encode();
+    for len in 0..bytes.len() {
+        let damaged = Err(TermsError::Damaged { len });
+        assert_eq!(Terms::decode(&bytes[..len]), damaged);
+    }
+    assert!(Terms::decode(&[&bytes[..], &[0]].concat()).is_err());
     let negative = [&[1], &[255; 24][..]].concat();
     assert!(Terms::decode(&negative).is_err());
 }

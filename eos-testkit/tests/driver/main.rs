@@ -12,6 +12,7 @@ mod larger;
 mod many;
 mod metrics;
 mod misuses;
+mod on_close;
 mod operators;
 mod outages;
 mod policies;

@@ -96,6 +96,7 @@ impl Driver {
                 timestamp,
                 stream_time,
                 wall_clock: None,
+                handled_to: stream_time,
                 takes_moments: true,
                 headers: &headers,
             },

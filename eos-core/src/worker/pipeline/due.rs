@@ -1,4 +1,4 @@
-//! Due items: moments of timers that have come.
+//! Due items: moments of timers that have come, and final results of closed windows.
 //!
 //! Each item is a unit like a record: it has the scratch to itself, joins the open transaction under the same limits, and
 //! has the error policy of the task's sources. The removal of its moment is one of its effects.
@@ -16,6 +16,7 @@ use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
+use crate::store::unstamped;
 use crate::topology::{Fault, Moment};
 use crate::worker::rounds::ROUNDS;
 use crate::worker::shared::Shared;
@@ -23,8 +24,22 @@ use crate::worker::task::{DueAttempt, Task};
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
 
-/// The header of a dead letter with the name and the moment of a timer.
+/// The header of a dead letter with the name of a timer or a store, and the moment of the item.
 const HEADER: &str = "eos-due";
+/// The header of a dead letter with the start of a final result's window, in milliseconds.
+const WINDOW: &str = "eos-window";
+
+/// The contents of the dead letter of a due item.
+struct DueLetter<'a> {
+    /// The name of the timer, or of the store with the final result.
+    name: &'a str,
+    at: Timestamp,
+    key: &'a [u8],
+    /// The final result.
+    value: Option<&'a [u8]>,
+    /// The start of the window of a final result.
+    window: Option<Timestamp>,
+}
 
 impl Pipeline {
     /// Handles the next due item of a clock, if there is one.
@@ -35,7 +50,7 @@ impl Pipeline {
         clock: Clock,
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
-        let store = &task.state.as_ref()?.store;
+        let state = task.state.as_mut()?;
         let now = match clock {
             Clock::Stream => task.progress.stream_time()?,
             Clock::Wall => shared.env.wall_clock(),
@@ -52,12 +67,13 @@ impl Pipeline {
                 source: Box::new(source),
             })
         };
-        match arm_ticks(shared, store, clock, now) {
+        match arm_ticks(shared, &state.store, clock, now) {
             Ok(false) => {}
             Ok(true) => return Some(self.finished(shared, task, unit.of_index(), txn)),
             Err(source) => return Some(failed(source)),
         }
-        match store.next_due(clock, now) {
+        let state = task.state.as_mut()?;
+        match state.next_due(clock, now) {
             Ok(NextDue::Nothing) => {
                 task.rounds.end(clock);
                 if clock == Clock::Wall {
@@ -90,12 +106,13 @@ impl Pipeline {
         item: &DueItem,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        let (index, timer) = timer_of(shared, item);
-        let fault = |source| Fault::Timer {
-            timer: timer.into(),
+        let (index, name) = store_of(shared, item);
+        let fault = |source| Fault::Due {
+            name: name.into(),
             store: index,
             key: item.place.key.clone(),
             at: item.due,
+            window: window_of(&item.place),
             source: Box::new(source),
         };
         let own = (
@@ -122,14 +139,12 @@ impl Pipeline {
         }
         match handled {
             Ok(()) => self.finished(shared, task, unit, txn),
-            Err(found @ Fault::Timer { .. }) => {
-                self.refused_due(shared, task, unit, own, found, txn)
-            }
+            Err(found @ Fault::Due { .. }) => self.refused_due(shared, task, unit, own, found, txn),
             Err(other) => self.refused_due(shared, task, unit, own, fault(other), txn),
         }
     }
 
-    /// Removes the moment, and runs the handler. Effects stay in the scratch.
+    /// Marks the item as handled, and runs its node. Effects stay in the scratch.
     fn run_item<C: Client>(
         &self,
         shared: &Shared<C>,
@@ -137,16 +152,21 @@ impl Pipeline {
         index: usize,
         item: &DueItem,
     ) -> Result<(), Fault> {
-        let (Some(state), Some(node)) = (&task.state, task.chains.handler(index)) else {
+        let (Some(state), Some(node)) = (&mut task.state, task.chains.handler(index)) else {
             return Ok(());
         };
         let failed = |source| {
             Fault::State(crate::store::StateError::Store {
-                store: timer_of(shared, item).1.into(),
+                store: store_of(shared, item).1.into(),
                 source,
             })
         };
-        state.store.handle_due(item).map_err(failed)?;
+        // An item that was set into the past sees no earlier time than the final results that are out.
+        let emitted = match (item.clock, item.place.store.is_windowed()) {
+            (Clock::Stream, false) => state.windows.emitted_to(&state.store).map_err(failed)?,
+            _ => None,
+        };
+        state.handle_due(item).map_err(failed)?;
         let Some(input) = task.progress.inputs().first() else {
             return Ok(());
         };
@@ -155,16 +175,18 @@ impl Pipeline {
             Clock::Stream => task.progress.stream_time().unwrap_or(item.due),
             Clock::Wall => wall_clock,
         };
+        let stream_time = match item.clock {
+            Clock::Stream => emitted.max(Some(item.place.moment())),
+            Clock::Wall => task.progress.stream_time(),
+        };
         let headers = Headers::new();
         let origin = Origin {
             task: task.progress.task,
             partition: &input.partition,
             offset: Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO),
             timestamp: Some(item.due),
-            stream_time: match item.clock {
-                Clock::Stream => Some(item.place.moment()),
-                Clock::Wall => task.progress.stream_time(),
-            },
+            stream_time,
+            handled_to: stream_time,
             wall_clock: Some(wall_clock),
             takes_moments: true,
             headers: &headers,
@@ -188,8 +210,9 @@ impl Pipeline {
             None => 0,
         };
         let moment = Moment {
-            timer: index,
+            store: index,
             key: &item.place.key,
+            value: &item.value,
             at: item.due,
             fired: now,
             missed,
@@ -210,7 +233,7 @@ impl Pipeline {
         self.clear();
         task.forget();
         let item = match &fault {
-            Fault::Timer { store, key, at, .. } => (*store, key.clone(), *at),
+            Fault::Due { store, key, at, .. } => (*store, key.clone(), *at),
             _ => Default::default(),
         };
         let retry = last_resort_of_task(task).2;
@@ -248,11 +271,12 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        let Fault::Timer {
-            timer,
+        let Fault::Due {
+            name,
             store: index,
             key,
             at,
+            window,
             ..
         } = &fault
         else {
@@ -261,20 +285,30 @@ impl Pipeline {
         let (last, letters, _) = last_resort_of_task(task);
         let spec = shared.topology.stores().get(*index);
         let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
-        let deleted = match (&task.state, spec) {
-            (Some(state), Some(spec)) => state.store.delete_due(spec.id, key),
-            _ => Ok(false),
+        let dropped = match (&mut task.state, spec) {
+            (Some(state), Some(spec)) => state.drop_due(spec.id, key),
+            _ => Ok(Vec::new()),
         };
-        if let Err(source) = deleted {
-            return Done::failed(WorkerError::Store {
-                task: unit.task,
-                source: Box::new(source),
-            });
-        }
+        let row = match dropped {
+            Ok(row) => row,
+            Err(source) => {
+                return Done::failed(WorkerError::Store {
+                    task: unit.task,
+                    source: Box::new(source),
+                });
+            }
+        };
         let failed = match (&last, letters) {
             (LastResort::Skip, _) => Failed::Skipped,
             (LastResort::DeadLetter(_), Some(output)) => {
-                self.write_due_letter(shared, task, output, (timer, *at, key), &fault);
+                let letter = DueLetter {
+                    name,
+                    at: *at,
+                    key: window.map_or(&key[..], |_| key.get(8..).unwrap_or_default()),
+                    value: window.and_then(|_| unstamped(&row)),
+                    window: *window,
+                };
+                self.write_due_letter(shared, task, output, &letter, &fault);
                 if let Some(too_large) = self.oversize(shared, 0) {
                     self.clear();
                     task.forget();
@@ -289,7 +323,7 @@ impl Pipeline {
         };
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
-            "the handler of a timer failed; its moment {}",
+            "a due item failed and {}",
             if failed == Failed::Skipped { "is skipped" } else { "goes to the dead-letter topic" }
         );
         let unit = Processed {
@@ -304,7 +338,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
         output: usize,
-        (timer, at, key): (&str, Timestamp, &[u8]),
+        letter: &DueLetter<'_>,
         fault: &Fault,
     ) {
         let Some(input) = task.progress.inputs().first() else {
@@ -313,10 +347,14 @@ impl Pipeline {
         let tries = task.due_attempt.as_ref().map_or(0, |it| it.attempt.tries);
         let offset = Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO);
         let mut headers = self.letter_headers(shared, (&input.partition, offset), tries, fault);
-        headers.push(HEADER, Some(format!("{timer} {}", at.0).as_bytes()));
+        let DueLetter { name, at, key, .. } = letter;
+        headers.push(HEADER, Some(format!("{name} {}", at.0).as_bytes()));
+        if let Some(start) = letter.window {
+            headers.push(WINDOW, Some(start.0.to_string().as_bytes()));
+        }
         self.scratch
             .get_mut()
-            .write_raw(output, Some(key), None, Some(at), headers);
+            .write_raw(output, Some(key), letter.value, Some(*at), headers);
     }
 }
 
@@ -347,10 +385,16 @@ fn arm_ticks<C: Client>(
     Ok(set)
 }
 
-/// Returns the index and the name of an item's timer.
-fn timer_of<'s, C: Client>(shared: &'s Shared<C>, item: &DueItem) -> (usize, &'s str) {
+/// Returns the index and the name of an item's store.
+fn store_of<'s, C: Client>(shared: &'s Shared<C>, item: &DueItem) -> (usize, &'s str) {
     let stores = shared.topology.stores();
     let index = stores.iter().position(|spec| spec.id == item.place.store);
     let index = index.unwrap_or(usize::MAX);
     (index, stores.get(index).map_or("?", |spec| &*spec.name))
+}
+
+/// Returns the start of the window of a final result.
+fn window_of(place: &Place) -> Option<Timestamp> {
+    let is_result = place.store.is_windowed();
+    crate::store::window_of(&place.key).filter(|_| is_result)
 }

@@ -114,6 +114,7 @@ impl Pipeline {
                     offset: Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO),
                     timestamp: None,
                     stream_time: task.progress.stream_time(),
+                    handled_to: task.progress.stream_time(),
                     wall_clock: super::wall_clock(shared, Some(state)),
                     // A fault in an emission has no policy. The moment comes as due work.
                     takes_moments: false,

@@ -350,6 +350,7 @@ impl Pipeline {
             offset,
             timestamp,
             stream_time: seen.max(timestamp),
+            handled_to: seen,
             wall_clock: wall_clock(shared, task.state.as_ref()),
             takes_moments: true,
             headers: &message.headers(),

@@ -79,7 +79,7 @@ impl Pipeline {
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         // The moment is to blame, and not the record. Without the moment, the record comes again.
-        if matches!(fault, Fault::Timer { .. }) && !matches!(last, LastResort::Fail) {
+        if matches!(fault, Fault::Due { .. }) && !matches!(last, LastResort::Fail) {
             task.attempt = None;
             return self.drop_item(shared, task, record, fault, txn);
         }
@@ -320,9 +320,9 @@ fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bo
     }
 }
 
-/// Returns the error of a handler of a timer.
+/// Returns the error of a due item.
 pub(super) fn due_error<R: Records>(task: &Task<R>, fault: Fault) -> WorkerError {
-    WorkerError::Timer {
+    WorkerError::Due {
         task: task.progress.task,
         reason: fault.into(),
     }

@@ -72,7 +72,7 @@ impl Pipeline {
         })
     }
 
-    /// Runs the handler of a timer, at this place of the chains, on a moment. Effects stay in the scratch.
+    /// Runs the node at this place of the chains on a due item of it. Effects stay in the scratch.
     pub(super) fn run_due<C: Client>(
         &self,
         shared: &Shared<C>,
@@ -146,12 +146,13 @@ impl Pipeline {
         let Some(moment) = scratch.moment_of(number) else {
             return Some(fault);
         };
-        let timer = shared.topology.stores().get(moment.timer)?;
-        Some(Fault::Timer {
-            timer: Arc::clone(&timer.name),
-            store: moment.timer,
+        let timer = shared.topology.stores().get(moment.store)?;
+        Some(Fault::Due {
+            name: Arc::clone(&timer.name),
+            store: moment.store,
             key: moment.key.clone(),
             at: moment.at,
+            window: None,
             source: Box::new(fault),
         })
     }

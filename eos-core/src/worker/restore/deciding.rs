@@ -20,7 +20,7 @@ use crate::worker::shared::Shared;
 use crate::worker::storage::{HomeError, TaskHome};
 use crate::worker::tasks::Tasks;
 use crate::worker::wake::Wake;
-use crate::worker::windows::all_over;
+use crate::worker::windows::{Windowed, all_over};
 use crate::worker::{NewTask, RecordsOf, WorkerError};
 
 /// The interval between two attempts to open a database that another worker still has open.
@@ -93,9 +93,7 @@ impl<C: Client> Restoring<C> {
             committed,
             home,
             identity,
-            windows: (stores.iter())
-                .filter_map(|s| Some((s.id, s.expiry?)))
-                .collect(),
+            windows: (stores.iter()).filter_map(|s| Windowed::of(s)).collect(),
             stream_time,
             stores: stores.iter().map(|s| (s.id, s.kind)).collect(),
             due: (stores.iter())

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use eos_protocol::state::{Identity, PerFamily, Progress, RestartError, RestoreKind, StoreId};
-use eos_protocol::windows::Expiry;
 use eos_protocol::{Clock, Now, Offset, TaskId, Timestamp, TopicPartition, TransactionName};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
 
@@ -23,6 +22,7 @@ use super::shared::Shared;
 use super::storage::{HomeError, TaskHome};
 use super::tasks::Tasks;
 use super::wake::Wake;
+use super::windows::Windowed;
 use super::{RecordsOf, WorkerError};
 use crate::client::{Client, Source};
 use crate::metrics::{Count, RestoringMetrics, WorkerMeter};
@@ -66,7 +66,7 @@ struct Restoring<C: Client> {
     due: Vec<(StoreId, Clock)>,
     names: Names,
     /// The windowed stores, as the program defines them.
-    windows: Vec<(StoreId, Expiry)>,
+    windows: Vec<Windowed>,
     /// The stream time of the last commit.
     stream_time: Option<Timestamp>,
     /// The changelogs, with their indexes in the topology's outputs.

@@ -156,7 +156,7 @@ impl<C: Client> Restoring<C> {
             .map(|time| store.handled_to(time))
             .transpose();
         let handled = handled.map_err(|source| store_failed(self.task, source))?;
-        let windows = Windows::of(&store, self.windows, handled);
+        let windows = Windows::of(&store, self.windows, self.stream_time, handled);
         let windows =
             windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
         tracing::debug!(
