@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::shape::Shape;
-use super::{joined, merged, plain, policies, timers, windowed};
+use super::{joined, merged, on_close, plain, policies, timers, windowed};
 
 pub(super) fn of(shape: Shape) -> Case {
     match shape {
@@ -16,5 +16,6 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::DeadLetters => policies::DEAD_LETTERS,
         Shape::AtLeastOnce => plain::AT_LEAST_ONCE,
         Shape::Timers => timers::TIMERS,
+        Shape::OnClose => on_close::ON_CLOSE,
     }
 }

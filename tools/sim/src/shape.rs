@@ -25,11 +25,13 @@ pub enum Shape {
     AtLeastOnce,
     /// Timers of stream time, set into the future and the past, moved and cancelled.
     Timers,
+    /// Final results of windows, and of longer windows behind them.
+    OnClose,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 10] = [
+    pub const ALL: [Shape; 11] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -40,6 +42,7 @@ impl Shape {
         Shape::DeadLetters,
         Shape::AtLeastOnce,
         Shape::Timers,
+        Shape::OnClose,
     ];
 
     /// Returns the weight in the draw.
@@ -48,7 +51,9 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
-            Shape::Stateless | Shape::Windowed | Shape::Joined | Shape::Timers => 2,
+            Shape::Stateless | Shape::Windowed | Shape::Joined | Shape::Timers | Shape::OnClose => {
+                2
+            }
             Shape::Counting | Shape::Repartitioned => 3,
         }
     }
@@ -75,6 +80,7 @@ impl Shape {
             Shape::DeadLetters => "dead_letters",
             Shape::AtLeastOnce => "at_least_once",
             Shape::Timers => "timers",
+            Shape::OnClose => "on_close",
         }
     }
 

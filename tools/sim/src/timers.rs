@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use eos_core::{App, Ctx, Failure, Timer, Timestamp, Topic};
 
 use super::case::Case;
+use super::loops::{self, Emitted};
 use super::plain::STATELESS;
 use super::record::{Draft, Given};
 use super::remains::{Found, Left};
@@ -121,7 +122,7 @@ struct Model {
     moments: BTreeMap<String, (i64, Round)>,
     /// The last moment that came in order.
     handled: Option<(Round, String)>,
-    out: Vec<(String, String)>,
+    out: Vec<Emitted>,
     early: usize,
     past: usize,
 }
@@ -143,7 +144,7 @@ impl Model {
         }
         self.act(&it.key, after_record(it.seq, it.timestamp));
         let value = String::from_utf8_lossy(&it.kind.value(it.seq, digit(&it.key))).into_owned();
-        self.out.push((it.key.clone(), value));
+        self.out.push((it.key.clone(), value, it.timestamp));
         self.stream_time = Some(now);
         while let Some((place, key)) = self.first().filter(|((at, _), _)| *at <= now) {
             let (at, _) = self.moments.remove(&key).unwrap_or_default();
@@ -159,7 +160,7 @@ impl Model {
 
     fn come(&mut self, key: &str, at: i64) {
         self.act(key, after_moment(at));
-        self.out.push((key.to_owned(), shown(at)));
+        self.out.push((key.to_owned(), shown(at), at));
     }
 
     fn act(&mut self, key: &str, action: Action) {
@@ -188,26 +189,14 @@ fn digit(key: &str) -> usize {
 fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let mut verdicts = Vec::new();
     for partition in 0..left.partitions {
-        let mut given: Vec<&Given> = left
-            .of(INPUT)
-            .filter(|it| it.partition == partition)
-            .collect();
-        given.sort_by_key(|it| it.offset);
         let mut model = Model::default();
-        given.into_iter().for_each(|it| model.record(it));
+        loops::given(left, INPUT, partition).for_each(|it| model.record(it));
         found.saw("moments came before a record of their key", model.early);
         found.saw("moments were set into the past", model.past);
         for output in OUTPUTS {
-            let records = left.cluster.read(output, partition).into_iter();
-            let records: Vec<_> = records
-                .map(|it| (text(it.key.as_deref()), text(it.value.as_deref())))
-                .collect();
-            verdicts.extend(difference(output, partition, &records, &model.out));
+            verdicts.extend(loops::difference(left, output, partition, &model.out));
         }
-        for it in left.databases.iter().filter(|it| it.open && it.whole) {
-            if it.task.partition.get() != partition {
-                continue;
-            }
+        for it in loops::open_databases(left, partition) {
             let rows = it
                 .contents
                 .iter()
@@ -229,37 +218,4 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         }
     }
     Ok(verdicts)
-}
-
-fn text(bytes: Option<&[u8]>) -> String {
-    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
-}
-
-/// Returns the first difference between an output and the expected one.
-fn difference(
-    output: &str,
-    partition: i32,
-    found: &[(String, String)],
-    expected: &[(String, String)],
-) -> Option<String> {
-    let equal = found
-        .iter()
-        .zip(expected)
-        .take_while(|(a, b)| a == b)
-        .count();
-    if equal == found.len() && equal == expected.len() {
-        return None;
-    }
-    let what = match (found.get(equal), expected.get(equal)) {
-        (Some(it), _) if found[..equal].contains(it) => "doubled",
-        (Some(it), Some(_)) if !expected.contains(it) => "unexpected",
-        (None, Some(_)) => "lost",
-        (Some(_), Some(missing)) if !found.contains(missing) => "lost",
-        _ => "reordered",
-    };
-    Some(format!(
-        "VIOLATED {what}: {output}-{partition}, record {equal}: found {:?}, expected {:?}",
-        found.get(equal),
-        expected.get(equal)
-    ))
 }
