@@ -254,7 +254,7 @@ impl<'r> Ctx<'r> {
     /// The time of a clock.
     pub(crate) fn time_of(&self, clock: Clock) -> Option<Timestamp> {
         match clock {
-            Clock::Stream => self.origin.stream_time,
+            Clock::Stream | Clock::Background => self.origin.stream_time,
             Clock::Wall => self.origin.wall_clock,
         }
     }

@@ -82,6 +82,7 @@ mod rules;
     )
 )]
 mod runtime;
+mod sessions;
 mod store;
 mod store_handle;
 mod streams;
@@ -130,7 +131,7 @@ pub mod stream {
 /// each.
 pub mod state {
     pub use crate::store::{
-        Entries, KeyValueView, OrderedStore, OrderedView, WindowStore, WindowView,
+        Entries, KeyValueView, OrderedStore, OrderedView, SessionStore, WindowStore, WindowView,
     };
     pub use crate::store_handle::{StoreDef, StoreHandle};
 }
@@ -142,8 +143,9 @@ pub mod timers {
 
 /// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).
 pub mod windows {
-    pub use eos_protocol::windows::{Hopping, Tumbling, Window};
+    pub use eos_protocol::windows::{Hopping, Session, Tumbling, Window};
 
+    pub use crate::sessions::{SessionGroup, SessionTable};
     pub use crate::windowed::{WindowedGroup, WindowedTable, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;
 }

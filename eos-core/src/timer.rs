@@ -6,9 +6,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use eos_protocol::Clock;
 use eos_protocol::state::StoreId;
-use eos_protocol::{Place, Timestamp};
+use eos_protocol::{Clock as DueClock, Place, Timestamp};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore, due_row};
 
 use crate::codec::{Codec, CodecError, Encoded, Field, Part, Plain, PlainType};
@@ -17,6 +16,24 @@ use crate::failure::Failure;
 use crate::store::{
     Buffers, RowsError, RowsOf, StateAccess, StateError, StoreRows, StoreSpec, live_rows,
 };
+
+/// The clock of a timer or a tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// Stream time: the highest timestamp that the task has taken.
+    Stream,
+    /// The clock of the machine.
+    Wall,
+}
+
+impl From<Clock> for DueClock {
+    fn from(clock: Clock) -> Self {
+        match clock {
+            Clock::Stream => DueClock::Stream,
+            Clock::Wall => DueClock::Wall,
+        }
+    }
+}
 
 /// The definition of a timer: at most one moment for each key.
 ///
@@ -124,7 +141,7 @@ impl<K: 'static> Timer<K> {
             expiry: None,
             windows: None,
             is_final: false,
-            clock: Some(self.clock),
+            clock: Some(self.clock.into()),
             period: None,
             definition: Box::new(self.clone()),
         }
@@ -258,7 +275,7 @@ pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec
         expiry: None,
         windows: None,
         is_final: false,
-        clock: Some(clock),
+        clock: Some(clock.into()),
         period: Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)),
         definition: Box::new(()),
     }
@@ -271,7 +288,7 @@ impl Ctx<'_> {
         TimerView {
             found: found.and_then(|index| Found::new(self.state(), index)),
             timestamp: self.timestamp(),
-            wall_clock: self.time_of(Clock::Wall),
+            wall_clock: self.time_of(DueClock::Wall),
         }
     }
 }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::windows::{Expiry, Hopping, Tumbling, check_retention};
+use eos_protocol::windows::{AnyWindows, Expiry, Hopping, Session, Tumbling, check_retention};
 
 use crate::codec::Encode;
 use crate::grouped::Grouped;
 use crate::keys::Partitioned;
 use crate::record::Record;
+use crate::sessions::SessionGroup;
 use crate::store::{Stamped, StampedCodec, StoreSpec, WindowStore};
 use crate::streams::Stream;
 use crate::topic::Topic;
@@ -54,25 +55,50 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// With [`Hopping`] windows, a record is in several windows. It updates each of them, in the order of their starts,
     /// and its key and value are cloned for each. It is late if all of its windows are closed; closed windows of a
     /// record that is not late are left out.
-    pub fn windowed_by<W: Windows>(self, windows: W) -> WindowedGroup<K, V, W> {
-        WindowedGroup {
-            stream: self.stream,
-            windows: windows.hopping(),
-            late: None,
-            kind: PhantomData,
-        }
+    ///
+    /// # Sessions
+    /// [`Session`] windows have no fixed length: see [`SessionGroup`].
+    pub fn windowed_by<W: Windows>(self, windows: W) -> W::Group<K, V> {
+        windows.group(self.stream)
     }
 }
 
-/// Windows of a fixed length: [`Tumbling`] or [`Hopping`]. This trait is sealed.
+/// A kind of windows: [`Tumbling`], [`Hopping`] or [`Session`]. This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kind of windows",
-    note = "`windowed_by` takes `Tumbling::of(size)` or `Hopping::of(size).every(advance)`"
+    note = "`windowed_by` takes `Tumbling::of(size)`, `Hopping::of(size).every(advance)` or `Session::gap(duration)`"
 )]
-pub trait Windows: sealed::Windows {}
+pub trait Windows: sealed::Sealed {
+    /// A stream grouped by key and window.
+    type Group<K: 'static, V: 'static>;
 
-impl Windows for Tumbling {}
-impl Windows for Hopping {}
+    #[doc(hidden)]
+    fn group<K: 'static, V: 'static>(self, stream: Stream<K, V>) -> Self::Group<K, V>;
+}
+
+impl Windows for Tumbling {
+    type Group<K: 'static, V: 'static> = WindowedGroup<K, V, Self>;
+
+    fn group<K: 'static, V: 'static>(self, stream: Stream<K, V>) -> Self::Group<K, V> {
+        WindowedGroup::new(stream, self.into())
+    }
+}
+
+impl Windows for Hopping {
+    type Group<K: 'static, V: 'static> = WindowedGroup<K, V, Self>;
+
+    fn group<K: 'static, V: 'static>(self, stream: Stream<K, V>) -> Self::Group<K, V> {
+        WindowedGroup::new(stream, self)
+    }
+}
+
+impl Windows for Session {
+    type Group<K: 'static, V: 'static> = SessionGroup<K, V>;
+
+    fn group<K: 'static, V: 'static>(self, stream: Stream<K, V>) -> Self::Group<K, V> {
+        SessionGroup::new(stream, self)
+    }
+}
 
 /// Windows that can take records of these types. [`Hopping`] windows need keys and values that are `Clone`.
 #[diagnostic::on_unimplemented(
@@ -85,25 +111,14 @@ pub trait WindowsOf<K, V>: Windows + sealed::Copies<K, V> {}
 impl<K, V, W: Windows + sealed::Copies<K, V>> WindowsOf<K, V> for W {}
 
 mod sealed {
-    use super::{Hopping, Tumbling};
+    use super::{Hopping, Session, Tumbling};
     use crate::topology::CopyBoth;
 
-    pub trait Windows: Send + Sync + 'static {
-        /// The same windows, as those of the general kind.
-        fn hopping(self) -> Hopping;
-    }
+    pub trait Sealed {}
 
-    impl Windows for Tumbling {
-        fn hopping(self) -> Hopping {
-            self.into()
-        }
-    }
-
-    impl Windows for Hopping {
-        fn hopping(self) -> Hopping {
-            self
-        }
-    }
+    impl Sealed for Tumbling {}
+    impl Sealed for Hopping {}
+    impl Sealed for Session {}
 
     /// Copies of a key and a value, for windows that overlap.
     pub trait Copies<K, V> {
@@ -121,7 +136,7 @@ mod sealed {
 }
 
 /// Ends the stream of late records.
-type EndLate<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
+pub(crate) type EndLate<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
 /// A stream grouped by key and time window. Returned by [`Grouped::windowed_by`].
 #[must_use = "windows do nothing until they are counted, reduced or aggregated"]
@@ -130,6 +145,17 @@ pub struct WindowedGroup<K, V, W = Tumbling> {
     windows: Hopping,
     late: Option<EndLate<K, V>>,
     kind: PhantomData<fn() -> W>,
+}
+
+impl<K: 'static, V: 'static, W> WindowedGroup<K, V, W> {
+    fn new(stream: Stream<K, V>, windows: Hopping) -> Self {
+        Self {
+            stream,
+            windows,
+            late: None,
+            kind: PhantomData,
+        }
+    }
 }
 
 impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
@@ -273,7 +299,7 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
         let f = Arc::new(f);
         let expiry = Expiry::new(retention, windows.size()).every(windows.advance());
         let spec = StoreSpec {
-            windows: Some(windows),
+            windows: Some(AnyWindows::Fixed(windows)),
             ..store.stamped().spec(expiry)
         };
         let store = self.stream.own(spec);

@@ -14,11 +14,13 @@ pub enum Clock {
     Stream,
     /// The clock of the machine.
     Wall,
+    /// Stream time, for items without visible effects. Their order and their delay do not matter.
+    Background,
 }
 
 impl Clock {
     /// Every clock.
-    pub const ALL: [Clock; 2] = [Clock::Stream, Clock::Wall];
+    pub const ALL: [Clock; 3] = [Clock::Stream, Clock::Wall, Clock::Background];
 
     /// The clock's number in keys and marks.
     #[must_use]
@@ -26,6 +28,7 @@ impl Clock {
         match self {
             Clock::Stream => 0,
             Clock::Wall => 1,
+            Clock::Background => 2,
         }
     }
 
@@ -35,6 +38,7 @@ impl Clock {
         match number {
             0 => Some(Clock::Stream),
             1 => Some(Clock::Wall),
+            2 => Some(Clock::Background),
             _ => None,
         }
     }
@@ -132,7 +136,7 @@ mod tests {
         for clock in Clock::ALL {
             assert_eq!(Clock::from_number(clock.number()), Some(clock));
         }
-        assert_eq!(Clock::from_number(2), None);
+        assert_eq!(Clock::from_number(3), None);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub struct TaskProgress {
     changelogs: PerFamily<Option<TopicDigest>>,
     stores: StoreNames,
     /// The due items by clock.
-    due: [DueItems; 2],
+    due: [DueItems; 3],
 }
 
 /// The due items of one clock, counted since the start of the task. After an abort the same items come again, in the
@@ -131,7 +131,7 @@ impl TaskProgress {
             stream_time,
             changelogs: PerFamily::default(),
             stores: StoreNames::default(),
-            due: [DueItems::default(); 2],
+            due: [DueItems::default(); 3],
         }
     }
 

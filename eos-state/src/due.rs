@@ -201,7 +201,7 @@ mod tests {
             b"\0\0",
             b"\x02\0",
             b"\x01",
-            b"\x01\x02",
+            b"\x01\x03",
             b"\x01\0\0\0",
         ] {
             assert!(decode_mark(store, mark).is_err(), "{mark:?}");

@@ -138,8 +138,8 @@ pub enum StoreError {
     },
     /// A store's moments belong to another clock.
     #[error(
-        "the timer with the store id {store} can't run: its stored moments refer to another clock. Restore the earlier \
-         clock of the timer, or start under another app name"
+        "the moments of the store with the id {store} refer to another clock. Restore the earlier clock of the timer, or for \
+         sessions, the earlier use of `emit_on_close`. Or give the timer or the store another name"
     )]
     OtherClock {
         /// The store.

@@ -5,6 +5,7 @@ mod null;
 mod ordered;
 mod plain;
 mod pool;
+mod session_windowed;
 mod time_windowed;
 
 use std::error::Error as StdError;
@@ -16,6 +17,7 @@ pub use json::Json;
 pub(crate) use ordered::OrderedCodec;
 pub use ordered::{OrderedKey, PrefixOf};
 pub use plain::{Plain, PlainType};
+pub use session_windowed::SessionWindowed;
 pub use time_windowed::TimeWindowed;
 
 /// Reads values of one type from bytes.

@@ -3,6 +3,7 @@
 mod entries;
 mod ordered;
 mod rows;
+mod session;
 mod stamped;
 mod view;
 mod window;
@@ -19,6 +20,8 @@ use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainTy
 pub use entries::Entries;
 pub use ordered::{OrderedStore, OrderedView};
 pub use rows::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
+pub use session::SessionStore;
+pub(crate) use session::window_of as session_window;
 pub(crate) use stamped::{Stamped, StampedCodec, unstamped};
 pub use view::KeyValueView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};

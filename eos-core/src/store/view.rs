@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use eos_protocol::state::StoreId;
-use eos_protocol::windows::{Expiry, Hopping};
+use eos_protocol::windows::{AnyWindows, Expiry};
 use eos_protocol::{Clock, Timestamp};
 use eos_state::{StoreError, StoreKind, TaskStore};
 
@@ -22,7 +22,7 @@ pub(crate) struct StoreSpec {
     /// The expiry of its windows, if any.
     pub(crate) expiry: Option<Expiry>,
     /// The windows of an operator's store.
-    pub(crate) windows: Option<Hopping>,
+    pub(crate) windows: Option<AnyWindows>,
     /// Whether the results of the windows are emitted when they close.
     pub(crate) is_final: bool,
     /// The clock of its moments, if its rows have moments.
@@ -31,6 +31,13 @@ pub(crate) struct StoreSpec {
     pub(crate) period: Option<i64>,
     /// The [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
+}
+
+impl StoreSpec {
+    /// Whether it has the moments of a timer or a tick.
+    pub(crate) fn is_timer(&self) -> bool {
+        self.windows.is_none() && matches!(self.clock, Some(Clock::Stream | Clock::Wall))
+    }
 }
 
 impl fmt::Debug for StoreSpec {

@@ -10,7 +10,6 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_protocol::Clock;
 use eos_state::StoreKind;
 
 use crate::codec::{Codec, Encode};
@@ -18,7 +17,7 @@ use crate::error_policy::ErrorPolicy;
 use crate::keys::{Colocated, Partitioned, Scattered};
 use crate::record::Record;
 use crate::store::{KeyValueStore, StoreSpec};
-use crate::timer::tick_spec;
+use crate::timer::{Clock, tick_spec};
 use crate::topic::Topic;
 use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 

@@ -21,7 +21,7 @@ impl Graph {
         }
         for (at, (store, users)) in self.stores.iter().zip(&self.users).enumerate() {
             mistakes.check(check_store_name(&store.name));
-            if store.clock.is_some() {
+            if store.is_timer() {
                 self.check_timer(at, store, &mut mistakes);
             } else if users.is_empty() {
                 mistakes.add(Mistake::UnusedStore {
@@ -101,7 +101,7 @@ impl Graph {
                     continue;
                 };
                 let least = windows.least_grace_behind(&results);
-                if windows.grace_time() < least {
+                if windows.grace() < least {
                     mistakes.add(Mistake::ShortGrace {
                         store: store.name.to_string(),
                         before: before.name.to_string(),

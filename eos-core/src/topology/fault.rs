@@ -53,7 +53,7 @@ pub(crate) enum Fault {
          return one of these names"
     )]
     Route { name: String, topics: String },
-    #[error("{}: {source}", due_text(.name, .key, *.at, *.window))]
+    #[error("{}: {source}", due_text(.name, .key, *.at, *.of))]
     Due {
         /// The name of the timer, or of the store with the final result.
         name: Arc<str>,
@@ -62,8 +62,7 @@ pub(crate) enum Fault {
         /// The key of the row.
         key: Vec<u8>,
         at: Timestamp,
-        /// The start of the window of a final result.
-        window: Option<Timestamp>,
+        of: DueOf,
         source: Box<Fault>,
     },
     #[error(
@@ -139,20 +138,38 @@ impl Fault {
     }
 }
 
+/// The kind of a due item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DueOf {
+    Timer,
+    /// The final result of the window with this start.
+    Window(Timestamp),
+    /// The final result of a session.
+    Session,
+}
+
 /// Returns the start of the error text of a due item.
-fn due_text(name: &str, key: &[u8], at: Timestamp, window: Option<Timestamp>) -> String {
-    match window {
-        Some(start) => {
-            let key = shown(key.get(8..).unwrap_or_default());
-            let start = start.0;
+fn due_text(name: &str, key: &[u8], at: Timestamp, of: DueOf) -> String {
+    let own = match of {
+        // The start comes before the key.
+        DueOf::Window(_) => key.get(8..).unwrap_or_default(),
+        DueOf::Timer | DueOf::Session => key,
+    };
+    let (key, at) = (shown(own), at.0);
+    match of {
+        DueOf::Timer => {
+            format!(
+                "the handler of the timer {name} failed for the key {key} and the moment {at} ms"
+            )
+        }
+        DueOf::Window(Timestamp(start)) => {
             format!(
                 "the final result of the store {name} failed for the key {key} and the window from {start} ms"
             )
         }
-        None => {
-            let (key, at) = (shown(key), at.0);
+        DueOf::Session => {
             format!(
-                "the handler of the timer {name} failed for the key {key} and the moment {at} ms"
+                "the final result of the store {name} failed for the key {key} and the session closed at {at} ms"
             )
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use eos_protocol::state::Family;
-use eos_protocol::{Stage, StageId, TopicName, stages};
+use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 
 use super::error::{Mistake, Mistakes, TopologyError};
 use super::internal::{Internal, Purpose};
@@ -260,6 +260,8 @@ impl Graph {
     pub(crate) fn emit_on_close(&mut self, store: usize) {
         if let Some(store) = self.stores.get_mut(store) {
             store.is_final = true;
+            // Final results are visible, so their order matters.
+            store.clock = store.clock.map(|_| Clock::Stream);
         }
     }
 

@@ -31,6 +31,7 @@ mod process;
 #[cfg(test)]
 mod process_test;
 mod scratch;
+mod sessions;
 #[cfg(test)]
 mod stores_test;
 #[cfg(test)]
@@ -46,7 +47,7 @@ pub(crate) use checked::Topology;
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
-pub(crate) use fault::{EncodeError, Fault};
+pub(crate) use fault::{DueOf, EncodeError, Fault};
 pub(crate) use graph::{Exit, Graph};
 pub use guarantees::{Guarantees, Mermaid};
 pub(crate) use internal::Purpose;
@@ -59,5 +60,6 @@ pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use scratch::{MomentOutputs, Scratch};
+pub(crate) use sessions::SessionAggregate;
 pub(crate) use timed::{Handler, Handlers, TickHandler, Ticks, Timed};
 pub(crate) use windowed::{CopyBoth, OnClose, WindowedAggregate, WindowedPerCommit};

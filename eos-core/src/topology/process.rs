@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use eos_protocol::{Clock, TaskId};
 
-use super::fault::Fault;
+use super::fault::{DueOf, Fault};
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use super::scratch::MomentOutputs;
@@ -360,7 +360,7 @@ fn blame(ctx: &Ctx<'_>, moment: Moment<'_>, source: Fault) -> Fault {
         store: moment.store,
         key: moment.key.to_vec(),
         at: moment.at,
-        window: None,
+        of: DueOf::Timer,
         source: Box::new(source),
     }
 }

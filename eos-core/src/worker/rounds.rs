@@ -13,7 +13,7 @@ pub(super) const ROUNDS: u32 = 1_000;
 /// this clock is due. A record ends the count of stream time, because any number of late records may set moments into the
 /// past. It does not end that of the machine's clock, whose items and records alternate.
 #[derive(Debug, Default)]
-pub(super) struct Rounds([Count; 2]);
+pub(super) struct Rounds([Count; 3]);
 
 #[derive(Debug, Default)]
 struct Count {

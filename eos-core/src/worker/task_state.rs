@@ -3,8 +3,9 @@
 use std::task::Poll;
 
 use eos_protocol::state::{
-    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing, StoreId,
+    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
+use eos_protocol::windows::{AnyWindows, OpenSessions};
 use eos_protocol::{Clock, Partition, Place, TaskProgress, Timestamp, TopicName};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore, changelog};
 
@@ -13,7 +14,18 @@ use super::trimming::Trimming;
 use super::windows::Windows;
 use crate::client::{ClientError, Headers, Outgoing, Producer};
 use crate::rules;
+use crate::store::{StoreSpec, unstamped, window_of};
 use crate::topology::Topology;
+
+/// A due item that is left out.
+#[derive(Debug)]
+pub(super) struct Dropped {
+    /// The start of the window of a final result.
+    pub(super) window: Option<Timestamp>,
+    pub(super) key: Vec<u8>,
+    /// The final result.
+    pub(super) value: Option<Vec<u8>>,
+}
 
 /// The state of one task.
 #[derive(Debug)]
@@ -71,7 +83,7 @@ impl TaskState {
     /// same moment.
     pub(super) fn next_due(&mut self, clock: Clock, now: Timestamp) -> Result<NextDue, StoreError> {
         let indexed = self.store.next_due(clock, now)?;
-        if clock == Clock::Wall || indexed == NextDue::Moved || !self.windows.close() {
+        if clock != Clock::Stream || indexed == NextDue::Moved || !self.windows.close() {
             return Ok(indexed);
         }
         let result = self.windows.next_final(&self.store, now)?;
@@ -96,16 +108,47 @@ impl TaskState {
         }
     }
 
-    /// Leaves out a due item, for the current record. Returns the value of its row.
-    pub(super) fn drop_due(&mut self, store: StoreId, key: &[u8]) -> Result<Vec<u8>, StoreError> {
+    /// Leaves out a due item of this store, for the current record. Returns its contents.
+    pub(super) fn drop_due(
+        &mut self,
+        store: &StoreSpec,
+        key: &[u8],
+        at: Timestamp,
+    ) -> Result<Vec<Dropped>, StoreError> {
         let mut value = Vec::new();
-        if store.is_windowed() {
-            self.store.get(store, key, &mut value)?;
-            self.windows.emitted(&self.store, store, key)?;
-        } else {
-            self.store.delete_due(store, key)?;
+        let dropped = |window, key: &[u8], value: Option<&[u8]>| Dropped {
+            window,
+            key: key.to_vec(),
+            value: value.map(<[u8]>::to_vec),
+        };
+        match store.windows {
+            Some(AnyWindows::Fixed(_)) => {
+                self.store.get(store.id, key, &mut value)?;
+                self.windows.emitted(&self.store, store.id, key)?;
+                let own = key.get(8..).unwrap_or_default();
+                Ok(vec![dropped(window_of(key), own, unstamped(&value))])
+            }
+            Some(AnyWindows::Session(windows)) => {
+                self.store.get_due(store.id, key, &mut value)?;
+                self.store.delete_due(store.id, key)?;
+                // An unreadable row has no open session that could stay.
+                let mut sessions = OpenSessions::decode(&value).unwrap_or_default();
+                let closed = sessions.take_closed(&windows, at);
+                if let Some(due) = sessions.first_close(&windows) {
+                    let mut row = Vec::new();
+                    sessions.encode(&mut row);
+                    self.store.put_due(store.id, key, due, &row)?;
+                }
+                let closed = closed.iter();
+                Ok(closed
+                    .map(|it| dropped(Some(it.first), key, Some(&it.result)))
+                    .collect())
+            }
+            None => {
+                self.store.delete_due(store.id, key)?;
+                Ok(vec![dropped(None, key, None)])
+            }
         }
-        Ok(value)
     }
 
     /// Returns the last moment of stream time up to which all due items are handled, at most this one.

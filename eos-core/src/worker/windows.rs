@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eos_protocol::Timestamp;
 use eos_protocol::state::{Family, StoreId};
-use eos_protocol::windows::{Cursor, Expiry, Hopping, OtherWindows, Terms, TermsError};
+use eos_protocol::windows::{AnyWindows, Cursor, Expiry, Hopping, OtherWindows, Terms, TermsError};
 use eos_state::{Direction, DueItem, KeyRange, StoreBackend, StoreError, TaskStore};
 
 use crate::rules;
@@ -29,7 +29,10 @@ impl Windowed {
         Some(Self {
             id: store.id,
             expiry: store.expiry?,
-            closing: store.windows.filter(|_| store.is_final),
+            closing: match store.windows {
+                Some(AnyWindows::Fixed(windows)) if store.is_final => Some(windows),
+                _ => None,
+            },
         })
     }
 }

@@ -6,6 +6,8 @@
 mod cursor;
 mod expiry;
 mod hopping;
+mod open_sessions;
+mod session;
 mod terms;
 
 use std::time::Duration;
@@ -13,6 +15,8 @@ use std::time::Duration;
 pub use cursor::Cursor;
 pub use expiry::Expiry;
 pub use hopping::Hopping;
+pub use open_sessions::{OpenSession, OpenSessions, SessionsError};
+pub use session::{AnyWindows, Session};
 pub use terms::{OtherWindows, Terms, TermsError};
 
 use crate::ids::Timestamp;
@@ -49,6 +53,15 @@ pub enum WindowError {
     Empty {
         /// The configured length.
         size: Duration,
+    },
+    /// The gap of sessions is shorter than a millisecond.
+    #[error(
+        "a gap of {gap:?} is too short, because times are in milliseconds. Make it 1 ms or longer, with \
+         `Session::gap(Duration::from_millis(1))`"
+    )]
+    NoGap {
+        /// The configured gap.
+        gap: Duration,
     },
     /// The distance between the starts of windows is no part of their length.
     #[error(

@@ -121,7 +121,7 @@ struct Item {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Items {
     items: BTreeMap<(StoreId, Key), Item>,
-    marks: [Option<Place>; 2],
+    marks: [Option<Place>; 3],
 }
 
 impl Items {

@@ -28,11 +28,11 @@ const READ_AT_ONCE: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct DueStores {
     /// The last handled place of each clock, after the first query.
-    marks: RefCell<[Option<Option<Place>>; 2]>,
+    marks: RefCell<[Option<Option<Place>>; CLOCKS]>,
     /// A bound for each clock: no item is due before it.
-    next: [Cell<Option<Timestamp>>; 2],
+    next: [Cell<Option<Timestamp>>; CLOCKS],
     /// The place from which a search begins. The index has no entry before it.
-    from: [RefCell<From>; 2],
+    from: [RefCell<From>; CLOCKS],
     buffers: RefCell<Buffers>,
 }
 
@@ -90,6 +90,9 @@ pub struct DueItem {
     /// Its value.
     pub value: Vec<u8>,
 }
+
+/// The number of clocks.
+const CLOCKS: usize = Clock::ALL.len();
 
 const fn at(clock: Clock) -> usize {
     clock.number() as usize
@@ -410,10 +413,10 @@ impl TaskStore {
     pub(super) fn forget_due(&mut self) {
         let forgets = self.defences.forgets_next_due;
         if let Some(state) = &mut self.due {
-            *state.marks.get_mut() = [None, None];
-            state.from = [const { RefCell::new(From::Mark) }; 2];
+            *state.marks.get_mut() = [const { None }; CLOCKS];
+            state.from = [const { RefCell::new(From::Mark) }; CLOCKS];
             if forgets {
-                state.next = [Cell::new(None), Cell::new(None)];
+                state.next = [const { Cell::new(None) }; CLOCKS];
             }
         }
     }

@@ -17,6 +17,7 @@ mod operators;
 mod outages;
 mod policies;
 mod programs;
+mod sessions;
 mod state;
 mod timers;
 mod topics;

@@ -32,7 +32,10 @@ fn declare_case(operator: &str, case: &Value, app: &mut App) {
     }
 }
 
-fn declare<W: WindowsOf<String, Text>>(operator: &str, windows: W, size: Duration, app: &mut App) {
+fn declare<W>(operator: &str, windows: W, size: Duration, app: &mut App)
+where
+    W: WindowsOf<String, Text> + Windows<Group<String, Text> = WindowedGroup<String, Text, W>>,
+{
     let source = app.source(&Topic::<String, Text>::plain("in"));
     let group = |group: crate::stream::Grouped<String, Text>| -> WindowedGroup<String, Text, W> {
         group.windowed_by(windows).late_to(&Topic::plain("late"))

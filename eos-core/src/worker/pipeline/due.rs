@@ -6,6 +6,7 @@
 //! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
 //! moment as stream time. Items of the machine's clock take turns with records.
 
+use eos_protocol::windows::AnyWindows;
 use eos_protocol::{
     Attempt, Clock, CommitCause, Offset, Place, TaskProgress, Timestamp, TopicPartition,
 };
@@ -16,11 +17,12 @@ use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
-use crate::store::unstamped;
-use crate::topology::{Fault, Moment};
+use crate::store::window_of;
+use crate::topology::{DueOf, Fault, Moment};
 use crate::worker::rounds::ROUNDS;
 use crate::worker::shared::Shared;
 use crate::worker::task::{DueAttempt, Task};
+use crate::worker::task_state::Dropped;
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
 
@@ -28,18 +30,6 @@ use crate::worker::{RecordsOf, WorkerError};
 const HEADER: &str = "eos-due";
 /// The header of a dead letter with the start of a final result's window, in milliseconds.
 const WINDOW: &str = "eos-window";
-
-/// The contents of the dead letter of a due item.
-struct DueLetter<'a> {
-    /// The name of the timer, or of the store with the final result.
-    name: &'a str,
-    at: Timestamp,
-    key: &'a [u8],
-    /// The final result.
-    value: Option<&'a [u8]>,
-    /// The start of the window of a final result.
-    window: Option<Timestamp>,
-}
 
 impl Pipeline {
     /// Handles the next due item of a clock, if there is one.
@@ -52,7 +42,7 @@ impl Pipeline {
     ) -> Option<Done> {
         let state = task.state.as_mut()?;
         let now = match clock {
-            Clock::Stream => task.progress.stream_time()?,
+            Clock::Stream | Clock::Background => task.progress.stream_time()?,
             Clock::Wall => shared.env.wall_clock(),
         };
         let unit = Processed {
@@ -112,7 +102,7 @@ impl Pipeline {
             store: index,
             key: item.place.key.clone(),
             at: item.due,
-            window: window_of(&item.place),
+            of: kind_of(shared, index, &item.place),
             source: Box::new(source),
         };
         let own = (
@@ -172,12 +162,12 @@ impl Pipeline {
         };
         let wall_clock = shared.env.wall_clock();
         let now = match item.clock {
-            Clock::Stream => task.progress.stream_time().unwrap_or(item.due),
             Clock::Wall => wall_clock,
+            Clock::Stream | Clock::Background => task.progress.stream_time().unwrap_or(item.due),
         };
         let stream_time = match item.clock {
             Clock::Stream => emitted.max(Some(item.place.moment())),
-            Clock::Wall => task.progress.stream_time(),
+            Clock::Wall | Clock::Background => task.progress.stream_time(),
         };
         let headers = Headers::new();
         let origin = Origin {
@@ -276,7 +266,6 @@ impl Pipeline {
             store: index,
             key,
             at,
-            window,
             ..
         } = &fault
         else {
@@ -286,11 +275,11 @@ impl Pipeline {
         let spec = shared.topology.stores().get(*index);
         let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
         let dropped = match (&mut task.state, spec) {
-            (Some(state), Some(spec)) => state.drop_due(spec.id, key),
+            (Some(state), Some(spec)) => state.drop_due(spec, key, *at),
             _ => Ok(Vec::new()),
         };
-        let row = match dropped {
-            Ok(row) => row,
+        let dropped = match dropped {
+            Ok(dropped) => dropped,
             Err(source) => {
                 return Done::failed(WorkerError::Store {
                     task: unit.task,
@@ -301,14 +290,9 @@ impl Pipeline {
         let failed = match (&last, letters) {
             (LastResort::Skip, _) => Failed::Skipped,
             (LastResort::DeadLetter(_), Some(output)) => {
-                let letter = DueLetter {
-                    name,
-                    at: *at,
-                    key: window.map_or(&key[..], |_| key.get(8..).unwrap_or_default()),
-                    value: window.and_then(|_| unstamped(&row)),
-                    window: *window,
-                };
-                self.write_due_letter(shared, task, output, &letter, &fault);
+                for item in &dropped {
+                    self.write_due_letter(shared, task, output, (name, *at, item), &fault);
+                }
                 if let Some(too_large) = self.oversize(shared, 0) {
                     self.clear();
                     task.forget();
@@ -338,7 +322,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
         output: usize,
-        letter: &DueLetter<'_>,
+        (name, at, item): (&str, Timestamp, &Dropped),
         fault: &Fault,
     ) {
         let Some(input) = task.progress.inputs().first() else {
@@ -347,14 +331,17 @@ impl Pipeline {
         let tries = task.due_attempt.as_ref().map_or(0, |it| it.attempt.tries);
         let offset = Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO);
         let mut headers = self.letter_headers(shared, (&input.partition, offset), tries, fault);
-        let DueLetter { name, at, key, .. } = letter;
         headers.push(HEADER, Some(format!("{name} {}", at.0).as_bytes()));
-        if let Some(start) = letter.window {
+        if let Some(start) = item.window {
             headers.push(WINDOW, Some(start.0.to_string().as_bytes()));
         }
-        self.scratch
-            .get_mut()
-            .write_raw(output, Some(key), letter.value, Some(*at), headers);
+        self.scratch.get_mut().write_raw(
+            output,
+            Some(&item.key),
+            item.value.as_deref(),
+            Some(at),
+            headers,
+        );
     }
 }
 
@@ -393,8 +380,12 @@ fn store_of<'s, C: Client>(shared: &'s Shared<C>, item: &DueItem) -> (usize, &'s
     (index, stores.get(index).map_or("?", |spec| &*spec.name))
 }
 
-/// Returns the start of the window of a final result.
-fn window_of(place: &Place) -> Option<Timestamp> {
-    let is_result = place.store.is_windowed();
-    crate::store::window_of(&place.key).filter(|_| is_result)
+/// Returns the kind of an item.
+fn kind_of<C: Client>(shared: &Shared<C>, index: usize, place: &Place) -> DueOf {
+    let store = shared.topology.stores().get(index);
+    match store.and_then(|store| store.windows) {
+        Some(AnyWindows::Session(_)) => DueOf::Session,
+        Some(AnyWindows::Fixed(_)) => window_of(&place.key).map_or(DueOf::Timer, DueOf::Window),
+        None => DueOf::Timer,
+    }
 }

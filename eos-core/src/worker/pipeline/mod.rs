@@ -284,16 +284,27 @@ impl Pipeline {
             return done;
         }
         let is_record_first = std::mem::take(&mut task.is_record_first);
-        if !is_record_first && let Some(done) = self.due(shared, task, Clock::Wall, txn) {
+        if !is_record_first && let Some(done) = self.between_records(shared, task, txn) {
             return done;
         }
         match self.process_record(shared, task, source, txn) {
             Done::Dry if is_record_first => {
-                let done = self.due(shared, task, Clock::Wall, txn);
+                let done = self.between_records(shared, task, txn);
                 done.unwrap_or(Done::Dry)
             }
             done => done,
         }
+    }
+
+    /// Handles the next item that has no order relative to records. These items and records alternate.
+    fn between_records<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let wall = self.due(shared, task, Clock::Wall, txn);
+        wall.or_else(|| self.due(shared, task, Clock::Background, txn))
     }
 
     /// Processes the next record of a task.
@@ -440,7 +451,7 @@ impl Pipeline {
             Unit::Due(clock) => {
                 task.progress.handled_due(clock);
                 task.due_attempt = None;
-                task.is_record_first = clock == Clock::Wall;
+                task.is_record_first = clock != Clock::Stream;
             }
             Unit::Index => task.progress.touch(),
         }

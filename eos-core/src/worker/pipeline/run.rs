@@ -11,7 +11,7 @@ use super::Pipeline;
 use crate::client::{Client, Message};
 use crate::ctx::{Ctx, Origin};
 use crate::store::StateAccess;
-use crate::topology::{Chains, Fault, Moment, Next, Node, Raw};
+use crate::topology::{Chains, DueOf, Fault, Moment, Next, Node, Raw};
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
@@ -152,7 +152,7 @@ impl Pipeline {
             store: moment.store,
             key: moment.key.clone(),
             at: moment.at,
-            window: None,
+            of: DueOf::Timer,
             source: Box::new(fault),
         })
     }

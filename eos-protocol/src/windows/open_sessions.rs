@@ -1,0 +1,208 @@
+//! The open sessions of one key, as a store keeps them.
+
+use super::Session;
+use crate::ids::Timestamp;
+
+/// The format that this version writes, and the newest that it reads.
+const VERSION: u8 = 1;
+/// The length of a session without its result, in bytes.
+const HEAD: usize = 20;
+
+/// A session of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenSession<'a> {
+    /// The time of its first record.
+    pub first: Timestamp,
+    /// The time of its last record.
+    pub last: Timestamp,
+    /// The encoded result.
+    pub result: std::borrow::Cow<'a, [u8]>,
+}
+
+/// The sessions of one key, in the order of their times.
+///
+/// ```text
+/// version (1 byte) · for each session: first (8) · last (8) · length of the result (4) · result
+/// ```
+///
+/// Numbers are big-endian. Times are in milliseconds, and both ends belong to the session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenSessions<'a>(Vec<OpenSession<'a>>);
+
+/// Why bytes are not sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionsError {
+    /// Written by a newer version of this library.
+    #[error(
+        "it has format {version}, this version reads up to {VERSION}: run the newest version that ever used this state"
+    )]
+    Newer {
+        /// The format's number.
+        version: u8,
+    },
+    /// The bytes are damaged.
+    #[error("it is damaged ({len} bytes): another program wrote to the changelog")]
+    Damaged {
+        /// How many bytes there are.
+        len: usize,
+    },
+}
+
+impl<'a> OpenSessions<'a> {
+    /// Reads the bytes of [`encode`](Self::encode).
+    ///
+    /// # Errors
+    /// [`SessionsError`] if the bytes have a newer format or are damaged.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, SessionsError> {
+        let damaged = SessionsError::Damaged { len: bytes.len() };
+        let (version, mut rest) = bytes.split_first().ok_or(damaged)?;
+        match *version {
+            VERSION => {}
+            0 => return Err(damaged),
+            version => return Err(SessionsError::Newer { version }),
+        }
+        let mut sessions = Vec::new();
+        while !rest.is_empty() {
+            let (head, more) = rest.split_first_chunk::<HEAD>().ok_or(damaged)?;
+            let (first, head) = head.split_first_chunk().ok_or(damaged)?;
+            let (last, len) = head.split_first_chunk().ok_or(damaged)?;
+            let len = len.first_chunk().ok_or(damaged)?;
+            let len = usize::try_from(u32::from_be_bytes(*len)).map_err(|_| damaged)?;
+            let (result, more) = more.split_at_checked(len).ok_or(damaged)?;
+            sessions.push(OpenSession {
+                first: Timestamp(i64::from_be_bytes(*first)),
+                last: Timestamp(i64::from_be_bytes(*last)),
+                result: result.into(),
+            });
+            rest = more;
+        }
+        Ok(Self(sessions))
+    }
+
+    /// Replaces the content of `into` with the sessions as bytes.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        into.clear();
+        into.push(VERSION);
+        for session in &self.0 {
+            into.extend_from_slice(&session.first.0.to_be_bytes());
+            into.extend_from_slice(&session.last.0.to_be_bytes());
+            let len = u32::try_from(session.result.len()).unwrap_or(u32::MAX);
+            into.extend_from_slice(&len.to_be_bytes());
+            into.extend_from_slice(&session.result);
+        }
+    }
+
+    /// The sessions, in the order of their times.
+    pub fn iter(&self) -> impl Iterator<Item = &OpenSession<'a>> {
+        self.0.iter()
+    }
+
+    /// Whether there is no session.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a session.
+    pub fn insert(&mut self, session: OpenSession<'a>) {
+        let at = self.0.partition_point(|it| it.first < session.first);
+        self.0.insert(at, session);
+    }
+
+    /// Removes the sessions that close up to this stream time, in order.
+    pub fn take_closed(
+        &mut self,
+        windows: &Session,
+        stream_time: Timestamp,
+    ) -> Vec<OpenSession<'a>> {
+        self.0
+            .extract_if(.., |it| windows.is_closed(it.last, stream_time))
+            .collect()
+    }
+
+    /// Removes the sessions that a record joins: those that are open at this stream time and near enough to its time. In
+    /// order.
+    pub fn take_joined(
+        &mut self,
+        windows: &Session,
+        time: Timestamp,
+        stream_time: Timestamp,
+    ) -> Vec<OpenSession<'a>> {
+        let joins = |it: &mut OpenSession<'a>| {
+            !windows.is_closed(it.last, stream_time) && windows.joins((it.first, it.last), time)
+        };
+        self.0.extract_if(.., joins).collect()
+    }
+
+    /// The first stream time at which one of the sessions closes.
+    #[must_use]
+    pub fn first_close(&self, windows: &Session) -> Option<Timestamp> {
+        self.0.iter().map(|it| windows.closes_at(it.last)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn session(first: i64, last: i64, result: &[u8]) -> OpenSession<'_> {
+        OpenSession {
+            first: Timestamp(first),
+            last: Timestamp(last),
+            result: result.into(),
+        }
+    }
+
+    #[test]
+    fn the_format_is_pinned() {
+        let mut sessions = OpenSessions::default();
+        sessions.insert(session(7, 9, b""));
+        sessions.insert(session(1, 2, b"ab"));
+        let mut bytes = Vec::new();
+        sessions.encode(&mut bytes);
+        let expected = b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x02ab\
+            \0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x09\0\0\0\0";
+        assert_eq!(bytes, expected);
+        assert_eq!(OpenSessions::decode(&bytes), Ok(sessions));
+        // A cut between two sessions is not visible.
+        for len in (0..bytes.len()).filter(|len| ![1, 23].contains(len)) {
+            let damaged = Err(SessionsError::Damaged { len });
+            assert_eq!(OpenSessions::decode(&bytes[..len]), damaged);
+        }
+        bytes[0] = 2;
+        let newer = Err(SessionsError::Newer { version: 2 });
+        assert_eq!(OpenSessions::decode(&bytes), newer);
+    }
+
+    proptest! {
+        /// Records in any order lead to the sessions of the records in order, as long as none is late.
+        #[test]
+        fn sessions_do_not_depend_on_the_order_of_records(
+            times in proptest::collection::vec(0_i64..60, 1..12),
+            gap in 1_u64..8,
+        ) {
+            let windows = Session::gap(Duration::from_millis(gap)).grace(Duration::from_millis(100));
+            let of = |times: &[i64]| {
+                let mut open = OpenSessions::default();
+                for time in times.iter().copied().map(Timestamp) {
+                    let joined = open.take_joined(&windows, time, Timestamp(60));
+                    let first = joined.iter().map(|it| it.first).min().map_or(time, |it| it.min(time));
+                    let last = joined.iter().map(|it| it.last).max().map_or(time, |it| it.max(time));
+                    open.insert(session(first.0, last.0, b""));
+                }
+                open
+            };
+            let mut sorted = times.clone();
+            sorted.sort_unstable();
+            let (any, sorted) = (of(&times), of(&sorted));
+            prop_assert_eq!(&any, &sorted);
+            let spans: Vec<_> = any.iter().map(|it| (it.first.0, it.last.0)).collect();
+            let apart = |pair: &[(i64, i64)]| pair[1].0 - pair[0].1 > gap.cast_signed();
+            prop_assert!(spans.windows(2).all(apart));
+        }
+    }
+}
