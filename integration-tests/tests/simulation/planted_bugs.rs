@@ -86,6 +86,9 @@ const PLANTED: [(&str, u64, &[&str]); 44] = [
     ),
     ("due_index", 50, LOST),
     ("next_due", 200, LOST),
+    // Final results.
+    ("cursor_inside", 50, &["VIOLATED lost", "VIOLATED doubled"]),
+    ("windows_behind_cursor", 50, LOST),
     // Records that fail or take long.
     ("failed_effects", 200, DOUBLED),
     ("held_back", 400, DOUBLED),

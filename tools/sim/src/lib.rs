@@ -32,6 +32,7 @@ mod remains;
 mod run;
 mod scale;
 mod seeds;
+mod sessions;
 mod shape;
 mod shrink;
 mod simulation;

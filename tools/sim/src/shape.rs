@@ -27,11 +27,13 @@ pub enum Shape {
     Timers,
     /// Final results of windows, and of longer windows behind them.
     OnClose,
+    /// Sessions, with updates and with final results.
+    Sessions,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 11] = [
+    pub const ALL: [Shape; 12] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -43,6 +45,7 @@ impl Shape {
         Shape::AtLeastOnce,
         Shape::Timers,
         Shape::OnClose,
+        Shape::Sessions,
     ];
 
     /// Returns the weight in the draw.
@@ -51,9 +54,12 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
-            Shape::Stateless | Shape::Windowed | Shape::Joined | Shape::Timers | Shape::OnClose => {
-                2
-            }
+            Shape::Stateless
+            | Shape::Windowed
+            | Shape::Joined
+            | Shape::Timers
+            | Shape::OnClose
+            | Shape::Sessions => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
     }
@@ -81,6 +87,7 @@ impl Shape {
             Shape::AtLeastOnce => "at_least_once",
             Shape::Timers => "timers",
             Shape::OnClose => "on_close",
+            Shape::Sessions => "sessions",
         }
     }
 
