@@ -8,6 +8,7 @@ mod basics;
 mod codecs;
 mod dying;
 mod found;
+mod golden;
 mod larger;
 mod many;
 mod metrics;

@@ -19,7 +19,7 @@ const STATE: &[&str] = &["VIOLATED state_", " holds {"];
 
 /// The defence; within how many seeds it is found, several times as many as it took; and what a violation says then,
 /// one of these.
-const PLANTED: [(&str, u64, &[&str]); 44] = [
+const PLANTED: [(&str, u64, &[&str]); 46] = [
     ("every_touched_task", 200, REFUSED),
     ("rewind", 200, LOST),
     ("in_doubt", 300, DOUBLED),

@@ -46,6 +46,23 @@ final class Case {
     return windows(sizeMs, graceMs);
   }
 
+  /** The same case for another operator. */
+  Case as(Operator other) {
+    Case same = new Case(other, name, about);
+    same.inputs.addAll(inputs);
+    same.sizeMs = sizeMs;
+    same.graceMs = graceMs;
+    same.advanceMs = advanceMs;
+    same.seed = seed;
+    same.negative = negative;
+    return same;
+  }
+
+  /** The highest timestamp. */
+  long latest() {
+    return inputs.stream().mapToLong(Input::timestamp).max().orElse(0);
+  }
+
   Case seed(long seed) {
     this.seed = seed;
     return this;

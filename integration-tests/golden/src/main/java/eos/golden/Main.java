@@ -29,6 +29,8 @@ public final class Main {
     cases.addAll(JoinCases.all());
     cases.addAll(WindowCases.all());
     cases.addAll(HoppingCases.all());
+    cases.addAll(OnCloseCases.all());
+    cases.addAll(SessionCases.all());
 
     Path directory = Path.of(args[0]);
     clear(directory);
@@ -48,8 +50,12 @@ public final class Main {
     Run run = Run.of(one, InMemoryDslStoreSuppliers.class, FOR_EVER);
     // What a store is made of and how long it keeps windows must not show.
     same(one, run.store, Run.of(one, RocksDBDslStoreSuppliers.class, FOR_EVER).store);
-    same(one, run.events, Run.of(one, InMemoryDslStoreSuppliers.class, null).events);
-    same(one, run.events, Run.of(one, RocksDBDslStoreSuppliers.class, null).events);
+    // With the default retention, a jump of time removes windows before their final results are emitted, and sessions
+    // leave the store before they are closed.
+    if (!one.operator.isOnClose() && !one.operator.isSession()) {
+      same(one, run.events, Run.of(one, InMemoryDslStoreSuppliers.class, null).events);
+      same(one, run.events, Run.of(one, RocksDBDslStoreSuppliers.class, null).events);
+    }
 
     StringBuilder text = new StringBuilder(Json.line(Map.of("case", head(one))));
     run.events.forEach(event -> text.append(Json.line(event)));
@@ -68,7 +74,7 @@ public final class Main {
     Map<String, Object> head =
         Run.map("operator", one.operator.id(), "name", one.name, "about", one.about);
     if (one.operator.isWindowed()) {
-      head.put("size_ms", one.sizeMs);
+      head.put(one.operator.isSession() ? "gap_ms" : "size_ms", one.sizeMs);
       if (one.advanceMs > 0) {
         head.put("advance_ms", one.advanceMs);
       }

@@ -10,17 +10,21 @@ import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindowedKStream;
+import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
 /**
@@ -41,7 +45,14 @@ enum Operator {
   WINDOW_AGGREGATE(List.of("in")),
   FILTER_WINDOW_COUNT(List.of("in")),
   HOPPING_COUNT(List.of("in")),
-  HOPPING_AGGREGATE(List.of("in"));
+  HOPPING_AGGREGATE(List.of("in")),
+  WINDOW_COUNT_ON_CLOSE(List.of("in")),
+  HOPPING_COUNT_ON_CLOSE(List.of("in")),
+  /** Final counts, summed in windows of ten times the length. */
+  LONGER_ON_CLOSE(List.of("in")),
+  SESSION_COUNT(List.of("in")),
+  SESSION_COUNT_ON_CLOSE(List.of("in")),
+  SESSION_AGGREGATE(List.of("in"));
 
   static final String STORE = "store";
   static final String OUT = "out";
@@ -58,10 +69,37 @@ enum Operator {
 
   boolean isWindowed() {
     return switch (this) {
-      case WINDOW_COUNT, WINDOW_AGGREGATE, FILTER_WINDOW_COUNT, HOPPING_COUNT, HOPPING_AGGREGATE ->
+      case WINDOW_COUNT,
+          WINDOW_AGGREGATE,
+          FILTER_WINDOW_COUNT,
+          HOPPING_COUNT,
+          HOPPING_AGGREGATE,
+          WINDOW_COUNT_ON_CLOSE,
+          HOPPING_COUNT_ON_CLOSE,
+          LONGER_ON_CLOSE -> true;
+      default -> isSession();
+    };
+  }
+
+  boolean isSession() {
+    return switch (this) {
+      case SESSION_COUNT, SESSION_COUNT_ON_CLOSE, SESSION_AGGREGATE -> true;
+      default -> false;
+    };
+  }
+
+  /** Whether it emits final results only. */
+  boolean isOnClose() {
+    return switch (this) {
+      case WINDOW_COUNT_ON_CLOSE, HOPPING_COUNT_ON_CLOSE, LONGER_ON_CLOSE, SESSION_COUNT_ON_CLOSE ->
           true;
       default -> false;
     };
+  }
+
+  /** The length of the windows of the results. */
+  long outMs(Case of) {
+    return this == LONGER_ON_CLOSE ? 10 * of.sizeMs : of.sizeMs;
   }
 
   boolean takesNumbers() {
@@ -77,7 +115,12 @@ enum Operator {
           WORD_COUNT,
           WINDOW_COUNT,
           FILTER_WINDOW_COUNT,
-          HOPPING_COUNT -> true;
+          HOPPING_COUNT,
+          WINDOW_COUNT_ON_CLOSE,
+          HOPPING_COUNT_ON_CLOSE,
+          LONGER_ON_CLOSE,
+          SESSION_COUNT,
+          SESSION_COUNT_ON_CLOSE -> true;
       default -> false;
     };
   }
@@ -162,6 +205,50 @@ enum Operator {
                       Operator::append,
                       windowStore(Serdes.String(), retention)),
               Serdes.String());
+      case WINDOW_COUNT_ON_CLOSE, HOPPING_COUNT_ON_CLOSE ->
+          writeWindows(
+              of,
+              windows(of, builder.stream("in", strings))
+                  .emitStrategy(EmitStrategy.onWindowClose())
+                  .count(windowStore(Serdes.Long(), retention)),
+              Serdes.Long());
+      case LONGER_ON_CLOSE ->
+          writeWindows(
+              of,
+              windows(of, builder.stream("in", strings))
+                  .emitStrategy(EmitStrategy.onWindowClose())
+                  .count(
+                      Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("first")
+                          .withKeySerde(Serdes.String())
+                          .withRetention(retention)
+                          .withValueSerde(Serdes.Long()))
+                  .toStream()
+                  .groupBy(
+                      (windowed, count) -> windowed.key(),
+                      Grouped.with(Serdes.String(), Serdes.Long()))
+                  .windowedBy(
+                      TimeWindows.ofSizeAndGrace(
+                          Duration.ofMillis(10 * of.sizeMs), Duration.ofMillis(of.sizeMs)))
+                  .emitStrategy(EmitStrategy.onWindowClose())
+                  .reduce(Long::sum, windowStore(Serdes.Long(), retention)),
+              Serdes.Long());
+      case SESSION_COUNT ->
+          writeSessions(sessions(of, builder.stream("in", strings)).count(sessionStore(Serdes.Long(), retention)), Serdes.Long());
+      case SESSION_COUNT_ON_CLOSE ->
+          writeSessions(
+              sessions(of, builder.stream("in", strings))
+                  .emitStrategy(EmitStrategy.onWindowClose())
+                  .count(sessionStore(Serdes.Long(), retention)),
+              Serdes.Long());
+      case SESSION_AGGREGATE ->
+          writeSessions(
+              sessions(of, builder.stream("in", strings))
+                  .aggregate(
+                      () -> "<",
+                      Operator::append,
+                      (key, earlier, later) -> earlier + "(" + later + ")",
+                      sessionStore(Serdes.String(), retention)),
+              Serdes.String());
     }
     return builder.build();
   }
@@ -231,9 +318,33 @@ enum Operator {
     table.toStream().to(OUT, Produced.with(Serdes.String(), values));
   }
 
+  private static SessionWindowedKStream<String, String> sessions(
+      Case of, KStream<String, String> stream) {
+    return stream
+        .groupByKey(grouped())
+        .windowedBy(
+            SessionWindows.ofInactivityGapAndGrace(
+                Duration.ofMillis(of.sizeMs), Duration.ofMillis(of.graceMs)));
+  }
+
+  private static <V> Materialized<String, V, SessionStore<Bytes, byte[]>> sessionStore(
+      Serde<V> values, Duration retention) {
+    Materialized<String, V, SessionStore<Bytes, byte[]>> store =
+        Materialized.<String, V, SessionStore<Bytes, byte[]>>as(STORE)
+            .withKeySerde(Serdes.String())
+            .withValueSerde(values);
+    return retention == null ? store : store.withRetention(retention);
+  }
+
+  private static <V> void writeSessions(KTable<Windowed<String>, V> table, Serde<V> values) {
+    Serde<Windowed<String>> keys = WindowedSerdes.sessionWindowedSerdeFrom(String.class);
+    table.toStream().to(OUT, Produced.with(keys, values));
+  }
+
   private static <V> void writeWindows(
       Case of, KTable<Windowed<String>, V> table, Serde<V> values) {
-    Serde<Windowed<String>> keys = WindowedSerdes.timeWindowedSerdeFrom(String.class, of.sizeMs);
+    Serde<Windowed<String>> keys =
+        WindowedSerdes.timeWindowedSerdeFrom(String.class, of.operator.outMs(of));
     table.toStream().to(OUT, Produced.with(keys, values));
   }
 }

@@ -24,6 +24,7 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.TestOutputTopic;
 import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.SessionWindowedDeserializer;
 import org.apache.kafka.streams.kstream.TimeWindowedDeserializer;
 import org.apache.kafka.streams.kstream.Window;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -59,6 +60,9 @@ final class Run {
     config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
     config.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, engine);
     config.put(StreamsConfig.DEFAULT_TIMESTAMP_EXTRACTOR_CLASS_CONFIG, extractor(of));
+    // The clock of the driver stands still, so the default of a second would hold back final results.
+    config.put(
+        StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
     TopologyTestDriver driver =
         new TopologyTestDriver(
             of.operator.build(of, retention), config, Instant.ofEpochMilli(0));
@@ -77,10 +81,12 @@ final class Run {
   private Run(Case of, TopologyTestDriver driver) {
     this.of = of;
     this.driver = driver;
-    Deserializer<?> keys =
-        of.operator.isWindowed()
-            ? new TimeWindowedDeserializer<>(new StringDeserializer(), of.sizeMs)
-            : new StringDeserializer();
+    Deserializer<?> keys = new StringDeserializer();
+    if (of.operator.isSession()) {
+      keys = new SessionWindowedDeserializer<>(new StringDeserializer());
+    } else if (of.operator.isWindowed()) {
+      keys = new TimeWindowedDeserializer<>(new StringDeserializer(), of.operator.outMs(of));
+    }
     Deserializer<?> values =
         of.operator.givesNumbers() ? new LongDeserializer() : new StringDeserializer();
     this.out = driver.createOutputTopic(Operator.OUT, keys, values);
@@ -143,7 +149,12 @@ final class Run {
   }
 
   private void readStore() {
-    if (of.operator.isWindowed()) {
+    if (of.operator.isSession()) {
+      try (KeyValueIterator<Windowed<String>, Object> all =
+          driver.<String, Object>getSessionStore(Operator.STORE).fetch(null, null)) {
+        all.forEachRemaining(this::addSession);
+      }
+    } else if (of.operator.isWindowed()) {
       try (KeyValueIterator<Windowed<String>, ValueAndTimestamp<Object>> all =
           driver.<String, Object>getTimestampedWindowStore(Operator.STORE).all()) {
         all.forEachRemaining(this::addToStore);
@@ -163,6 +174,13 @@ final class Run {
     putKey(fields, entry.key);
     fields.put("value", entry.value.value());
     fields.put("timestamp", entry.value.timestamp());
+    store.add(fields);
+  }
+
+  private void addSession(KeyValue<?, Object> entry) {
+    Map<String, Object> fields = new LinkedHashMap<>();
+    putKey(fields, entry.key);
+    fields.put("value", entry.value);
     store.add(fields);
   }
 
