@@ -52,14 +52,10 @@ impl Shape {
     pub(crate) fn weight(self) -> usize {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
+            Shape::Timers | Shape::OnClose | Shape::Sessions => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
-            Shape::Stateless
-            | Shape::Windowed
-            | Shape::Joined
-            | Shape::Timers
-            | Shape::OnClose
-            | Shape::Sessions => 2,
+            Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
     }
