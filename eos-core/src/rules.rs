@@ -129,6 +129,8 @@ rules! {
     commits_cursor_with_results = CursorInside,
     /// A database keeps the windows whose final results are not emitted yet.
     keeps_windows_behind_cursor = WindowsBehindCursor,
+    /// Stream time runs on only with evidence that the inputs are idle.
+    proves_idle_inputs = IdleEvidence,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

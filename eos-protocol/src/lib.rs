@@ -46,6 +46,7 @@ mod errors;
 mod fnv;
 mod guarantee;
 mod halving;
+mod idle;
 mod ids;
 mod markers;
 mod membership;
@@ -78,6 +79,7 @@ pub use due::{Clock, Place, Round};
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, blames_a_record, classify, code};
 pub use guarantee::Guarantee;
 pub use halving::{Isolation, Taken};
+pub use idle::IdleTime;
 pub use ids::{
     AppId, Generation, InstanceId, Negative, Nonce, Offset, Partition, ProducerEpoch, Seq, StageId,
     TaskId, Timestamp, TopicName, TopicPartition, TransactionalId, WorkerId,

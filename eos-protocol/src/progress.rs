@@ -284,6 +284,11 @@ impl TaskProgress {
         }
     }
 
+    /// Lets stream time run on to this time, because the inputs are idle.
+    pub fn run_on(&mut self, time: Timestamp) {
+        self.stream_time = self.stream_time.max(Some(time));
+    }
+
     /// The highest time of all taken records, including those of the open transaction.
     #[must_use]
     pub fn stream_time(&self) -> Option<Timestamp> {

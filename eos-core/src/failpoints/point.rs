@@ -87,6 +87,7 @@ pub(crate) enum Defence {
     IntoThePast,
     CursorInside,
     WindowsBehindCursor,
+    IdleEvidence,
     DueIndex,
 }
 
@@ -170,7 +171,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 57] = [
+    pub(super) const ALL: [Self; 58] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -227,6 +228,7 @@ impl Defence {
         Self::IntoThePast,
         Self::CursorInside,
         Self::WindowsBehindCursor,
+        Self::IdleEvidence,
         Self::DueIndex,
     ];
 
@@ -288,6 +290,7 @@ impl Defence {
             Self::IntoThePast => "into_the_past",
             Self::CursorInside => "cursor_inside",
             Self::WindowsBehindCursor => "windows_behind_cursor",
+            Self::IdleEvidence => "idle_evidence",
             Self::DueIndex => "due_index",
         }
     }

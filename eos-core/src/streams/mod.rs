@@ -138,6 +138,43 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
+    /// Lets stream time run on with the clock, this long behind, while no records arrive. So windows close, and timers of
+    /// event time fire, although no later record moves stream time. It holds for the whole stage of this stream.
+    ///
+    /// A partition is idle once the brokers respond that all of its records are taken, and that no transaction is open. The
+    /// worker asks once per second. Time without such a response does not count. After an outage that was longer than
+    /// `after`, the inputs have to be idle for `after` again, because producers may still write older records. The same
+    /// holds after a restart, and after the task moves.
+    ///
+    /// Records that arrive after their windows were closed in this way are late. A replay reads the same records without
+    /// pauses, so its results may differ.
+    ///
+    /// ```
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
+    /// # use eos_core::codec::{Plain, TimeWindowed};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let minute = Duration::from_secs(60);
+    /// app.source(&Topic::<String, String>::plain("orders"))
+    ///     .close_when_idle(Duration::from_secs(30))
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(minute))
+    ///     .count(&WindowStore::plain("orders-per-minute"))
+    ///     .emit_on_close()
+    ///     .to(&Topic::with("orders-per-minute", TimeWindowed::of(minute), Plain));
+    /// ```
+    ///
+    /// # Errors
+    /// The start of the app fails if `after` is shorter than a second, if one stage has two different values, or if the
+    /// stage reads a topic that the app itself writes: an idle topic does not prove that the writing stage has nothing more
+    /// to write.
+    pub fn close_when_idle(self, after: Duration) -> Self {
+        self.graph().close_when_idle(after, &self.sources);
+        self
+    }
+
     /// Gives the next step a tick of its own. Returns the index of its store.
     pub(crate) fn with_tick(mut self, name: &str, clock: Clock, period: Duration) -> (Self, usize) {
         let tick = {

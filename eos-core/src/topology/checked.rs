@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use eos_protocol::state::{Family, PerFamily};
 use eos_protocol::{Stage, StageId, TopicName};
@@ -44,6 +45,11 @@ impl Topology {
 
     pub(crate) fn stage(&self, id: StageId) -> Option<&Stage> {
         self.stages.get(usize::from(id.0))
+    }
+
+    /// Returns the time after which a stage closes idle inputs, if it does.
+    pub(crate) fn idle_of(&self, stage: &Stage) -> Option<Duration> {
+        self.graph.idle_of(stage).next()
     }
 
     /// Returns all stores of the app.

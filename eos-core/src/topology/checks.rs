@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use eos_protocol::TopicName;
+use eos_protocol::{IdleTime, TopicName};
 
 use super::error::{Mistake, Mistakes, TopologyError, check_name, check_store_name};
 use super::graph::{Graph, SourceSpec};
@@ -42,6 +42,7 @@ impl Graph {
             self.check_ends(at, source, &mut mistakes);
         }
         self.check_graces(&mut mistakes);
+        self.check_idle(&mut mistakes);
         self.check_names(&mut mistakes);
         self.check_loops(&mut mistakes);
         self.check_partitioners(&mut mistakes);
@@ -75,6 +76,34 @@ impl Graph {
             let rest_ends = node.rest.children.is_empty();
             if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
                 dangling(node.kind.method());
+            }
+        }
+    }
+
+    /// Checks the times after which stages close idle inputs.
+    fn check_idle(&self, mistakes: &mut Mistakes) {
+        for stage in self.stages() {
+            let mut idle = self.idle_of(&stage);
+            let Some(after) = idle.next() else {
+                continue;
+            };
+            if after < IdleTime::LEAST {
+                mistakes.add(Mistake::IdleTooShort { after });
+            }
+            if let Some(other) = idle.find(|other| *other != after) {
+                mistakes.add(Mistake::TwoIdleTimes {
+                    first: after,
+                    second: other,
+                });
+            }
+            let written = self.outputs.iter().map(|output| &output.name);
+            let letters = self.sources.iter();
+            let letters = letters.filter_map(|source| source.policy.dead_letter_topic());
+            let mut written = written.chain(letters);
+            if let Some(topic) = written.find(|topic| stage.topics.contains(topic)) {
+                mistakes.add(Mistake::IdleOwnTopic {
+                    topic: topic.clone(),
+                });
             }
         }
     }

@@ -206,6 +206,36 @@ pub enum Mistake {
         /// The minimum grace.
         least: Duration,
     },
+    /// The time of `close_when_idle` is too short.
+    #[error(
+        "`close_when_idle({after:?})` is too short: idle inputs are detected once per second. Use at least {:?}",
+        eos_protocol::IdleTime::LEAST
+    )]
+    IdleTooShort {
+        /// The configured time.
+        after: Duration,
+    },
+    /// A stage has two times for `close_when_idle`.
+    #[error(
+        "one stage has `close_when_idle({first:?})` and `close_when_idle({second:?})`, but its topics have one stream time. \
+         Use one of them"
+    )]
+    TwoIdleTimes {
+        /// The first time.
+        first: Duration,
+        /// The second time.
+        second: Duration,
+    },
+    /// A stage with `close_when_idle` reads a topic that the app writes.
+    #[error(
+        "a stage with `close_when_idle` reads {topic}, which the app itself writes. An idle topic does not prove that the \
+         writing stage has nothing more to write, so records of it would be late. Use it in stages that read topics of \
+         other programs only, or write {topic} in another app"
+    )]
+    IdleOwnTopic {
+        /// The topic.
+        topic: TopicName,
+    },
     /// A window store of a closure has no retention.
     #[error(
         "the window store {store} has no retention. Add `.retention(..)` of at least 1 ms; it has no default in \

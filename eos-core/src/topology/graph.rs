@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use eos_protocol::state::Family;
 use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
@@ -88,6 +89,8 @@ pub(crate) struct Graph {
     links: Vec<(usize, usize)>,
     /// The names of stages, each with sources of its stage.
     names: Vec<(String, Vec<usize>)>,
+    /// The times after which stages close idle inputs, each with sources of its stage.
+    idle: Vec<(Duration, Vec<usize>)>,
     /// The policy of sources without a policy of their own.
     policy: Arc<ErrorPolicy>,
     /// The mistakes found during the declaration.
@@ -110,6 +113,7 @@ impl Graph {
             internals: Vec::new(),
             links: Vec::new(),
             names: Vec::new(),
+            idle: Vec::new(),
             policy: Arc::default(),
             mistakes: Mistakes::default(),
         }
@@ -344,6 +348,18 @@ impl Graph {
     /// Names the stage of these sources.
     pub(crate) fn name(&mut self, name: &str, sources: &[usize]) {
         self.names.push((name.to_owned(), sources.to_vec()));
+    }
+
+    /// Lets stream time of these sources' stage run on when its inputs are idle for this long.
+    pub(crate) fn close_when_idle(&mut self, after: Duration, sources: &[usize]) {
+        self.idle.push((after, sources.to_vec()));
+    }
+
+    /// Returns the times after which a stage closes idle inputs. More than one is a mistake.
+    pub(super) fn idle_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = Duration> {
+        let idle = self.idle.iter();
+        let its = idle.filter(|(_, sources)| sources.iter().any(|at| stage.sources.contains(at)));
+        its.map(|(after, _)| *after)
     }
 
     /// Returns the names of a stage. More than one name is a mistake.

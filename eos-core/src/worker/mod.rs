@@ -685,6 +685,7 @@ impl<C: Client> Worker<C> {
             let chains = topology.instantiate(stage);
             let now = self.shared.now();
             let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);
+            task.closes_when_idle(topology.idle_of(stage));
             if stateful {
                 task.restores();
             }
@@ -954,9 +955,9 @@ impl<C: Client> Worker<C> {
     fn run_chores(&mut self) {
         let (shared, source) = (&self.shared, &mut self.source);
         // A restore sends the same query, and comes first.
-        if !self.restorer.is_asking() {
-            self.chores
-                .read_changelog_ends(shared, source, &mut self.tasks);
+        match self.restorer.is_asking() {
+            true => self.chores.abandon_ends(),
+            false => self.chores.read_ends(shared, source, &mut self.tasks),
         }
         self.chores.purge(shared, &self.tasks);
     }

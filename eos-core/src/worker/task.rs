@@ -1,8 +1,10 @@
 //! A task: its progress, nodes and fetched records.
 
+use std::time::Duration;
+
 use eos_protocol::state::PerFamily;
 use eos_protocol::{
-    Attempt, Lag, MaxIdle, Merge, Nonce, Now, Offset, Supply, TaskProgress, Timestamp,
+    Attempt, IdleTime, Lag, MaxIdle, Merge, Nonce, Now, Offset, Supply, TaskProgress, Timestamp,
     TopicPartition, recommit_due,
 };
 
@@ -63,6 +65,8 @@ pub(super) struct Task<R> {
     pub(super) rounds: Rounds,
     /// Whether a record comes before the next due item of the machine's clock.
     pub(super) is_record_first: bool,
+    /// Stream time while the inputs are idle, if the stage closes windows then.
+    pub(super) idle: Option<IdleTime>,
     /// The merge order of the inputs.
     pub(super) merge: Merge,
     /// The last known supply of each input, with the time of the query.
@@ -106,6 +110,7 @@ impl<R: Records> Task<R> {
             due_attempt: None,
             rounds: Rounds::default(),
             is_record_first: false,
+            idle: None,
             progress,
             chains,
             state: None,
@@ -115,6 +120,25 @@ impl<R: Records> Task<R> {
             claimed,
             time_given_back: None,
         }
+    }
+
+    /// Lets stream time run on when the inputs are idle for this long.
+    pub(super) fn closes_when_idle(&mut self, after: Option<Duration>) {
+        self.idle = after.map(IdleTime::new);
+    }
+
+    /// Returns the stream time that decides what is due.
+    pub(super) fn stream_time(&self) -> Option<Timestamp> {
+        let idle = self.idle.as_ref().and_then(IdleTime::stream_time);
+        self.progress.stream_time().max(idle)
+    }
+
+    /// Whether the task takes records and has none, and waits for no retry.
+    pub(super) fn is_idle(&self) -> bool {
+        self.readiness == Readiness::Ready
+            && self.attempt.is_none()
+            && self.due_attempt.is_none()
+            && self.fetched.iter().all(|records| records.first().is_none())
     }
 
     /// Whether the task has items that become due.
@@ -173,6 +197,9 @@ impl<R: Records> Task<R> {
         self.chains.discard();
         if let Some(state) = &mut self.state {
             state.discard();
+        }
+        if let Some(idle) = &mut self.idle {
+            idle.reset();
         }
         if !rules::rewinds_stream_time() {
             self.time_given_back = self.progress.stream_time();

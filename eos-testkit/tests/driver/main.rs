@@ -9,6 +9,7 @@ mod codecs;
 mod dying;
 mod found;
 mod golden;
+mod idle;
 mod larger;
 mod many;
 mod metrics;

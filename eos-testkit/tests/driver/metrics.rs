@@ -20,7 +20,7 @@ fn copying() -> App {
 }
 
 /// Repeats a call until it is ready.
-fn ready<T>(cluster: &Cluster, mut call: impl FnMut() -> Poll<Result<T>>) -> T {
+pub(crate) fn ready<T>(cluster: &Cluster, mut call: impl FnMut() -> Poll<Result<T>>) -> T {
     for _ in 0..1_000 {
         if let Poll::Ready(answer) = call() {
             return answer.unwrap();
@@ -30,14 +30,14 @@ fn ready<T>(cluster: &Cluster, mut call: impl FnMut() -> Poll<Result<T>>) -> T {
     panic!("no response within a second of the broker's time");
 }
 
-/// Another producer with an open transaction of `records` records in the input.
-fn foreign(cluster: &Cluster, records: usize) -> ModelProducer {
+/// Another producer with an open transaction of `records` records in a topic.
+pub(crate) fn foreign(cluster: &Cluster, topic: &str, records: usize) -> ModelProducer {
     let spec = ProducerSpec {
         client_id: "foreign".to_owned(),
         transactional_id: Some(TransactionalId::new("foreign")),
         transaction_timeout: Duration::from_secs(600),
         request_timeout: Duration::from_secs(10),
-        topics: vec!["lines".into()],
+        topics: vec![topic.into()],
         batch_limits: Vec::new(),
     };
     let mut producer = cluster.producer(&spec).unwrap();
@@ -78,7 +78,7 @@ fn what_a_foreign_transaction_holds_back_is_lag_until_it_is_decided() {
     assert_eq!(input(&driver), (1, Some(0), Some(0)));
 
     let cluster = driver.cluster().clone();
-    let mut producer = foreign(&cluster, 2);
+    let mut producer = foreign(&cluster, "lines", 2);
     driver.advance_wall_clock(LOOK);
     assert_eq!(input(&driver), (1, Some(2), Some(2)));
     // Later records of any producer wait, too.

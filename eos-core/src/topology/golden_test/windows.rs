@@ -9,7 +9,7 @@ use super::driver::Driver;
 use super::{bytes, cases, piece, read};
 use crate::codec::{Plain, TimeWindowed};
 use crate::state::WindowStore;
-use crate::windows::{Hopping, Tumbling, WindowedGroup, WindowsOf};
+use crate::windows::{Hopping, Tumbling, WindowedGroup, Windows, WindowsOf};
 use crate::{App, Topic};
 
 /// The value type of Kafka Streams: a record without value counts.

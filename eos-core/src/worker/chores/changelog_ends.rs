@@ -16,7 +16,7 @@ impl Chores {
     /// Queries the ends of the changelogs periodically. A later restore begins there, instead of at the last opening of
     /// the database. (An offset counts from the next commit on, which proves that no other worker wrote in between:
     /// [`ChangelogOffsets`](eos_protocol::state::ChangelogOffsets).)
-    pub(in crate::worker) fn read_changelog_ends<C: Client>(
+    pub(super) fn read_changelog_ends<C: Client>(
         &mut self,
         shared: &Shared<C>,
         source: &mut C::Source,
@@ -30,9 +30,11 @@ impl Chores {
         if logs.is_empty() {
             return;
         }
+        self.asks_changelogs = true;
         let Poll::Ready(ends) = source.ends(&logs, Duration::ZERO) else {
             return;
         };
+        self.asks_changelogs = false;
         self.next_changelog_ends = now.after(EVERY);
         match ends {
             Ok(ends) => {

@@ -1,12 +1,20 @@
 //! The periodic work of a worker.
 
 mod changelog_ends;
+mod idle_inputs;
 mod purge;
 mod report;
 
 use std::time::Duration;
 
 use eos_protocol::Now;
+
+use idle_inputs::IdleInputs;
+
+use super::RecordsOf;
+use super::shared::Shared;
+use super::tasks::Tasks;
+use crate::client::Client;
 
 pub(super) use changelog_ends::take_any_end;
 pub(super) use report::report;
@@ -19,11 +27,35 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(super) struct Chores {
     reported: Option<Now>,
     next_changelog_ends: Now,
+    /// Whether the query of changelogs is in flight.
+    asks_changelogs: bool,
+    idle_inputs: IdleInputs,
     next_purge: Now,
     idle_looked_at: Now,
 }
 
 impl Chores {
+    /// Queries the ends of changelogs and of idle inputs periodically. The client has one such query in flight.
+    pub(super) fn read_ends<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+        tasks: &mut Tasks<RecordsOf<C>>,
+    ) {
+        if !self.asks_changelogs {
+            self.idle_inputs.look(shared, source, tasks);
+        }
+        if !self.idle_inputs.asks() {
+            self.read_changelog_ends(shared, source, tasks);
+        }
+    }
+
+    /// Abandons a query of ends.
+    pub(super) fn abandon_ends(&mut self) {
+        self.asks_changelogs = false;
+        self.idle_inputs.abandon();
+    }
+
     /// Whether the search for tasks with soon expiring offsets is due.
     pub(super) fn looks_for_idle(&mut self, now: Now) -> bool {
         let due = now.since(self.idle_looked_at) >= IDLE;

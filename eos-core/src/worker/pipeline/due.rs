@@ -40,9 +40,10 @@ impl Pipeline {
         clock: Clock,
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
+        let stream_time = task.stream_time();
         let state = task.state.as_mut()?;
         let now = match clock {
-            Clock::Stream | Clock::Background => task.progress.stream_time()?,
+            Clock::Stream | Clock::Background => stream_time?,
             Clock::Wall => shared.env.wall_clock(),
         };
         let unit = Processed {
@@ -72,7 +73,13 @@ impl Pipeline {
                 None
             }
             Ok(NextDue::Moved) => Some(self.finished(shared, task, unit.of_index(), txn)),
-            Ok(NextDue::Item(item)) => Some(self.handle(shared, task, unit, &item, txn)),
+            Ok(NextDue::Item(item)) => {
+                if clock != Clock::Wall {
+                    // Ahead of the records only if the inputs are idle.
+                    task.progress.run_on(now);
+                }
+                Some(self.handle(shared, task, unit, &item, txn))
+            }
             Err(source) => Some(failed(source)),
         }
     }

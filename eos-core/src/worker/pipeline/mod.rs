@@ -434,6 +434,9 @@ impl Pipeline {
         match record.unit {
             Unit::Record { input, offset } => {
                 task.rounds.end(Clock::Stream);
+                if let Some(idle) = &mut task.idle {
+                    idle.reset();
+                }
                 task.progress.advance(input, offset, record.timestamp);
                 let from = task.progress.inputs().get(input);
                 let tried = |attempt: &Attempt| {

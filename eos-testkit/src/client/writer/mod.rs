@@ -115,7 +115,11 @@ impl Writer {
         topic < self.topics.len()
     }
 
-    pub(super) fn queue(&mut self, place: Place, record: Queued) {
+    pub(super) fn queue(&mut self, (topic, partition): Place, record: Queued) {
+        // Several outputs of an app may be one topic. The broker counts the batches of its partitions together.
+        let name = self.topics.get(topic);
+        let first = self.topics.iter().position(|it| Some(it) == name);
+        let place = (first.unwrap_or(topic), partition);
         self.queues.entry(place).or_default().push_back(record);
     }
 

@@ -1,0 +1,138 @@
+//! Stream time of a task whose inputs are idle.
+
+use std::time::Duration;
+
+use crate::ids::Timestamp;
+use crate::time::Now;
+
+/// The longest time between two pieces of evidence that prove the time between them.
+const STRETCH: Duration = Duration::from_secs(5);
+
+/// Lets stream time run on with the clock, a fixed time behind, while there is evidence that no record can arrive.
+///
+/// Evidence is a response of the brokers that all records of all inputs are taken, including those of open transactions.
+/// It proves that nothing *is* there, not that nothing *could come*: after an outage, producers write their old records.
+/// So only stretches between two pieces of evidence count, at most five seconds apart, by the monotonic clock of one
+/// owner. A longer gap adds nothing. After a gap longer than the configured time, the evidence starts anew.
+///
+/// The stream time that it leads to is part of a position once an item is handled at it. It never goes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleTime {
+    after: Duration,
+    /// Stream time at the first evidence.
+    begun: Option<Timestamp>,
+    /// The sum of the proven stretches since then.
+    proven: Duration,
+    /// The time of the last evidence.
+    last: Option<Now>,
+    /// Whether evidence was missing since then.
+    broken: bool,
+}
+
+impl IdleTime {
+    /// The shortest time to configure.
+    pub const LEAST: Duration = Duration::from_secs(1);
+
+    /// Stream time runs on once the inputs are idle for this long.
+    #[must_use]
+    pub fn new(after: Duration) -> Self {
+        Self {
+            after,
+            begun: None,
+            proven: Duration::ZERO,
+            last: None,
+            broken: false,
+        }
+    }
+
+    /// Starts anew: a record was taken, or the open transaction was discarded.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.after);
+    }
+
+    /// Records the evidence of a query that began at this time, for a task with this stream time.
+    pub fn proved(&mut self, asked: Now, stream_time: Timestamp) {
+        if let Some(last) = self.last {
+            let stretch = asked.since(last);
+            if !self.broken && stretch <= STRETCH {
+                self.proven += stretch;
+            } else if stretch > self.after {
+                self.reset();
+            }
+        }
+        self.begun.get_or_insert(stream_time);
+        self.last = self.last.max(Some(asked));
+        self.broken = false;
+    }
+
+    /// Records that a query found no evidence, or failed.
+    pub fn missed(&mut self) {
+        self.broken = true;
+    }
+
+    /// Returns the stream time of the idle task. `None` without evidence.
+    #[must_use]
+    pub fn stream_time(&self) -> Option<Timestamp> {
+        let on = self.proven.saturating_sub(self.after);
+        let on = i64::try_from(on.as_millis()).unwrap_or(i64::MAX);
+        Some(Timestamp(self.begun?.0.saturating_add(on)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Now {
+        Now::default().after(Duration::from_millis(ms))
+    }
+
+    fn idle(seconds: u64) -> IdleTime {
+        IdleTime::new(Duration::from_secs(seconds))
+    }
+
+    const TAKEN: Timestamp = Timestamp(7);
+
+    #[track_caller]
+    fn check(idle: &mut IdleTime, proofs: &[u64], runs_on: i64) {
+        for ms in proofs {
+            // Stream time of the task is ahead once an item is handled.
+            let handled = idle.stream_time().unwrap_or(TAKEN);
+            idle.proved(at(*ms), handled);
+        }
+        assert_eq!(idle.stream_time(), Some(Timestamp(TAKEN.0 + runs_on)));
+    }
+
+    #[test]
+    fn time_runs_on_behind_the_clock() {
+        let mut idle = idle(3);
+        assert_eq!(idle.stream_time(), None);
+        check(&mut idle, &[0, 1_000, 2_000, 3_000], 0);
+        check(&mut idle, &[4_500], 1_500);
+        check(&mut idle, &[5_500, 6_500], 3_500);
+        idle.reset();
+        idle.proved(at(7_000), Timestamp(50));
+        assert_eq!(idle.stream_time(), Some(Timestamp(50)));
+    }
+
+    /// Producers that were cut off write their records first.
+    #[test]
+    fn an_outage_adds_nothing_and_a_long_one_starts_anew() {
+        let mut idle = idle(3);
+        check(&mut idle, &[0, 2_000, 4_000], 1_000);
+        // A short gap: the time before it counts, and the gap does not.
+        idle.missed();
+        check(&mut idle, &[6_000, 7_000], 2_000);
+        // Three hours.
+        let hours = 3 * 3_600_000;
+        check(&mut idle, &[hours, hours + 3_000], 2_000);
+        check(&mut idle, &[hours + 4_000], 3_000);
+    }
+
+    #[test]
+    fn a_long_gap_without_a_failed_query_adds_nothing_either() {
+        let mut idle = idle(60);
+        check(&mut idle, &[0, 5_001, 10_000], 0);
+        assert_eq!(idle.proven, Duration::from_millis(4_999));
+    }
+}
