@@ -269,7 +269,7 @@ impl<'r> Ctx<'r> {
     }
 
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> KeyValueView<'_, K, V> {
-        KeyValueView::new(&self.state, index)
+        KeyValueView::new(&self.state, index, self.origin.stream_time)
     }
 
     pub(crate) fn write<K, V>(

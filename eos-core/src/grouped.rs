@@ -353,6 +353,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             key: Arc::clone(&self.key),
             value: Arc::new(crate::store::StampedCodec(Arc::clone(&self.value))),
             is_stamped: true,
+            expire_after: self.expire_after,
         }
     }
 }

@@ -188,13 +188,16 @@ pub(crate) mod sealed {
 
     impl<K: 'static, V: 'static> Define for KeyValueStore<K, V> {
         fn declare(&self, app: &App) -> usize {
-            app.keep(self.spec(StoreKind::Point), Ok(()))
+            app.keep(self.spec(StoreKind::Point), check_expiry(self))
         }
     }
 
     impl<K: 'static, V: 'static> Define for OrderedStore<K, V> {
         fn declare(&self, app: &App) -> usize {
-            app.keep(self.inner.spec(StoreKind::Ordered), Ok(()))
+            app.keep(
+                self.inner.spec(StoreKind::Ordered),
+                check_expiry(&self.inner),
+            )
         }
     }
 
@@ -225,5 +228,16 @@ pub(crate) mod sealed {
         fn index(&self) -> usize {
             self.index
         }
+    }
+}
+
+/// Checks the time after which rows expire.
+fn check_expiry<K, V>(store: &KeyValueStore<K, V>) -> Result<(), Mistake> {
+    match store.expire_after.filter(|after| after.as_millis() == 0) {
+        Some(after) => Err(Mistake::ExpireAfter {
+            store: store.name().to_owned(),
+            after,
+        }),
+        None => Ok(()),
     }
 }

@@ -81,6 +81,12 @@ pub fn due_row<'r>(key: &'r [u8], row: &'r [u8]) -> Option<(&'r [u8], Timestamp,
     Some((key_of_row(key)?, moments.due, row.get(Moments::LEN..)?))
 }
 
+/// Returns the range of a due store's rows that have these keys.
+#[must_use]
+pub fn due_range(keys: &KeyRange) -> KeyRange {
+    keys.behind(&[ROW])
+}
+
 /// Returns the value of a store's mark: its clock, and the last handled place of the store.
 pub(crate) fn encode_mark(clock: Clock, handled: Option<(Round, &[u8])>) -> Vec<u8> {
     let mut mark = vec![MARK, clock.number()];

@@ -46,7 +46,7 @@ pub use around::Around;
 pub use backend::{Cursor, KeyValue, StoreBackend};
 pub use batch::{Batch, Write};
 pub use cache::CacheMemory;
-pub use due::due_row;
+pub use due::{due_range, due_row};
 pub use error::{EngineFault, StoreError};
 pub use in_flight::InFlight;
 pub use load::Load;

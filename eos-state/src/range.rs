@@ -53,6 +53,18 @@ impl KeyRange {
         Self { from, to }
     }
 
+    /// The same range of keys that have this prefix in front.
+    #[must_use]
+    pub fn behind(&self, prefix: &[u8]) -> Self {
+        Self {
+            from: [prefix, &self.from].concat(),
+            to: match &self.to {
+                Some(to) => Some([prefix, to].concat()),
+                None => after_prefix(prefix),
+            },
+        }
+    }
+
     /// The first possible key in the range.
     #[must_use]
     pub fn from(&self) -> &[u8] {
@@ -119,6 +131,20 @@ mod tests {
             key in proptest::collection::vec(0xfd_u8.., 0..4),
         ) {
             prop_assert_eq!(KeyRange::prefix(&prefix).contains(&key), key.starts_with(&prefix));
+        }
+
+        #[test]
+        fn a_range_behind_a_prefix_holds_its_keys_with_the_prefix(
+            prefix in proptest::collection::vec(0xfd_u8.., 0..3),
+            a in proptest::collection::vec(0xfe_u8.., 0..3),
+            b in proptest::option::of(proptest::collection::vec(0xfe_u8.., 0..3)),
+            key in proptest::collection::vec(0xfd_u8.., 0..6),
+        ) {
+            let to = b.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let range = KeyRange::between((Bound::Included(&a[..]), to));
+            let inner = key.strip_prefix(&prefix[..]);
+            let expected = inner.is_some_and(|inner| range.contains(inner));
+            prop_assert_eq!(range.behind(&prefix).contains(&key), expected);
         }
 
         #[test]

@@ -16,11 +16,11 @@ use crate::failure::Failure;
 pub struct Entries<'c, T> {
     at: At<'c>,
     direction: Direction,
-    /// Decodes a key and a value.
+    /// Decodes a key and a value. `None` for an expired row.
     decode: Decode<'c, T>,
 }
 
-pub(super) type Decode<'c, T> = Box<dyn Fn(&[u8], &[u8]) -> Result<T, StateError> + 'c>;
+pub(super) type Decode<'c, T> = Box<dyn Fn(&[u8], &[u8]) -> Result<Option<T>, StateError> + 'c>;
 
 /// Converts an engine's error into an error of this store.
 type Failed<'c> = Box<dyn Fn(eos_state::StoreError) -> StateError + 'c>;
@@ -89,17 +89,18 @@ impl<'c, T> Entries<'c, T> {
                     Ok(scan) => self.at = At::Open(scan, failed),
                     Err(error) => return Err(failed(error)),
                 },
-                At::Open(mut scan, failed) => {
-                    let entry = match scan.next() {
-                        Ok(Some((key, value))) => Some((self.decode)(key, value)?),
-                        Ok(None) => None,
+                At::Open(mut scan, failed) => loop {
+                    match scan.next() {
+                        Ok(Some((key, value))) => {
+                            if let Some(entry) = (self.decode)(key, value)? {
+                                self.at = At::Open(scan, failed);
+                                return Ok(Some(entry));
+                            }
+                        }
+                        Ok(None) => return Ok(None),
                         Err(error) => return Err(failed(error)),
-                    };
-                    if entry.is_some() {
-                        self.at = At::Open(scan, failed);
                     }
-                    return Ok(entry);
-                }
+                },
             }
         }
     }

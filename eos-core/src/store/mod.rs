@@ -11,7 +11,9 @@ mod window;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use eos_protocol::Clock;
 use eos_protocol::state::{Family, StoreId};
 use eos_state::StoreKind;
 
@@ -36,6 +38,11 @@ pub(crate) trait Definition: Any + Send + Sync {
 
     /// The codec of the values.
     fn codec(&self) -> &dyn Codec<Self::Value>;
+
+    /// How long a row lives after its last write.
+    fn expire_after(&self) -> Option<Duration> {
+        None
+    }
 
     /// The place of its keys or values, for their codecs.
     fn field(&self, part: Part) -> Field<'_> {
@@ -68,6 +75,8 @@ pub struct KeyValueStore<K, V> {
     pub(crate) value: Arc<dyn Codec<V>>,
     /// Whether each value is preceded by a timestamp.
     pub(crate) is_stamped: bool,
+    /// How long a row lives after its last write.
+    pub(crate) expire_after: Option<Duration>,
 }
 
 impl<K, V> KeyValueStore<K, V> {
@@ -98,7 +107,28 @@ impl<K, V> KeyValueStore<K, V> {
             key: Arc::new(key),
             value: Arc::new(value),
             is_stamped: false,
+            expire_after: None,
         }
+    }
+
+    /// Lets a row expire this long after its last write, in stream time.
+    ///
+    /// A row that was written at stream time `t` is gone once stream time reaches `t + after`, exactly: neither reads nor
+    /// scans return it. The database and the changelog delete it a little later, between records. A write renews the row. In
+    /// a task without stream time, a write fails.
+    ///
+    /// Only stores of closures expire rows, not those of operators. The next program may change the duration: it applies to
+    /// rows that are written from then on. A store that begins or ceases to expire rows needs another name.
+    ///
+    /// ```
+    /// # use eos_core::KeyValueStore;
+    /// # use std::time::Duration;
+    /// let codes = KeyValueStore::<String, u64>::plain("codes").expire_after(Duration::from_secs(300));
+    /// ```
+    #[must_use]
+    pub fn expire_after(mut self, after: Duration) -> Self {
+        self.expire_after = Some(after);
+        self
     }
 
     /// The name of the store.
@@ -115,6 +145,7 @@ impl<K, V> Clone for KeyValueStore<K, V> {
             key: Arc::clone(&self.key),
             value: Arc::clone(&self.value),
             is_stamped: self.is_stamped,
+            expire_after: self.expire_after,
         }
     }
 }
@@ -137,6 +168,10 @@ impl<K: 'static, V: 'static> Definition for KeyValueStore<K, V> {
     fn codec(&self) -> &dyn Codec<V> {
         &*self.value
     }
+
+    fn expire_after(&self) -> Option<Duration> {
+        self.expire_after
+    }
 }
 
 impl<K: 'static, V: 'static> KeyValueStore<K, V> {
@@ -151,15 +186,16 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
     pub(crate) fn spec(&self, kind: StoreKind) -> StoreSpec {
         StoreSpec {
             name: Arc::clone(&self.name),
-            id: match self.is_stamped {
-                true => StoreId::stamped(Family::Plain, &self.name),
-                false => StoreId::plain(&self.name),
+            id: match (self.is_stamped, self.expire_after) {
+                (_, Some(_)) => StoreId::due(&self.name),
+                (true, None) => StoreId::stamped(Family::Plain, &self.name),
+                (false, None) => StoreId::plain(&self.name),
             },
             kind,
             expiry: None,
             windows: None,
             is_final: false,
-            clock: None,
+            clock: self.expire_after.map(|_| Clock::Background),
             period: None,
             definition: Box::new(self.clone()),
         }

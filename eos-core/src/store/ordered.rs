@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 use eos_state::KeyRange;
 
@@ -56,7 +57,16 @@ impl<K, V> OrderedStore<K, V> {
                 key: Arc::new(OrderedCodec),
                 value: Arc::new(value),
                 is_stamped: false,
+                expire_after: None,
             },
+        }
+    }
+
+    /// Lets a row expire this long after its last write, in stream time. See [`KeyValueStore::expire_after`].
+    #[must_use]
+    pub fn expire_after(self, after: Duration) -> Self {
+        Self {
+            inner: self.inner.expire_after(after),
         }
     }
 
@@ -180,12 +190,16 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
             Ok(found) => found,
             Err(error) => return Entries::error(error),
         };
-        let decode = move |key: &[u8], value: &[u8]| -> Result<(K, V), StateError> {
+        let decode = move |key: &[u8], value: &[u8]| -> Result<Option<(K, V)>, StateError> {
             let unreadable = |source| found.unreadable(source);
+            let Some((key, value)) = found.live(key, value) else {
+                return Ok(None);
+            };
             let key = K::read_last(key).map_err(unreadable)?;
             let value = found.definition.decode_value(value);
-            Ok((key, value.map_err(unreadable)?))
+            Ok(Some((key, value.map_err(unreadable)?)))
         };
+        let range = found.range(range);
         let failed = move |error| found.failed(error);
         Entries::new(found.task, found.id, range, failed, Box::new(decode))
     }

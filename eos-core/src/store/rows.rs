@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_protocol::Timestamp;
 use eos_protocol::state::{Family, Standing, StoreId};
 use eos_protocol::windows::{Expiry, Terms};
-use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
+use eos_state::{Direction, KeyRange, StoreBackend, StoreError, due_row};
 
 use super::window::{TERMS, decode_key, window_of};
 use super::{Definition, KeyValueStore, OrderedStore, StampedCodec, WindowStore};
@@ -130,6 +130,9 @@ impl<K: 'static, V: 'static> StoreRows for KeyValueStore<K, V> {
     }
 
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
+        if self.expire_after.is_some() {
+            return self.unexpired(database);
+        }
         let store = (Family::Plain, self.name());
         read(database, store, |stamped, key, bytes| {
             let key = self.decode_key(key)?;
@@ -138,6 +141,26 @@ impl<K: 'static, V: 'static> StoreRows for KeyValueStore<K, V> {
                 value(&self.value, &self.field(Part::Value), stamped, bytes)?,
             ))
         })
+    }
+}
+
+impl<K: 'static, V: 'static> KeyValueStore<K, V> {
+    /// Returns the rows that are not expired at the committed stream time.
+    fn unexpired(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
+        let now = stream_time(database);
+        let rows = live_rows(database, StoreId::due(self.name()))?;
+        let rows = rows.iter().filter_map(|(key, row)| due_row(key, row));
+        let live = rows.filter(|(_, due, _)| now.is_none_or(|now| *due > now));
+        let decoded = live.map(|(key, _, bytes)| {
+            let value = self
+                .decode_key(key)
+                .and_then(|key| Ok((key, self.decode_value(bytes)?)));
+            value.map_err(|source| RowsError::Row {
+                store: self.name().to_owned(),
+                source,
+            })
+        });
+        decoded.collect()
     }
 }
 
@@ -174,13 +197,18 @@ impl<K: 'static, V: 'static> StoreRows for WindowStore<K, V> {
     }
 }
 
+/// Returns the committed stream time of a database.
+fn stream_time(database: &dyn StoreBackend) -> Option<Timestamp> {
+    match database.position().map(|position| &position.standing) {
+        Some(Standing::At { stream_time, .. }) => *stream_time,
+        _ => None,
+    }
+}
+
 /// Windows that start before this are over, by the terms that are written beside them.
 fn over_before(database: &dyn StoreBackend, store: StoreId) -> Result<Timestamp, StoreError> {
     const NEVER: Timestamp = Timestamp(i64::MIN);
-    let stream_time = match database.position().map(|position| &position.standing) {
-        Some(Standing::At { stream_time, .. }) => *stream_time,
-        _ => None,
-    };
+    let stream_time = stream_time(database);
     let mut bytes = Vec::new();
     if !store.is_windowed() || !database.get(store, TERMS, &mut bytes)? {
         return Ok(NEVER);

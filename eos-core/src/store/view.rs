@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use eos_protocol::state::StoreId;
 use eos_protocol::windows::{AnyWindows, Expiry};
-use eos_protocol::{Clock, Timestamp};
-use eos_state::{StoreError, StoreKind, TaskStore};
+use eos_protocol::{Clock, Place, Timestamp};
+use eos_state::{KeyRange, StoreError, StoreKind, TaskStore, due_range, due_row};
 
 use super::{Definition, KeyValueStore};
 use crate::codec::{CodecError, Encoded, Part};
@@ -100,6 +100,11 @@ pub(crate) enum StateError {
     )]
     Moment { timer: Arc<str>, at: Timestamp },
     #[error(
+        "the store {store} expires rows by stream time, but no record of this task had a timestamp. Set the timestamp in the \
+         producer, or use a store without `expire_after`"
+    )]
+    NoStreamTime { store: Arc<str> },
+    #[error(
         "`set_in` of the timer {timer} failed: the record has no timestamp. Use `set`, or set the timestamp in the \
          producer"
     )]
@@ -118,6 +123,7 @@ impl StateError {
             | Self::TimerElsewhere { .. }
             | Self::Null { .. }
             | Self::Moment { .. }
+            | Self::NoStreamTime { .. }
             | Self::NoTime { .. } => true,
             Self::Store { .. } => false,
         }
@@ -159,6 +165,9 @@ pub(super) struct Found<'c, D> {
     pub(super) id: StoreId,
     pub(super) task: &'c TaskStore,
     buffers: &'c RefCell<Buffers>,
+    /// How long a row lives after its last write, in milliseconds.
+    expire_after: Option<i64>,
+    stream_time: Option<Timestamp>,
 }
 
 impl<D> Clone for Found<'_, D> {
@@ -174,9 +183,13 @@ impl<'c, K: 'static, V: 'static> KeyValueView<'c, K, V> {
         Self { found: Err(error) }
     }
 
-    pub(crate) fn new(access: &StateAccess<'c>, index: usize) -> Self {
+    pub(crate) fn new(
+        access: &StateAccess<'c>,
+        index: usize,
+        stream_time: Option<Timestamp>,
+    ) -> Self {
         Self {
-            found: Found::new(access, index),
+            found: Found::new(access, index).map(|found| found.at(stream_time)),
         }
     }
 
@@ -257,7 +270,40 @@ impl<'c, D: Definition> Found<'c, D> {
             id: spec.id,
             task,
             buffers: access.buffers,
+            expire_after: D::expire_after(definition)
+                .map(|after| i64::try_from(after.as_millis()).unwrap_or(i64::MAX)),
+            stream_time: None,
         })
+    }
+
+    /// The same, at this stream time, which decides whether a row is expired.
+    fn at(self, stream_time: Option<Timestamp>) -> Self {
+        Self {
+            stream_time,
+            ..self
+        }
+    }
+
+    /// Whether a row that is due for deletion at this time is expired.
+    fn is_expired(&self, due: Timestamp) -> bool {
+        self.stream_time.is_some_and(|now| due <= now)
+    }
+
+    /// Returns the range of rows with these keys.
+    pub(super) fn range(&self, keys: KeyRange) -> KeyRange {
+        match self.expire_after {
+            Some(_) => due_range(&keys),
+            None => keys,
+        }
+    }
+
+    /// Returns the key and the value of a row, unless it is expired.
+    pub(super) fn live<'r>(&self, key: &'r [u8], row: &'r [u8]) -> Option<(&'r [u8], &'r [u8])> {
+        if self.expire_after.is_none() {
+            return Some((key, row));
+        }
+        let (key, due, value) = due_row(key, row)?;
+        (!self.is_expired(due)).then_some((key, value))
     }
 
     /// `key` writes the key's bytes.
@@ -267,10 +313,15 @@ impl<'c, D: Definition> Found<'c, D> {
     ) -> Result<Option<D::Value>, StateError> {
         let buffers = &mut *self.buffers.borrow_mut();
         self.encode_key(key, &mut buffers.key)?;
-        let there = (self.task)
-            .get(self.id, &buffers.key, &mut buffers.value)
-            .map_err(|source| self.failed(source))?;
-        if !there {
+        let Buffers { key, value } = &mut *buffers;
+        let there = match self.expire_after {
+            None => self.task.get(self.id, key, value),
+            Some(_) => {
+                let due = self.task.get_due(self.id, key, value);
+                due.map(|due| due.is_some_and(|due| !self.is_expired(due)))
+            }
+        };
+        if !there.map_err(|source| self.failed(source))? {
             return Ok(None);
         }
         let value = self.definition.decode_value(&buffers.value);
@@ -285,7 +336,18 @@ impl<'c, D: Definition> Found<'c, D> {
         let buffers = &mut *self.buffers.borrow_mut();
         self.encode_key(key, &mut buffers.key)?;
         self.encode_value(value, &mut buffers.value)?;
-        let written = self.task.put(self.id, &buffers.key, &buffers.value);
+        let written = match self.expire_after {
+            None => self.task.put(self.id, &buffers.key, &buffers.value),
+            Some(after) => {
+                let store = || self.name();
+                let now = self
+                    .stream_time
+                    .ok_or_else(|| StateError::NoStreamTime { store: store() })?;
+                let due = Timestamp(now.0.saturating_add(after)).min(Place::LAST);
+                self.task
+                    .put_due(self.id, &buffers.key, due, &buffers.value)
+            }
+        };
         written.map_err(|source| self.failed(source))
     }
 
@@ -295,7 +357,10 @@ impl<'c, D: Definition> Found<'c, D> {
     ) -> Result<(), StateError> {
         let buffers = &mut *self.buffers.borrow_mut();
         self.encode_key(key, &mut buffers.key)?;
-        let deleted = self.task.delete(self.id, &buffers.key);
+        let deleted = match self.expire_after {
+            None => self.task.delete(self.id, &buffers.key),
+            Some(_) => self.task.delete_due(self.id, &buffers.key).map(drop),
+        };
         deleted.map_err(|source| self.failed(source))
     }
 

@@ -230,7 +230,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         let decode = move |key: &[u8], value: &[u8]| {
             let (start, key) = read_key(&found, key)?;
             let value = found.definition.decode_value(value);
-            Ok((start, key, value.map_err(|e| found.unreadable(e))?))
+            Ok(Some((start, key, value.map_err(|e| found.unreadable(e))?)))
         };
         let failed = move |error| found.failed(error);
         let range = self.range(&starts);

@@ -72,6 +72,11 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 impl<K: 'static, V: 'static> Stream<K, V> {
     /// A store that only the next node uses.
     pub(crate) fn own_store<L: 'static, W: 'static>(&self, store: &KeyValueStore<L, W>) -> usize {
+        if store.expire_after.is_some() {
+            self.wrong(Mistake::ExpiringOperator {
+                store: store.name().to_owned(),
+            });
+        }
         self.own(store.spec(StoreKind::Point))
     }
 

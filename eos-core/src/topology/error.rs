@@ -236,6 +236,26 @@ pub enum Mistake {
         /// The topic.
         topic: TopicName,
     },
+    /// The time after which rows expire is too short.
+    #[error(
+        "the rows of the store {store} would expire after {after:?}, but times are in milliseconds. Make `expire_after` 1 ms or \
+         longer"
+    )]
+    ExpireAfter {
+        /// The store.
+        store: String,
+        /// The configured time.
+        after: Duration,
+    },
+    /// The store of an operator expires rows.
+    #[error(
+        "the store {store} belongs to an operator, which does not expire rows. Remove `.expire_after(..)`, or keep the rows in \
+         a closure with `ctx.store(..)`"
+    )]
+    ExpiringOperator {
+        /// The store.
+        store: String,
+    },
     /// A window store of a closure has no retention.
     #[error(
         "the window store {store} has no retention. Add `.retention(..)` of at least 1 ms; it has no default in \

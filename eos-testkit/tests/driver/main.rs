@@ -7,6 +7,7 @@
 mod basics;
 mod codecs;
 mod dying;
+mod expiry;
 mod found;
 mod golden;
 mod idle;

@@ -149,7 +149,7 @@ impl Pipeline {
         index: usize,
         item: &DueItem,
     ) -> Result<(), Fault> {
-        let (Some(state), Some(node)) = (&mut task.state, task.chains.handler(index)) else {
+        let Some(state) = &mut task.state else {
             return Ok(());
         };
         let failed = |source| {
@@ -164,6 +164,10 @@ impl Pipeline {
             _ => None,
         };
         state.handle_due(item).map_err(failed)?;
+        // An expired row has no node.
+        let Some(node) = task.chains.handler(index) else {
+            return Ok(());
+        };
         let Some(input) = task.progress.inputs().first() else {
             return Ok(());
         };
