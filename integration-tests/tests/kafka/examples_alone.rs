@@ -30,6 +30,7 @@ const CASES: [Case; 8] = [
     ("08-enriched-orders", &[("enriched-orders", 5)]),
     // After five seconds.
     ("09-heartbeats", &[("silent-devices", 3)]),
+    ("10-visits", &[("visits", 3)]),
 ];
 
 #[test]
