@@ -288,6 +288,7 @@ impl Ctx<'_> {
         TimerView {
             found: found.and_then(|index| Found::new(self.state(), index)),
             timestamp: self.timestamp(),
+            stream_time: self.time_of(DueClock::Stream),
             wall_clock: self.time_of(DueClock::Wall),
         }
     }
@@ -303,6 +304,7 @@ impl Ctx<'_> {
 pub struct TimerView<'c, K> {
     found: Result<Found<'c, K>, StateError>,
     timestamp: Option<Timestamp>,
+    stream_time: Option<Timestamp>,
     wall_clock: Option<Timestamp>,
 }
 
@@ -351,7 +353,14 @@ impl<K: 'static> TimerView<'_, K> {
         }
         let buffers = &mut *found.buffers.borrow_mut();
         found.timer.encode_key(key, &mut buffers.key)?;
-        let put = found.task.put_due(found.id, &buffers.key, at, &[]);
+        // A moment in the past comes at the time of this unit.
+        let earliest = match found.timer.clock {
+            Clock::Stream => self.stream_time.unwrap_or(at),
+            Clock::Wall => at,
+        };
+        let put = found
+            .task
+            .put_due_from(found.id, &buffers.key, (at, earliest), &[]);
         Ok(put.map_err(|source| found.failed(source))?)
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::TopicName;
+use eos_protocol::{Timestamp, TopicName};
 
 use crate::client::Headers;
 use crate::codec::{
@@ -35,6 +35,7 @@ pub struct Topic<K, V, KC = Plain, VC = Json> {
     pub(crate) name: TopicName,
     codecs: Arc<(KC, VC)>,
     partitioner: Option<Partitioner<K>>,
+    time: Option<TimeOf<K, V>>,
     /// Whether this is a view, see [`Topic::values`].
     is_view: bool,
     types: Types<K, V>,
@@ -88,6 +89,9 @@ impl<K> Clone for Partitioner<K> {
     }
 }
 
+/// Returns the time of a record.
+type TimeOf<K, V> = Arc<dyn Fn(&K, &V) -> Option<Timestamp> + Send + Sync>;
+
 /// Types that are named but not held.
 type Types<K, V> = PhantomData<fn(K, V) -> (K, V)>;
 
@@ -139,6 +143,7 @@ impl<K, V> Topic<K, V> {
             name: name.into(),
             codecs: Arc::new((key, value)),
             partitioner: None,
+            time: None,
             is_view: false,
             types: PhantomData,
         }
@@ -182,6 +187,7 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
             name: self.name.clone(),
             codecs: Arc::clone(&self.codecs),
             partitioner: self.partitioner.clone(),
+            time: None,
             is_view: true,
             types: PhantomData,
         }
@@ -213,6 +219,42 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
             choose: Arc::new(f),
         });
         self
+    }
+
+    /// Takes the time of a record from its key and value, instead of the record's timestamp (Kafka Streams'
+    /// `TimestampExtractor`). Windows, timers, joins, stream time and the order of several topics of a task follow this
+    /// time, and outputs have it as their timestamp.
+    ///
+    /// `None` or a negative time fails the record, and the [`ErrorPolicy`](crate::ErrorPolicy) of its source applies. It
+    /// has an effect where the topic is read. The key and the value of a record are decoded once more for it.
+    ///
+    /// ```
+    /// # use eos_core::{Timestamp, Topic};
+    /// #[derive(serde::Deserialize)]
+    /// struct Reading { celsius: f64, taken_at_ms: i64 }
+    ///
+    /// let readings = Topic::<String, Reading>::json("readings")
+    ///     .time_by(|_sensor, reading| Some(Timestamp(reading.taken_at_ms)));
+    /// ```
+    #[must_use]
+    pub fn time_by(
+        mut self,
+        f: impl Fn(&K, &V) -> Option<Timestamp> + Send + Sync + 'static,
+    ) -> Self {
+        self.time = Some(Arc::new(f));
+        self
+    }
+
+    /// Distinguishes the closure of `time_by` from that of another topic.
+    pub(crate) fn time_id(&self) -> Option<usize> {
+        let time = self.time.as_ref()?;
+        Some(Arc::as_ptr(time).cast::<()>().addr())
+    }
+
+    /// Returns the time of a record by the closure of `time_by`, if there is one.
+    pub(crate) fn time_of(&self, key: &K, value: &V) -> Option<Option<Timestamp>> {
+        let time = self.time.as_ref()?(key, value);
+        Some(time.filter(|time| time.0 >= 0))
     }
 
     /// The names of the key and value types, without `Option`.
@@ -411,6 +453,7 @@ impl<K, V, KC, VC> Clone for Topic<K, V, KC, VC> {
     fn clone(&self) -> Self {
         Self {
             is_view: self.is_view,
+            time: self.time.clone(),
             ..self.values()
         }
     }

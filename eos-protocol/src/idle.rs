@@ -27,6 +27,8 @@ pub struct IdleTime {
     last: Option<Now>,
     /// Whether evidence was missing since then.
     broken: bool,
+    /// The time of the last record. An earlier query proves nothing.
+    since: Now,
 }
 
 impl IdleTime {
@@ -42,22 +44,35 @@ impl IdleTime {
             proven: Duration::ZERO,
             last: None,
             broken: false,
+            since: Now::default(),
         }
     }
 
-    /// Starts anew: a record was taken, or the open transaction was discarded.
-    pub fn reset(&mut self) {
-        *self = Self::new(self.after);
+    /// Starts again, because a record was taken at this time.
+    pub fn reset(&mut self, now: Now) {
+        self.restart();
+        self.since = now;
+    }
+
+    /// Starts again, because the open transaction was discarded.
+    pub fn restart(&mut self) {
+        *self = Self {
+            since: self.since,
+            ..Self::new(self.after)
+        };
     }
 
     /// Records the evidence of a query that began at this time, for a task with this stream time.
     pub fn proved(&mut self, asked: Now, stream_time: Timestamp) {
+        if asked < self.since {
+            return;
+        }
         if let Some(last) = self.last {
             let stretch = asked.since(last);
             if !self.broken && stretch <= STRETCH {
                 self.proven += stretch;
             } else if stretch > self.after {
-                self.reset();
+                self.restart();
             }
         }
         self.begun.get_or_insert(stream_time);
@@ -110,7 +125,10 @@ mod tests {
         check(&mut idle, &[0, 1_000, 2_000, 3_000], 0);
         check(&mut idle, &[4_500], 1_500);
         check(&mut idle, &[5_500, 6_500], 3_500);
-        idle.reset();
+        idle.reset(at(6_900));
+        // This query began before the record.
+        idle.proved(at(6_500), Timestamp(50));
+        assert_eq!(idle.stream_time(), None);
         idle.proved(at(7_000), Timestamp(50));
         assert_eq!(idle.stream_time(), Some(Timestamp(50)));
     }

@@ -300,7 +300,6 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// Adds a node that is one function.
     /// Adds a step of a closure.
     pub(crate) fn apply<L, U, Q>(
         self,

@@ -42,6 +42,7 @@ impl Graph {
             self.check_ends(at, source, &mut mistakes);
         }
         self.check_graces(&mut mistakes);
+        self.check_finals(&mut mistakes);
         self.check_idle(&mut mistakes);
         self.check_names(&mut mistakes);
         self.check_loops(&mut mistakes);
@@ -76,6 +77,19 @@ impl Graph {
             let rest_ends = node.rest.children.is_empty();
             if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
                 dangling(node.kind.method());
+            }
+        }
+    }
+
+    /// Checks that no step emits updates of a store with final results.
+    fn check_finals(&self, mistakes: &mut Mistakes) {
+        for node in &self.nodes {
+            if let Kind::PerCommit(store) = node.kind
+                && let Some(store) = self.stores.get(store).filter(|store| store.is_final)
+            {
+                mistakes.add(Mistake::UpdatesOfFinal {
+                    store: store.name.to_string(),
+                });
             }
         }
     }
@@ -162,10 +176,16 @@ impl Graph {
         }
     }
 
-    /// Checks that each topic is read as one type.
+    /// Checks that each topic is read as one type, with one time for each record.
     fn check_types(&self, mistakes: &mut Mistakes) {
         for (at, source) in self.sources.iter().enumerate() {
             let mut before = self.sources.iter().take(at);
+            let other_time = |it: &SourceSpec| it.topic == source.topic && it.time != source.time;
+            if before.clone().any(other_time) {
+                mistakes.add(Mistake::TwoTimes {
+                    topic: source.topic.clone(),
+                });
+            }
             let disagrees =
                 |it: &&SourceSpec| it.topic == source.topic && !it.types.agree(&source.types);
             if let Some(other) = before.find(disagrees) {

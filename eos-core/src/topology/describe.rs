@@ -45,6 +45,8 @@ pub(super) enum Role {
     Source {
         topic: TopicName,
         policy: ErrorPolicy,
+        /// Whether the time of a record comes from its key and value.
+        has_own_time: bool,
     },
     Processor {
         /// The stores that the node may use.
@@ -93,6 +95,7 @@ impl Graph {
                 role: Role::Source {
                     topic: source.topic.clone(),
                     policy: (*source.policy).clone(),
+                    has_own_time: source.time.is_some(),
                 },
                 to: self
                     .names(&source.out.children)
@@ -233,8 +236,13 @@ impl fmt::Display for Description {
             for node in &subtopology.nodes {
                 write!(f, "    ")?;
                 match &node.role {
-                    Role::Source { topic, .. } => {
-                        writeln!(f, "Source: {} (topics: [{topic}])", node.name)?;
+                    Role::Source {
+                        topic,
+                        has_own_time,
+                        ..
+                    } => {
+                        let time = if *has_own_time { ", time: time_by" } else { "" };
+                        writeln!(f, "Source: {} (topics: [{topic}]{time})", node.name)?;
                     }
                     Role::Processor { stores } => {
                         let stores: Vec<&str> = stores.iter().map(|s| &s.name[..]).collect();

@@ -206,6 +206,15 @@ pub enum Mistake {
         /// The minimum grace.
         least: Duration,
     },
+    /// A table emits updates per commit, and then only final results.
+    #[error(
+        "the results of the store {store} have `emit_per_commit` and `emit_on_close`, but final results have no updates. Remove \
+         `emit_per_commit`"
+    )]
+    UpdatesOfFinal {
+        /// The store.
+        store: String,
+    },
     /// The time of `close_when_idle` is too short.
     #[error(
         "`close_when_idle({after:?})` is too short: idle inputs are detected once per second. Use at least {:?}",
@@ -255,6 +264,15 @@ pub enum Mistake {
     ExpiringOperator {
         /// The store.
         store: String,
+    },
+    /// A topic is read with different times.
+    #[error(
+        "the topic {topic} is read with different closures of `time_by`, or with and without one, but a task takes each record \
+         once. Use one definition of the topic, or clones of it, for all sources"
+    )]
+    TwoTimes {
+        /// The topic.
+        topic: TopicName,
     },
     /// A window store of a closure has no retention.
     #[error(

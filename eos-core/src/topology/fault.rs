@@ -6,7 +6,7 @@ use eos_protocol::{Timestamp, TopicName};
 
 use crate::codec::CodecError;
 use crate::failure::{Failure, causes_of};
-use crate::store::StateError;
+use crate::store::{StateError, window_of};
 
 /// The reason why a record failed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,11 @@ pub(crate) enum Fault {
     )]
     NoTime(Option<Timestamp>),
     #[error(
+        "the closure of `time_by` returned no time, or a negative one. Return milliseconds since 1970. To skip such records, \
+         set another error policy for the source with `.on_error(..)`"
+    )]
+    NoOwnTime,
+    #[error(
         "the partitioner of the topic {topic} returned {chosen}, but the topic has {partitions} partitions. Return a \
          smaller number"
     )]
@@ -60,7 +65,7 @@ pub(crate) enum Fault {
         /// The index of the store.
         store: usize,
         /// The key of the row.
-        key: Vec<u8>,
+        key: Box<[u8]>,
         at: Timestamp,
         of: DueOf,
         source: Box<Fault>,
@@ -88,7 +93,7 @@ impl Fault {
             Self::Encode(_) => "EncodeError",
             Self::State(_) => "StateError",
             Self::Oversize { .. } => "OversizeOutput",
-            Self::NoTime(_) => "NoTimestamp",
+            Self::NoTime(_) | Self::NoOwnTime => "NoTimestamp",
             Self::Partition { .. } => "UnknownPartition",
             Self::Route { .. } => "UnknownRoute",
             Self::Due { source, .. } => source.kind(),
@@ -119,6 +124,7 @@ impl Fault {
                 !matches!(error, CodecError::Unavailable { .. })
             }
             Self::Rounds(_) | Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
+            Self::NoOwnTime => true,
             Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
             Self::Due { source, .. } => source.is_permanent(),
@@ -142,32 +148,31 @@ impl Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DueOf {
     Timer,
-    /// The final result of the window with this start.
-    Window(Timestamp),
+    /// The final result of a window. Its start comes before the key.
+    Window,
     /// The final result of a session.
     Session,
 }
 
 /// Returns the start of the error text of a due item.
 fn due_text(name: &str, key: &[u8], at: Timestamp, of: DueOf) -> String {
-    let own = match of {
-        // The start comes before the key.
-        DueOf::Window(_) => key.get(8..).unwrap_or_default(),
-        DueOf::Timer | DueOf::Session => key,
-    };
-    let (key, at) = (shown(own), at.0);
+    let at = at.0;
     match of {
         DueOf::Timer => {
+            let key = shown(key);
             format!(
                 "the handler of the timer {name} failed for the key {key} and the moment {at} ms"
             )
         }
-        DueOf::Window(Timestamp(start)) => {
+        DueOf::Window => {
+            let start = window_of(key).map_or(0, |start| start.0);
+            let key = shown(key.get(8..).unwrap_or_default());
             format!(
                 "the final result of the store {name} failed for the key {key} and the window from {start} ms"
             )
         }
         DueOf::Session => {
+            let key = shown(key);
             format!(
                 "the final result of the store {name} failed for the key {key} and the session closed at {at} ms"
             )

@@ -35,6 +35,8 @@ pub(crate) enum Exit {
 pub(super) struct SourceSpec {
     pub(super) topic: TopicName,
     pub(super) types: ReadTypes,
+    /// Distinguishes the closures of `time_by`.
+    pub(super) time: Option<usize>,
     /// The name of the topic's own partitioner.
     pub(super) partitioner: Option<Arc<str>>,
     pub(super) make: MakeEntry,
@@ -136,6 +138,7 @@ impl Graph {
         self.sources.push(SourceSpec {
             topic: name,
             types: topic.read_types(),
+            time: topic.time_id(),
             partitioner: topic.partitioner(),
             make: Box::new(move || Box::new(Read(topic.clone()))),
             out: Way::default(),

@@ -111,7 +111,7 @@ impl Described {
             });
         };
         let here = || End::Node(&self.name);
-        if let Role::Source { topic, policy } = &self.role {
+        if let Role::Source { topic, policy, .. } = &self.role {
             let how = match guarantee == Guarantee::ExactlyOnce {
                 true => "the offset commits in the transaction of the outputs",
                 false => {

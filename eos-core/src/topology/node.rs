@@ -21,6 +21,16 @@ pub(crate) struct Raw<'a> {
 /// The first node of a chain: makes a typed record from bytes.
 pub(crate) trait Entry: Send {
     fn enter(&mut self, ctx: &Ctx<'_>, raw: &Raw<'_>, next: &mut Next<'_>) -> Result<(), Fault>;
+
+    /// Whether the time of a record comes from its key and value.
+    fn has_own_time(&self) -> bool {
+        false
+    }
+
+    /// Returns the time of a record from its key and value. `None` if it has none, or can't be decoded.
+    fn own_time(&self, _raw: &Raw<'_>) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// A due item: a moment of a timer or a tick that has come, or the final result of a window.

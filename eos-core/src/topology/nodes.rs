@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use eos_protocol::Timestamp;
+
 use super::fault::Fault;
 use super::node::{Entry, Forward, Next, Node, Raw};
 use crate::codec::{Decode, Encode};
@@ -36,7 +38,12 @@ where
             .0
             .decode_value(raw.value, raw.headers)
             .map_err(Fault::Value)?;
-        let (timestamp, headers) = (raw.timestamp, raw.headers.clone());
+        let timestamp = match self.0.time_of(&key, &value) {
+            Some(None) => return Err(Fault::NoOwnTime),
+            Some(own) => own,
+            None => raw.timestamp,
+        };
+        let headers = raw.headers.clone();
         next.forward(
             ctx,
             &mut Some(Record {
@@ -46,6 +53,16 @@ where
                 headers,
             }),
         )
+    }
+
+    fn has_own_time(&self) -> bool {
+        self.0.time_id().is_some()
+    }
+
+    fn own_time(&self, raw: &Raw<'_>) -> Option<Timestamp> {
+        let key = self.0.decode_key(raw.key, raw.headers).ok()?;
+        let value = self.0.decode_value(raw.value, raw.headers).ok()?;
+        self.0.time_of(&key, &value)?
     }
 }
 

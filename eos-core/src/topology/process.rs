@@ -358,7 +358,7 @@ fn blame(ctx: &Ctx<'_>, moment: Moment<'_>, source: Fault) -> Fault {
     Fault::Due {
         name: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
         store: moment.store,
-        key: moment.key.to_vec(),
+        key: moment.key.into(),
         at: moment.at,
         of: DueOf::Timer,
         source: Box::new(source),

@@ -43,14 +43,14 @@ impl<K, V, A, F> SessionAggregate<K, V, A, F> {
 }
 
 /// The session store of a task.
-struct Found<'c, K, A> {
+struct Kept<'c, K, A> {
     definition: &'c SessionStore<K, A>,
     id: StoreId,
     is_final: bool,
     task: &'c TaskStore,
 }
 
-impl<'c, K: 'static, A: 'static> Found<'c, K, A> {
+impl<'c, K: 'static, A: 'static> Kept<'c, K, A> {
     fn new(ctx: &'c Ctx<'_>, store: usize) -> Result<Self, Fault> {
         let state = ctx.state();
         let spec = state.specs.get(store);
@@ -160,7 +160,7 @@ where
             return Err(Fault::NoTime(timestamp));
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
-        let store = Found::<K, A>::new(ctx, self.store)?;
+        let store = Kept::<K, A>::new(ctx, self.store)?;
         let (mut encoded, mut row) = (Vec::new(), Vec::new());
         store.encode_key(&key, &mut encoded)?;
         let found = store.task.get_due(store.id, &encoded, &mut row);
@@ -238,7 +238,7 @@ where
 
     /// Removes the sessions that have closed, and forwards their results if these are final.
     fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
-        let store = Found::<K, A>::new(ctx, self.store)?;
+        let store = Kept::<K, A>::new(ctx, self.store)?;
         let mut sessions = store.sessions(moment.value)?;
         let closed = sessions.take_closed(&self.windows, moment.at);
         if !sessions.is_empty() {

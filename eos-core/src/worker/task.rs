@@ -10,9 +10,9 @@ use eos_protocol::{
 
 use super::rounds::Rounds;
 use super::task_state::TaskState;
-use crate::client::Records;
+use crate::client::{Message, Records};
 use crate::rules;
-use crate::topology::Chains;
+use crate::topology::{Chains, Raw};
 
 /// Whether a task may take records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub(super) struct Task<R> {
     pub(super) is_record_first: bool,
     /// Stream time while the inputs are idle, if the stage closes windows then.
     pub(super) idle: Option<IdleTime>,
+    /// The offset and the time of the last head of each input, if its time comes from key and value.
+    own_times: Vec<Option<(Offset, Option<Timestamp>)>>,
     /// The merge order of the inputs.
     pub(super) merge: Merge,
     /// The last known supply of each input, with the time of the query.
@@ -111,6 +113,7 @@ impl<R: Records> Task<R> {
             rounds: Rounds::default(),
             is_record_first: false,
             idle: None,
+            own_times: vec![None; progress.inputs().len()],
             progress,
             chains,
             state: None,
@@ -131,6 +134,30 @@ impl<R: Records> Task<R> {
     pub(super) fn stream_time(&self) -> Option<Timestamp> {
         let idle = self.idle.as_ref().and_then(IdleTime::stream_time);
         self.progress.stream_time().max(idle)
+    }
+
+    /// Returns the time of the next record of an input: its timestamp, or the one in its key and value. A record whose own
+    /// time is unusable has its timestamp here, and then fails.
+    pub(super) fn head_time(&mut self, input: usize) -> Option<Timestamp> {
+        let record = self.fetched.get(input).and_then(Records::first)?;
+        let sources = self.chains.inputs.get(input).into_iter().flatten();
+        let Some(source) = sources.into_iter().find(|it| it.entry.has_own_time()) else {
+            return record.timestamp();
+        };
+        let (offset, slot) = (record.offset(), self.own_times.get_mut(input)?);
+        if let Some((_, time)) = slot.filter(|(of, _)| *of == offset) {
+            return time;
+        }
+        let headers = record.headers();
+        let raw = Raw {
+            key: record.key(),
+            value: record.value(),
+            timestamp: record.timestamp(),
+            headers: &headers,
+        };
+        let time = source.entry.own_time(&raw).or(record.timestamp());
+        *slot = Some((offset, time));
+        time
     }
 
     /// Whether the task takes records and has none, and waits for no retry.
@@ -199,7 +226,7 @@ impl<R: Records> Task<R> {
             state.discard();
         }
         if let Some(idle) = &mut self.idle {
-            idle.reset();
+            idle.restart();
         }
         if !rules::rewinds_stream_time() {
             self.time_given_back = self.progress.stream_time();

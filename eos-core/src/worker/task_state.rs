@@ -81,12 +81,23 @@ impl TaskState {
 
     /// Returns the first item of a clock that is due at this moment. Moments of timers come before final results of the
     /// same moment.
-    pub(super) fn next_due(&mut self, clock: Clock, now: Timestamp) -> Result<NextDue, StoreError> {
+    /// `taken` is the stream time of the records.
+    pub(super) fn next_due(
+        &mut self,
+        clock: Clock,
+        now: Timestamp,
+        taken: Option<Timestamp>,
+    ) -> Result<NextDue, StoreError> {
         let indexed = self.store.next_due(clock, now)?;
-        if clock != Clock::Stream || indexed == NextDue::Moved || !self.windows.close() {
+        let is_first = match &indexed {
+            NextDue::Moved => true,
+            NextDue::Item(item) => item.place.moment() <= self.windows.next(),
+            NextDue::Nothing => false,
+        };
+        if clock != Clock::Stream || is_first || !self.windows.close() {
             return Ok(indexed);
         }
-        let result = self.windows.next_final(&self.store, now)?;
+        let result = self.windows.next_final(&self.store, now, taken)?;
         Ok(match (indexed, result) {
             (NextDue::Item(item), Some(result)) if item.place.moment() <= result.due => {
                 NextDue::Item(item)

@@ -144,6 +144,15 @@ impl Windows {
             if let Some(found) = found {
                 let changed = expiry.take_over(found, handled);
                 windows.changed |= changed.map_err(|e| (*id, Refused::Other(e)))?;
+                // The database may have dropped windows that a longer grace opens.
+                let over = expiry.over_before(handled);
+                let its = windows
+                    .closings
+                    .iter_mut()
+                    .find(|closing| closing.id() == *id);
+                if let Some(closing) = its.filter(|_| found.cursor().is_none()) {
+                    closing.begin_behind(over);
+                }
             }
         }
         for closing in &windows.closings {
@@ -167,25 +176,36 @@ impl Windows {
         !self.closings.is_empty()
     }
 
-    /// Returns the first final result that is not emitted yet at this stream time.
+    /// Returns a moment before which no result is final.
+    pub(super) fn next(&self) -> Timestamp {
+        let next = self.closings.iter().map(Closing::next);
+        next.min().unwrap_or(Timestamp(i64::MAX))
+    }
+
+    /// Returns the first final result that is not emitted yet at this stream time. `taken` is the stream time of the
+    /// records, which is behind it if the inputs are idle.
     pub(super) fn next_final(
         &mut self,
         store: &TaskStore,
         stream_time: Timestamp,
+        taken: Option<Timestamp>,
     ) -> Result<Option<DueItem>, StoreError> {
         // Only the store that may be the first one is read, because results of one store may change another one.
+        let mut dry = Vec::new();
         loop {
             let closings = self.closings.iter_mut();
+            let closings = closings.filter(|it| !dry.contains(&it.id()));
             let first = closings.min_by_key(|it| (it.next(), it.id().to_be_bytes()));
             let Some(first) = first.filter(|first| first.next() <= stream_time) else {
                 return Ok(None);
             };
             let bound = first.next();
-            first.look(store, stream_time)?;
-            if first.next() == bound
-                && let Some(item) = first.item()
-            {
-                return Ok(Some(item));
+            first.look(store, stream_time, taken)?;
+            match first.item() {
+                Some(item) if first.next() == bound => return Ok(Some(item)),
+                // Another store may be the first one now.
+                Some(_) => {}
+                None => dry.push(first.id()),
             }
         }
     }
@@ -236,15 +256,6 @@ impl Windows {
             }
         }
         Ok(handled)
-    }
-
-    /// Returns the moment of the last emitted result.
-    pub(super) fn emitted_to(&self, store: &TaskStore) -> Result<Option<Timestamp>, StoreError> {
-        let mut last = None;
-        for closing in &self.closings {
-            last = last.max(closing.emitted_to(store)?);
-        }
-        Ok(last)
     }
 
     /// Forgets what was read of a discarded transaction.

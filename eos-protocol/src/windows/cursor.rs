@@ -84,8 +84,8 @@ impl Hopping {
     pub fn least_grace_behind(&self, results: &Hopping) -> Duration {
         let size = results.size().as_millis().max(1);
         let is_aligned = results.advance() == results.size()
-            && self.size().as_millis() % size == 0
-            && self.advance().as_millis() % size == 0;
+            && self.size().as_millis().is_multiple_of(size)
+            && self.advance().as_millis().is_multiple_of(size);
         match is_aligned {
             true => results.grace_time() + Duration::from_millis(1),
             false => results.lifetime(),

@@ -1,7 +1,7 @@
 //! Time windows: their records, their end and their expiry.
 //!
-//! *Stream time* decides everything. It is the highest time of the records that a task has taken. No clock is read,
-//! so replayed records lead to the same results as new ones.
+//! *Stream time* decides everything. It is the highest time of the records that a task has taken, so replayed records lead
+//! to the same results as new ones. Only a stage that closes windows of idle inputs lets it run on with the clock.
 
 mod cursor;
 mod expiry;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Hopping, WindowError, checked_ms, ms};
+use crate::due::Place;
 use crate::ids::Timestamp;
 
 /// Windows of activity: records of a key belong to one session as long as no gap between them is longer than a
@@ -48,11 +49,12 @@ impl Session {
         Ok(())
     }
 
-    /// The stream time at which a session with this last record closes: the first millisecond after gap and grace.
+    /// The stream time at which a session with this last record closes: the first millisecond after gap and grace. It is at
+    /// most [`Place::LAST`], so a session closes even if a record has nanoseconds as its timestamp.
     #[must_use]
     pub fn closes_at(&self, last: Timestamp) -> Timestamp {
         let open = ms(self.gap.saturating_add(self.grace));
-        Timestamp(last.0.saturating_add(open).saturating_add(1))
+        Timestamp(last.0.saturating_add(open).saturating_add(1)).min(Place::LAST)
     }
 
     /// Whether a session with this last record is closed at this stream time, which includes the current record

@@ -156,8 +156,24 @@ impl TaskStore {
         due: Timestamp,
         value: &[u8],
     ) -> Result<(), StoreError> {
+        self.put_due_from(store, key, (due, due), value)
+    }
+
+    /// The same, for an item that may come no earlier than another moment. A unit that sets an item into the past passes
+    /// its own time, so that the item sees no earlier time than the unit.
+    ///
+    /// # Errors
+    /// As [`put_due`](Self::put_due).
+    pub fn put_due_from(
+        &self,
+        store: StoreId,
+        key: &[u8],
+        (due, earliest): (Timestamp, Timestamp),
+        value: &[u8],
+    ) -> Result<(), StoreError> {
         let (state, clock) = self.due_store(store)?;
         let due = Round::of(due).moment();
+        let earliest = due.max(Round::of(earliest).moment());
         let mark = self.mark(clock)?;
         let mut buffers = state.buffers.borrow_mut();
         let Buffers {
@@ -168,11 +184,12 @@ impl TaskStore {
         due::row_key(full, key);
         let before = self.listed(store, full, row)?;
         let listed = match before {
-            Some(listed) if listed <= Round::of(due) => listed,
+            // The search lists it again at its own moment.
+            Some(listed) if due == earliest && listed <= Round::of(due) => listed,
             _ => {
                 let mark = mark.as_ref();
                 let mark = mark.filter(|_| self.defences.lists_behind_mark);
-                Place::listed_at(due, store, key, mark)
+                Place::listed_at(earliest, store, key, mark)
             }
         };
         // The row first: if it is too large, the index must not change.

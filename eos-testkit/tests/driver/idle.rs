@@ -107,6 +107,23 @@ fn a_crash_between_stop_and_close_changes_no_result() {
     crash_everywhere(|| TestDriver::new(app()), scenario);
 }
 
+/// Time has run on far beyond the records that arrive after it. Nothing was due, so it is not part of the position.
+#[test]
+fn records_behind_the_time_of_idle_inputs_lose_no_result() {
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, "a", 4_000);
+        for _ in 0..70 {
+            driver.advance_wall_clock(SECOND);
+        }
+        pipe(driver, "b", 13_000);
+        pipe(driver, "c", 30_000);
+        pipe(driver, "d", 31_000);
+        results(driver)
+    };
+    let mut driver = TestDriver::new(app());
+    assert_eq!(scenario(&mut driver), own(&[("a", 0, 1), ("b", 10_000, 1)]));
+}
+
 /// The records of the transaction are older than the end of the window.
 #[test]
 fn a_partition_behind_an_open_transaction_is_not_idle() {

@@ -18,6 +18,7 @@ mod misuses;
 mod on_close;
 mod operators;
 mod outages;
+mod own_time;
 mod policies;
 mod programs;
 mod sessions;

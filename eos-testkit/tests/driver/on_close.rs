@@ -319,6 +319,35 @@ fn a_moment_behind_a_final_result_opens_no_window() {
     crash_everywhere(start, scenario);
 }
 
+#[test]
+fn updates_per_commit_of_final_results_are_refused() {
+    let mut app = App::new("a");
+    app.source(&views())
+        .group_by_key()
+        .windowed_by(tumbling())
+        .count(&store())
+        .emit_per_commit()
+        .emit_on_close()
+        .to(&counts());
+    let error = TestDriver::build(app).err().map(|error| error.to_string());
+    let error = error.unwrap_or_default();
+    assert!(
+        error.contains("windows") && error.contains("emit_per_commit"),
+        "{error}"
+    );
+}
+
+/// A producer that writes nanoseconds, or an uninitialised number.
+#[test]
+fn times_of_the_far_future_stop_nothing() {
+    for far in [i64::MAX, 1_700_000_000_000_000_000, 1 << 52] {
+        let mut driver = TestDriver::new(counting(tumbling()));
+        pipe(&mut driver, &[("a", 10), ("b", far), ("c", far), ("d", 20)]);
+        assert_eq!(read(&mut driver)[..1], own(&[("a", 0, 1, 10)]));
+        assert!(driver.error().is_none());
+    }
+}
+
 /// A step behind the results fails for the key `bad`, and for `once` at its first call.
 fn failing(policy: impl Into<ErrorPolicy>) -> App {
     let mut app = App::new("a");

@@ -399,3 +399,26 @@ fn a_failed_final_session_is_named() {
         assert!(error.contains(part), "{error}");
     }
 }
+
+/// A producer that writes nanoseconds.
+#[test]
+fn a_record_of_the_far_future_stops_no_session() {
+    for is_final in [false, true] {
+        for far in [i64::MAX, 1_700_000_000_000_000_000, 1 << 52] {
+            let mut driver = TestDriver::new(app(is_final));
+            pipe(
+                &mut driver,
+                &[
+                    ("a", "x", 10),
+                    ("b", "y", far),
+                    ("b", "z", far),
+                    ("a", "w", 20),
+                ],
+            );
+            assert_eq!(read(&mut driver)[..1], own(&[("a", 10, 10, "x")]));
+            assert!(driver.error().is_none());
+            // What is later than every moment is late, and so is everything after it.
+            assert!(driver.count(&late()) >= 1);
+        }
+    }
+}

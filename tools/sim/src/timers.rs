@@ -140,16 +140,17 @@ impl Model {
         {
             self.moments.remove(&it.key);
             self.early += 1;
-            self.come(&it.key, at);
+            let before = self.stream_time.unwrap_or(at);
+            self.come(&it.key, at, now.min(at.max(before)));
         }
-        self.act(&it.key, after_record(it.seq, it.timestamp));
+        self.act(&it.key, after_record(it.seq, it.timestamp), now);
         let value = String::from_utf8_lossy(&it.kind.value(it.seq, digit(&it.key))).into_owned();
         self.out.push((it.key.clone(), value, it.timestamp));
         self.stream_time = Some(now);
         while let Some((place, key)) = self.first().filter(|((at, _), _)| *at <= now) {
             let (at, _) = self.moments.remove(&key).unwrap_or_default();
             self.handled = Some((place, key.clone()));
-            self.come(&key, at);
+            self.come(&key, at, place.0);
         }
     }
 
@@ -158,22 +159,25 @@ impl Model {
         places.min().map(|(place, key)| (place, key.clone()))
     }
 
-    fn come(&mut self, key: &str, at: i64) {
-        self.act(key, after_moment(at));
+    /// A moment comes at this time.
+    fn come(&mut self, key: &str, at: i64, now: i64) {
+        self.act(key, after_moment(at), now);
         self.out.push((key.to_owned(), shown(at), at));
     }
 
-    fn act(&mut self, key: &str, action: Action) {
+    /// Acts at this time. What is set into the past comes no earlier.
+    fn act(&mut self, key: &str, action: Action, now: i64) {
         match action {
             Action::Keep => {}
             Action::Cancel => drop(self.moments.remove(key)),
             Action::Set(at) => {
+                let from = at.max(now);
+                self.past += usize::from(at < now);
                 let place = match &self.handled {
-                    Some((handled, last)) if (at, 0) <= *handled => {
-                        self.past += 1;
+                    Some((handled, last)) if (from, 0) <= *handled => {
                         (handled.0, handled.1 + u32::from(key <= &**last))
                     }
-                    _ => (at, 0),
+                    _ => (from, 0),
                 };
                 self.moments.insert(key.to_owned(), (at, place));
             }

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::{Now, TopicPartition};
+use eos_protocol::{IdleTime, Now, TaskId, TopicPartition};
 
 use crate::client::{Client, LogEnds, Records, Source};
 use crate::rules;
@@ -19,8 +19,16 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct IdleInputs {
     next: Now,
-    /// The inputs of the query in flight, with the time of its begin.
-    asked: Option<(Now, Vec<TopicPartition>)>,
+    /// The query in flight, with the time of its begin.
+    asked: Option<(Now, Query)>,
+    /// The tasks to ask one by one, because a query of all of them failed.
+    rest: Vec<TaskId>,
+}
+
+#[derive(Debug)]
+struct Query {
+    tasks: Vec<TaskId>,
+    inputs: Vec<TopicPartition>,
 }
 
 impl IdleInputs {
@@ -31,6 +39,7 @@ impl IdleInputs {
 
     pub(super) fn abandon(&mut self) {
         self.asked = None;
+        self.rest.clear();
     }
 
     /// Continues the query, or begins one. It gives each idle task the evidence that its inputs have no more records.
@@ -42,36 +51,54 @@ impl IdleInputs {
     ) {
         if self.asked.is_none() {
             let now = shared.env.about_now();
-            if now < self.next {
-                return;
-            }
-            self.next = now.after(EVERY);
-            let idle = tasks
-                .values()
-                .filter(|task| task.idle.is_some() && task.is_idle());
-            let inputs = idle.flat_map(|task| task.progress.inputs());
-            let inputs: Vec<_> = inputs.map(|input| input.partition.clone()).collect();
-            self.asked = Some((now, inputs)).filter(|(_, inputs)| !inputs.is_empty());
+            let of = match self.rest.pop() {
+                Some(task) => vec![task],
+                None if now < self.next => return,
+                None => {
+                    self.next = now.after(EVERY);
+                    let mut idle = Vec::new();
+                    for (id, task) in tasks.iter_mut() {
+                        match task.is_idle() {
+                            true if task.idle.is_some() => idle.push(id),
+                            true => {}
+                            false => task.idle.iter_mut().for_each(IdleTime::missed),
+                        }
+                    }
+                    idle
+                }
+            };
+            let of = of.into_iter().filter(|id| tasks.contains(*id)).collect();
+            self.asked = Some((now, Query::new(of, tasks)));
         }
-        let Some((at, inputs)) = &self.asked else {
+        let Some((_, query)) = self.asked.as_ref().filter(|(_, it)| !it.inputs.is_empty()) else {
+            self.asked = None;
             return;
         };
-        let Poll::Ready(ends) = source.ends(inputs, Duration::ZERO) else {
+        let Poll::Ready(ends) = source.ends(&query.inputs, Duration::ZERO) else {
             return;
         };
-        let at = *at;
-        self.asked = None;
+        let Some((at, query)) = self.asked.take() else {
+            return;
+        };
         let ends = match ends {
             Ok(ends) => {
                 shared.broker_answered();
                 ends
+            }
+            // One partition without a leader must not hold up the others.
+            Err(_) if query.tasks.len() > 1 => {
+                self.rest = query.tasks;
+                return;
             }
             Err(error) => {
                 tracing::debug!(worker = %shared.spec.id, %error, "reading the ends of idle inputs failed");
                 Vec::new()
             }
         };
-        for task in tasks.values_mut() {
+        for id in query.tasks {
+            let Some(task) = tasks.get_mut(id) else {
+                continue;
+            };
             let Some(stream_time) = task.progress.stream_time() else {
                 continue;
             };
@@ -85,6 +112,19 @@ impl IdleInputs {
                 _ => {}
             }
         }
+    }
+}
+
+impl Query {
+    fn new<R: Records>(of: Vec<TaskId>, tasks: &mut Tasks<R>) -> Self {
+        let mut inputs = Vec::new();
+        for id in &of {
+            if let Some(task) = tasks.get_mut(*id) {
+                let its = task.progress.inputs().iter();
+                inputs.extend(its.map(|input| input.partition.clone()));
+            }
+        }
+        Self { tasks: of, inputs }
     }
 }
 

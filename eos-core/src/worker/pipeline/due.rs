@@ -17,7 +17,6 @@ use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
-use crate::store::window_of;
 use crate::topology::{DueOf, Fault, Moment};
 use crate::worker::rounds::ROUNDS;
 use crate::worker::shared::Shared;
@@ -40,7 +39,7 @@ impl Pipeline {
         clock: Clock,
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
-        let stream_time = task.stream_time();
+        let (stream_time, taken) = (task.stream_time(), task.progress.stream_time());
         let state = task.state.as_mut()?;
         let now = match clock {
             Clock::Stream | Clock::Background => stream_time?,
@@ -60,11 +59,11 @@ impl Pipeline {
         };
         match arm_ticks(shared, &state.store, clock, now) {
             Ok(false) => {}
-            Ok(true) => return Some(self.finished(shared, task, unit.of_index(), txn)),
+            Ok(true) => return Some(self.finished(shared, task, unit.of_index(clock), txn)),
             Err(source) => return Some(failed(source)),
         }
         let state = task.state.as_mut()?;
-        match state.next_due(clock, now) {
+        match state.next_due(clock, now, taken) {
             Ok(NextDue::Nothing) => {
                 task.rounds.end(clock);
                 if clock == Clock::Wall {
@@ -72,7 +71,7 @@ impl Pipeline {
                 }
                 None
             }
-            Ok(NextDue::Moved) => Some(self.finished(shared, task, unit.of_index(), txn)),
+            Ok(NextDue::Moved) => Some(self.finished(shared, task, unit.of_index(clock), txn)),
             Ok(NextDue::Item(item)) => {
                 if clock != Clock::Wall {
                     // Ahead of the records only if the inputs are idle.
@@ -107,9 +106,9 @@ impl Pipeline {
         let fault = |source| Fault::Due {
             name: name.into(),
             store: index,
-            key: item.place.key.clone(),
+            key: item.place.key.as_slice().into(),
             at: item.due,
-            of: kind_of(shared, index, &item.place),
+            of: kind_of(shared, index),
             source: Box::new(source),
         };
         let own = (
@@ -158,11 +157,6 @@ impl Pipeline {
                 source,
             })
         };
-        // An item that was set into the past sees no earlier time than the final results that are out.
-        let emitted = match (item.clock, item.place.store.is_windowed()) {
-            (Clock::Stream, false) => state.windows.emitted_to(&state.store).map_err(failed)?,
-            _ => None,
-        };
         state.handle_due(item).map_err(failed)?;
         // An expired row has no node.
         let Some(node) = task.chains.handler(index) else {
@@ -177,7 +171,7 @@ impl Pipeline {
             Clock::Stream | Clock::Background => task.progress.stream_time().unwrap_or(item.due),
         };
         let stream_time = match item.clock {
-            Clock::Stream => emitted.max(Some(item.place.moment())),
+            Clock::Stream => Some(item.place.moment()),
             Clock::Wall | Clock::Background => task.progress.stream_time(),
         };
         let headers = Headers::new();
@@ -234,7 +228,7 @@ impl Pipeline {
         self.clear();
         task.forget();
         let item = match &fault {
-            Fault::Due { store, key, at, .. } => (*store, key.clone(), *at),
+            Fault::Due { store, key, at, .. } => (*store, key.to_vec(), *at),
             _ => Default::default(),
         };
         let retry = last_resort_of_task(task).2;
@@ -253,7 +247,7 @@ impl Pipeline {
             if let Some(attempt) = attempt {
                 tracing::debug!(
                     app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
-                    "retrying the handler of a timer"
+                    "retrying a due item"
                 );
                 task.due_attempt = Some(DueAttempt { item, attempt });
                 self.counters.retries += 1;
@@ -391,12 +385,12 @@ fn store_of<'s, C: Client>(shared: &'s Shared<C>, item: &DueItem) -> (usize, &'s
     (index, stores.get(index).map_or("?", |spec| &*spec.name))
 }
 
-/// Returns the kind of an item.
-fn kind_of<C: Client>(shared: &Shared<C>, index: usize, place: &Place) -> DueOf {
+/// Returns the kind of the items of a store.
+fn kind_of<C: Client>(shared: &Shared<C>, index: usize) -> DueOf {
     let store = shared.topology.stores().get(index);
     match store.and_then(|store| store.windows) {
         Some(AnyWindows::Session(_)) => DueOf::Session,
-        Some(AnyWindows::Fixed(_)) => window_of(&place.key).map_or(DueOf::Timer, DueOf::Window),
+        Some(AnyWindows::Fixed(_)) => DueOf::Window,
         None => DueOf::Timer,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use eos_protocol::{Lag, MaxIdle, Now, Offset, Pick, Supply};
 
 use super::{Done, MissingRecord};
-use crate::client::{Client, ClientError, Message, Records, Source};
+use crate::client::{Client, ClientError, Records, Source};
 use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::task::{Readiness, Task};
@@ -49,8 +49,8 @@ fn supply<C: Client>(
     }
     fetch::<C>(task, input, source)?;
     let head = task.fetched.get(input).and_then(Records::first);
-    if let Some(record) = head {
-        let timestamp = record.timestamp();
+    if head.is_some() {
+        let timestamp = task.head_time(input);
         return Ok(Supply::Head { timestamp });
     }
     let inputs = task.progress.inputs();

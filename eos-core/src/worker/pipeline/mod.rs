@@ -109,15 +109,15 @@ enum Unit {
     },
     /// A due item of this clock.
     Due(Clock),
-    /// A change of the index of due items.
-    Index,
+    /// A change of the index of due items of this clock.
+    Index(Clock),
 }
 
 impl Processed {
     /// The same, for a change of the index of due items.
-    fn of_index(self) -> Self {
+    fn of_index(self, clock: Clock) -> Self {
         Self {
-            unit: Unit::Index,
+            unit: Unit::Index(clock),
             ..self
         }
     }
@@ -126,7 +126,7 @@ impl Processed {
     fn record(&self) -> Option<(usize, Offset)> {
         match self.unit {
             Unit::Record { input, offset } => Some((input, offset)),
-            Unit::Due(_) | Unit::Index => None,
+            Unit::Due(_) | Unit::Index(_) => None,
         }
     }
 }
@@ -337,10 +337,11 @@ impl Pipeline {
         {
             return Done::give_up(error);
         }
+        let timestamp = task.head_time(input);
         let Some(message) = task.fetched.get(input).and_then(Records::first) else {
             return Done::Dry;
         };
-        let (offset, timestamp) = (message.offset(), message.timestamp());
+        let offset = message.offset();
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
             Ok(Admission::Repeated) => return inputs::drop_repeated(shared, task, input, offset),
@@ -435,7 +436,7 @@ impl Pipeline {
             Unit::Record { input, offset } => {
                 task.rounds.end(Clock::Stream);
                 if let Some(idle) = &mut task.idle {
-                    idle.reset();
+                    idle.reset(self.clock);
                 }
                 task.progress.advance(input, offset, record.timestamp);
                 let from = task.progress.inputs().get(input);
@@ -456,7 +457,10 @@ impl Pipeline {
                 task.due_attempt = None;
                 task.is_record_first = clock != Clock::Stream;
             }
-            Unit::Index => task.progress.touch(),
+            Unit::Index(clock) => {
+                task.progress.touch();
+                task.is_record_first = clock != Clock::Stream;
+            }
         }
         // Only now, because a waiting record may have been dropped and is delivered again.
         match record.failed {

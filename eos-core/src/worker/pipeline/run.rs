@@ -150,7 +150,7 @@ impl Pipeline {
         Some(Fault::Due {
             name: Arc::clone(&timer.name),
             store: moment.store,
-            key: moment.key.clone(),
+            key: moment.key.as_slice().into(),
             at: moment.at,
             of: DueOf::Timer,
             source: Box::new(fault),

@@ -63,6 +63,13 @@ impl Closing {
         Ok(cursor.unwrap_or_else(|| self.first.clone()))
     }
 
+    /// Begins behind the windows that start before this, in a store without a cursor.
+    pub(super) fn begin_behind(&mut self, start: Timestamp) {
+        if self.first.start() < start {
+            self.first = Cursor::before(start);
+        }
+    }
+
     /// Moves the cursor in memory only.
     pub(super) fn move_to(&mut self, cursor: Cursor) {
         self.first = cursor;
@@ -80,6 +87,7 @@ impl Closing {
         &mut self,
         store: &TaskStore,
         stream_time: Timestamp,
+        taken: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let cursor = self.cursor(store)?;
         self.skip_emitted(&cursor);
@@ -88,7 +96,9 @@ impl Closing {
         }
         self.read_ahead(store, &cursor, stream_time)?;
         if self.ahead.is_empty() {
-            self.next = self.windows.closes_at(self.windows.first_open(stream_time));
+            // The next record may be behind the time of idle inputs.
+            let proven = taken.map_or(UNKNOWN, |taken| taken.min(stream_time));
+            self.next = self.windows.closes_at(self.windows.first_open(proven));
         }
         Ok(())
     }
@@ -172,13 +182,6 @@ impl Closing {
         let first = rows.next()?.and_then(|(row, _)| window_of(row));
         let before = |start| Timestamp(self.windows.closes_at(start).0.saturating_sub(1));
         Ok(first.map_or(stream_time, before))
-    }
-
-    /// Returns the moment of the last emitted result.
-    pub(super) fn emitted_to(&self, store: &TaskStore) -> Result<Option<Timestamp>, StoreError> {
-        let cursor = self.cursor(store)?;
-        let start = cursor.key().map(|_| cursor.start());
-        Ok(start.map(|start| self.windows.closes_at(start)))
     }
 
     /// Forgets what was read of a discarded transaction.

@@ -1,0 +1,134 @@
+//! Times from keys and values.
+
+use std::time::Duration;
+
+use eos_core::state::WindowStore;
+use eos_core::windows::Tumbling;
+use eos_core::{App, ErrorPolicy, PlainTopic, Timestamp, Topic};
+use eos_testkit::{TestDriver, crash_everywhere};
+
+/// A value is its time and a text.
+fn readings(name: &str) -> PlainTopic<String, String> {
+    Topic::plain(name).time_by(|_key: &String, value: &String| {
+        let time = value.split(' ').next()?.parse().ok()?;
+        Some(Timestamp(time))
+    })
+}
+
+fn pipe(driver: &mut TestDriver, topic: &str, values: &[&str]) {
+    for value in values {
+        driver.pipe_at(&readings(topic), "k", *value, Timestamp(9_999_999));
+    }
+}
+
+#[test]
+fn windows_and_outputs_follow_the_time_in_the_value() {
+    let counts = Topic::<String, u64>::plain("counts");
+    let copies = Topic::<String, String>::plain("copies");
+    let late = Topic::<String, String>::plain("late");
+    let start = || {
+        let mut app = App::new("a");
+        let source = app
+            .source(&readings("in"))
+            .on_error(ErrorPolicy::dead_letter("letters"));
+        source.clone().to(&copies);
+        source
+            .group_by_key()
+            .windowed_by(Tumbling::of(Duration::from_millis(100)))
+            .late_to(&late)
+            .count(&WindowStore::plain("windows"))
+            .emit_on_close()
+            .without_windows()
+            .to(&counts);
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(
+            driver,
+            "in",
+            &["10 a", "90 b", "x", "-5 c", "130 d", "20 e", "210 f"],
+        );
+        let times: Vec<_> = driver
+            .read(&copies)
+            .into_iter()
+            .map(|it| it.timestamp.0)
+            .collect();
+        let counts = driver.read(&counts).into_iter();
+        let counts: Vec<_> = counts.map(|it| (it.value, it.timestamp.0)).collect();
+        (
+            times,
+            counts,
+            driver.read_pairs(&late).len(),
+            driver.stream_time("in", 0),
+        )
+    };
+    let mut driver = start();
+    let (times, counts, late, stream_time) = scenario(&mut driver);
+    assert_eq!(times, [10, 90, 130, 20, 210]);
+    assert_eq!(counts, [(2, 90), (1, 130)]);
+    assert_eq!((late, stream_time), (1, Some(Timestamp(210))));
+    let letters = driver.read(&Topic::<String, String>::plain("letters"));
+    let letters: Vec<_> = letters
+        .iter()
+        .map(|it| (it.value.as_str(), it.timestamp.0))
+        .collect();
+    // A dead letter is the record as it was read.
+    assert_eq!(letters, [("x", 9_999_999), ("-5 c", 9_999_999)]);
+    let text = {
+        let letters = driver.cluster().read("letters", 0);
+        String::from_utf8_lossy(
+            &letters[0]
+                .headers
+                .iter()
+                .flat_map(|it| it.1.clone().unwrap_or_default())
+                .collect::<Vec<_>>(),
+        )
+        .into_owned()
+    };
+    assert!(text.contains("time_by"), "{text}");
+    crash_everywhere(start, scenario);
+}
+
+/// The records are written in another order than that of their times.
+#[test]
+fn topics_are_merged_by_the_time_in_the_value() {
+    let out = Topic::<String, String>::plain("out");
+    let mut app = App::new("a");
+    let (left, right) = (
+        app.source(&readings("left")),
+        app.source(&readings("right")),
+    );
+    left.merge(right).to(&out);
+    let mut driver = TestDriver::new(app);
+    // The records wait until the process starts again.
+    driver.kill();
+    pipe(&mut driver, "left", &["10 a", "40 b"]);
+    pipe(&mut driver, "right", &["20 c", "50 d"]);
+    driver.restart();
+    pipe(&mut driver, "left", &["60 e"]);
+    let values: Vec<_> = driver.read_pairs(&out).into_iter().map(|it| it.1).collect();
+    assert_eq!(values[..4], ["10 a", "20 c", "40 b", "50 d"]);
+}
+
+#[test]
+fn one_topic_has_one_time() {
+    let mut app = App::new("a");
+    let topic = readings("in");
+    app.source(&topic).for_each(|_, _| ());
+    app.source(&topic.clone()).for_each(|_, _| ());
+    let described = app.describe().unwrap().to_string();
+    assert!(
+        described.contains("(topics: [in], time: time_by)"),
+        "{described}"
+    );
+    app.source(&PlainTopic::<String, String>::named("in"))
+        .for_each(|_, _| ());
+    let error = TestDriver::build(app)
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
+    assert!(
+        error.contains("the topic in is read with different closures"),
+        "{error}"
+    );
+}
