@@ -83,6 +83,7 @@ mod rules;
 )]
 mod runtime;
 mod sessions;
+mod sliding;
 mod store;
 mod store_handle;
 mod streams;
@@ -131,7 +132,8 @@ pub mod stream {
 /// each.
 pub mod state {
     pub use crate::store::{
-        Entries, KeyValueView, OrderedStore, OrderedView, SessionStore, WindowStore, WindowView,
+        Entries, KeyValueView, OrderedStore, OrderedView, SessionStore, SlidingStore, WindowStore,
+        WindowView,
     };
     pub use crate::store_handle::{StoreDef, StoreHandle};
 }
@@ -143,9 +145,10 @@ pub mod timers {
 
 /// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).
 pub mod windows {
-    pub use eos_protocol::windows::{Hopping, Session, Tumbling, Window};
+    pub use eos_protocol::windows::{Hopping, Session, Sliding, Tumbling, Window};
 
     pub use crate::sessions::{SessionGroup, SessionTable};
+    pub use crate::sliding::{SlidingGroup, SlidingTable};
     pub use crate::windowed::{WindowedGroup, WindowedTable, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;
 }

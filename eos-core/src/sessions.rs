@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use eos_protocol::windows::Session;
+use eos_protocol::windows::{AnyWindows, Session};
 
 use crate::codec::Encode;
 use crate::keys::Partitioned;
@@ -118,7 +118,7 @@ impl<K: 'static, V: 'static> SessionGroup<K, V> {
             });
         }
         let f = Arc::new(f);
-        let store = self.stream.own(store.spec(windows));
+        let store = self.stream.own(store.spec(AnyWindows::Session(windows)));
         let make = move || -> Box<dyn Node> {
             let f = Arc::clone(&f);
             Box::new(SessionAggregate::<K, V, A, _>::new(store, windows, f))

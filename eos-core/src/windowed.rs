@@ -4,13 +4,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::windows::{AnyWindows, Expiry, Hopping, Session, Tumbling, check_retention};
+use eos_protocol::windows::{
+    AnyWindows, Expiry, Hopping, Session, Sliding, Tumbling, check_retention,
+};
 
 use crate::codec::Encode;
 use crate::grouped::Grouped;
 use crate::keys::Partitioned;
 use crate::record::Record;
 use crate::sessions::SessionGroup;
+use crate::sliding::SlidingGroup;
 use crate::store::{Stamped, StampedCodec, StoreSpec, WindowStore};
 use crate::streams::Stream;
 use crate::topic::Topic;
@@ -57,16 +60,18 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// record that is not late are left out.
     ///
     /// # Sessions
-    /// [`Session`] windows have no fixed length: see [`SessionGroup`].
+    /// [`Session`] windows have no fixed length: see [`SessionGroup`]. [`Sliding`] windows start and end at records: see
+    /// [`SlidingGroup`].
     pub fn windowed_by<W: Windows>(self, windows: W) -> W::Group<K, V> {
         windows.group(self.stream)
     }
 }
 
-/// A kind of windows: [`Tumbling`], [`Hopping`] or [`Session`]. This trait is sealed.
+/// A kind of windows: [`Tumbling`], [`Hopping`], [`Session`] or [`Sliding`]. This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kind of windows",
-    note = "`windowed_by` takes `Tumbling::of(size)`, `Hopping::of(size).every(advance)` or `Session::gap(duration)`"
+    note = "`windowed_by` takes `Tumbling::of(size)`, `Hopping::of(size).every(advance)`, `Session::gap(duration)` or \
+            `Sliding::of(difference)`"
 )]
 pub trait Windows: sealed::Sealed {
     /// A stream grouped by key and window.
@@ -92,6 +97,14 @@ impl Windows for Hopping {
     }
 }
 
+impl Windows for Sliding {
+    type Group<K: 'static, V: 'static> = SlidingGroup<K, V>;
+
+    fn group<K: 'static, V: 'static>(self, stream: Stream<K, V>) -> Self::Group<K, V> {
+        SlidingGroup::new(stream, self)
+    }
+}
+
 impl Windows for Session {
     type Group<K: 'static, V: 'static> = SessionGroup<K, V>;
 
@@ -111,7 +124,7 @@ pub trait WindowsOf<K, V>: Windows + sealed::Copies<K, V> {}
 impl<K, V, W: Windows + sealed::Copies<K, V>> WindowsOf<K, V> for W {}
 
 mod sealed {
-    use super::{Hopping, Session, Tumbling};
+    use super::{Hopping, Session, Sliding, Tumbling};
     use crate::topology::CopyBoth;
 
     pub trait Sealed {}
@@ -119,6 +132,7 @@ mod sealed {
     impl Sealed for Tumbling {}
     impl Sealed for Hopping {}
     impl Sealed for Session {}
+    impl Sealed for Sliding {}
 
     /// Copies of a key and a value, for windows that overlap.
     pub trait Copies<K, V> {

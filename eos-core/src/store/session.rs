@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use eos_protocol::state::StoreId;
-use eos_protocol::windows::{AnyWindows, OpenSessions, Session, Window};
+use eos_protocol::windows::{AnyWindows, OpenSessions, Window};
 use eos_protocol::{Clock, Timestamp};
 use eos_state::{StoreBackend, StoreKind, due_row};
 
@@ -67,13 +67,13 @@ impl<K, A> SessionStore<K, A> {
 }
 
 impl<K: 'static, A: 'static> SessionStore<K, A> {
-    pub(crate) fn spec(&self, windows: Session) -> StoreSpec {
+    pub(crate) fn spec(&self, windows: AnyWindows) -> StoreSpec {
         StoreSpec {
             name: Arc::clone(&self.name),
             id: StoreId::due(&self.name),
             kind: StoreKind::Point,
             expiry: None,
-            windows: Some(AnyWindows::Session(windows)),
+            windows: Some(windows),
             is_final: false,
             clock: Some(Clock::Background),
             period: None,

@@ -150,8 +150,8 @@ pub(crate) enum DueOf {
     Timer,
     /// The final result of a window. Its start comes before the key.
     Window,
-    /// The final result of a session.
-    Session,
+    /// The final result of a session, or of a sliding window.
+    Closed,
 }
 
 /// Returns the start of the error text of a due item.
@@ -171,10 +171,10 @@ fn due_text(name: &str, key: &[u8], at: Timestamp, of: DueOf) -> String {
                 "the final result of the store {name} failed for the key {key} and the window from {start} ms"
             )
         }
-        DueOf::Session => {
+        DueOf::Closed => {
             let key = shown(key);
             format!(
-                "the final result of the store {name} failed for the key {key} and the session closed at {at} ms"
+                "the final result of the store {name} failed for the key {key} and the window that closed at {at} ms"
             )
         }
     }

@@ -21,6 +21,7 @@ mod guarantees;
 mod internal;
 mod join;
 mod keep;
+mod kept;
 mod kind;
 mod layout;
 mod node;
@@ -32,6 +33,7 @@ mod process;
 mod process_test;
 mod scratch;
 mod sessions;
+mod sliding;
 #[cfg(test)]
 mod stores_test;
 #[cfg(test)]
@@ -61,5 +63,6 @@ pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use scratch::{MomentOutputs, Scratch};
 pub(crate) use sessions::SessionAggregate;
+pub(crate) use sliding::SlidingAggregate;
 pub(crate) use timed::{Handler, Handlers, TickHandler, Ticks, Timed};
 pub(crate) use windowed::{CopyBoth, OnClose, WindowedAggregate, WindowedPerCommit};

@@ -5,7 +5,7 @@ use std::task::Poll;
 use eos_protocol::state::{
     ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
-use eos_protocol::windows::{AnyWindows, OpenSessions};
+use eos_protocol::windows::{AnyWindows, OpenSessions, SlidingRow};
 use eos_protocol::{Clock, Partition, Place, TaskProgress, Timestamp, TopicName};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore, changelog};
 
@@ -149,6 +149,22 @@ impl TaskState {
                     let mut row = Vec::new();
                     sessions.encode(&mut row);
                     self.store.put_due(store.id, key, due, &row)?;
+                }
+                let closed = closed.iter();
+                Ok(closed
+                    .map(|it| dropped(Some(it.first), key, Some(&it.result)))
+                    .collect())
+            }
+            Some(AnyWindows::Sliding(windows)) => {
+                self.store.get_due(store.id, key, &mut value)?;
+                self.store.delete_due(store.id, key)?;
+                let mut row = SlidingRow::decode(&value).unwrap_or_default();
+                let closed = row.take_closed(&windows, at);
+                row.forget(&windows, at, store.is_final);
+                if let Some(due) = row.next_due(&windows, store.is_final) {
+                    let mut bytes = Vec::new();
+                    row.encode(&mut bytes);
+                    self.store.put_due(store.id, key, due, &bytes)?;
                 }
                 let closed = closed.iter();
                 Ok(closed

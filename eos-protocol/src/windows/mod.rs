@@ -8,6 +8,7 @@ mod expiry;
 mod hopping;
 mod open_sessions;
 mod session;
+mod sliding;
 mod terms;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub use expiry::Expiry;
 pub use hopping::Hopping;
 pub use open_sessions::{OpenSession, OpenSessions, SessionsError};
 pub use session::{AnyWindows, Session};
+pub use sliding::{Sliding, SlidingRow};
 pub use terms::{OtherWindows, Terms, TermsError};
 
 use crate::ids::Timestamp;

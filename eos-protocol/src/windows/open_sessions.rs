@@ -49,6 +49,36 @@ pub enum SessionsError {
     },
 }
 
+/// Reads spans with their results. `None` if the bytes are damaged.
+pub(super) fn read(mut rest: &[u8]) -> Option<Vec<OpenSession<'_>>> {
+    let mut sessions = Vec::new();
+    while !rest.is_empty() {
+        let (head, more) = rest.split_first_chunk::<HEAD>()?;
+        let (first, head) = head.split_first_chunk()?;
+        let (last, len) = head.split_first_chunk()?;
+        let len = usize::try_from(u32::from_be_bytes(*len.first_chunk()?)).ok()?;
+        let (result, more) = more.split_at_checked(len)?;
+        sessions.push(OpenSession {
+            first: Timestamp(i64::from_be_bytes(*first)),
+            last: Timestamp(i64::from_be_bytes(*last)),
+            result: result.into(),
+        });
+        rest = more;
+    }
+    Some(sessions)
+}
+
+/// Appends spans with their results.
+pub(super) fn write(sessions: &[OpenSession<'_>], into: &mut Vec<u8>) {
+    for session in sessions {
+        into.extend_from_slice(&session.first.0.to_be_bytes());
+        into.extend_from_slice(&session.last.0.to_be_bytes());
+        let len = u32::try_from(session.result.len()).unwrap_or(u32::MAX);
+        into.extend_from_slice(&len.to_be_bytes());
+        into.extend_from_slice(&session.result);
+    }
+}
+
 impl<'a> OpenSessions<'a> {
     /// Reads the bytes of [`encode`](Self::encode).
     ///
@@ -56,41 +86,20 @@ impl<'a> OpenSessions<'a> {
     /// [`SessionsError`] if the bytes have a newer format or are damaged.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, SessionsError> {
         let damaged = SessionsError::Damaged { len: bytes.len() };
-        let (version, mut rest) = bytes.split_first().ok_or(damaged)?;
+        let (version, rest) = bytes.split_first().ok_or(damaged)?;
         match *version {
             VERSION => {}
             0 => return Err(damaged),
             version => return Err(SessionsError::Newer { version }),
         }
-        let mut sessions = Vec::new();
-        while !rest.is_empty() {
-            let (head, more) = rest.split_first_chunk::<HEAD>().ok_or(damaged)?;
-            let (first, head) = head.split_first_chunk().ok_or(damaged)?;
-            let (last, len) = head.split_first_chunk().ok_or(damaged)?;
-            let len = len.first_chunk().ok_or(damaged)?;
-            let len = usize::try_from(u32::from_be_bytes(*len)).map_err(|_| damaged)?;
-            let (result, more) = more.split_at_checked(len).ok_or(damaged)?;
-            sessions.push(OpenSession {
-                first: Timestamp(i64::from_be_bytes(*first)),
-                last: Timestamp(i64::from_be_bytes(*last)),
-                result: result.into(),
-            });
-            rest = more;
-        }
-        Ok(Self(sessions))
+        Ok(Self(read(rest).ok_or(damaged)?))
     }
 
     /// Replaces the content of `into` with the sessions as bytes.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
         into.push(VERSION);
-        for session in &self.0 {
-            into.extend_from_slice(&session.first.0.to_be_bytes());
-            into.extend_from_slice(&session.last.0.to_be_bytes());
-            let len = u32::try_from(session.result.len()).unwrap_or(u32::MAX);
-            into.extend_from_slice(&len.to_be_bytes());
-            into.extend_from_slice(&session.result);
-        }
+        write(&self.0, into);
     }
 
     /// The sessions, in the order of their times.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Hopping, WindowError, checked_ms, ms};
+use super::{Hopping, Sliding, WindowError, checked_ms, ms};
 use crate::due::Place;
 use crate::ids::Timestamp;
 
@@ -79,6 +79,8 @@ pub enum AnyWindows {
     Fixed(Hopping),
     /// Sessions.
     Session(Session),
+    /// Sliding windows.
+    Sliding(Sliding),
 }
 
 impl AnyWindows {
@@ -88,6 +90,7 @@ impl AnyWindows {
         match self {
             AnyWindows::Fixed(windows) => windows.grace_time(),
             AnyWindows::Session(session) => session.grace,
+            AnyWindows::Sliding(windows) => windows.grace_time(),
         }
     }
 
@@ -100,13 +103,15 @@ impl AnyWindows {
         let held_back = match results {
             AnyWindows::Fixed(results) => results.lifetime(),
             AnyWindows::Session(results) => results.gap + results.grace + MS,
+            AnyWindows::Sliding(results) => results.difference() + results.grace_time() + MS,
         };
         match (self, results) {
             (AnyWindows::Fixed(windows), AnyWindows::Fixed(results)) => {
                 windows.least_grace_behind(results)
             }
-            (AnyWindows::Fixed(_), AnyWindows::Session(_)) => held_back,
+            (AnyWindows::Fixed(_), _) => held_back,
             (AnyWindows::Session(session), _) => held_back.saturating_sub(session.gap),
+            (AnyWindows::Sliding(windows), _) => held_back.saturating_sub(windows.difference()),
         }
     }
 }
@@ -151,6 +156,7 @@ mod tests {
                     windows.windows(time).map(|it| windows.closes_at(it.start)).max().unwrap()
                 }
                 AnyWindows::Session(session) => session.closes_at(time),
+                AnyWindows::Sliding(windows) => windows.closes_at(time),
             };
             for results in [AnyWindows::Session(session), AnyWindows::Fixed(fixed)] {
                 let now = emitted(&results);

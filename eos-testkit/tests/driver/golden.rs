@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use eos_core::codec::{Plain, SessionWindowed, TimeWindowed};
-use eos_core::state::{SessionStore, WindowStore};
-use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
+use eos_core::state::{SessionStore, SlidingStore, WindowStore};
+use eos_core::windows::{Hopping, Session, Sliding, Tumbling, Windowed};
 use eos_core::{App, PlainTopic, Timestamp, Topic};
-use eos_testkit::{Input, TestDriver};
+use eos_testkit::{Input, OutputRecord, TestDriver};
 use serde_json::Value;
 
 type Text = Option<String>;
@@ -79,6 +79,29 @@ fn declare(case: &Value, app: &mut App) -> fn(&mut TestDriver) -> Vec<Shown> {
                 records
                     .map(|it| shown(it.key.clone(), 1, it.value.clone(), it.timestamp))
                     .collect()
+            };
+        }
+        "sliding_aggregate" | "sliding_aggregate_on_close" => {
+            let table = source
+                .windowed_by(Sliding::of(size).grace(grace))
+                .aggregate(
+                    &SlidingStore::<String, String>::plain("store"),
+                    || "<".to_owned(),
+                    |_, value, so_far| format!("{so_far}{};", value.unwrap_or("null".into())),
+                );
+            let out = Topic::with("out", TimeWindowed::of(Duration::from_millis(1)), Plain);
+            match case["operator"] == "sliding_aggregate" {
+                true => table.to(&out),
+                false => table.emit_on_close().to(&out),
+            }
+            return |driver| {
+                let codec = TimeWindowed::of(Duration::from_millis(1));
+                let records = driver.read(&Topic::<_, String>::with("out", codec, Plain));
+                let records = records.into_iter();
+                let shown = |it: OutputRecord<Windowed<String>, String>| {
+                    shown(it.key.clone(), 0, Some(it.value.clone()), it.timestamp)
+                };
+                records.map(shown).collect()
             };
         }
         other => panic!("{other}"),
@@ -208,6 +231,8 @@ fn final_results_and_sessions_are_those_of_kafka_streams() {
         ("session_count", 12),
         ("session_count_on_close", 12),
         ("session_aggregate", 1),
+        ("sliding_aggregate", 12),
+        ("sliding_aggregate_on_close", 12),
     ];
     for (operator, least) in least {
         let files = cases(operator);

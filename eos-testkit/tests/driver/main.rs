@@ -22,6 +22,7 @@ mod own_time;
 mod policies;
 mod programs;
 mod sessions;
+mod sliding;
 mod state;
 mod timers;
 mod topics;

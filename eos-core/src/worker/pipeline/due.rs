@@ -389,7 +389,7 @@ fn store_of<'s, C: Client>(shared: &'s Shared<C>, item: &DueItem) -> (usize, &'s
 fn kind_of<C: Client>(shared: &Shared<C>, index: usize) -> DueOf {
     let store = shared.topology.stores().get(index);
     match store.and_then(|store| store.windows) {
-        Some(AnyWindows::Session(_)) => DueOf::Session,
+        Some(AnyWindows::Session(_) | AnyWindows::Sliding(_)) => DueOf::Closed,
         Some(AnyWindows::Fixed(_)) => DueOf::Window,
         None => DueOf::Timer,
     }

@@ -128,7 +128,9 @@ impl Closing {
         self.next = self.next();
         let emitted =
             |row: &[u8]| window_of(row).is_none_or(|start| cursor.includes(start, key_of(row)));
-        self.ahead.pop_front_if(|(row, _)| emitted(row));
+        if self.ahead.front().is_some_and(|(row, _)| emitted(row)) {
+            self.ahead.pop_front();
+        }
     }
 
     fn read_ahead(

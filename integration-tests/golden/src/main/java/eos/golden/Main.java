@@ -31,6 +31,7 @@ public final class Main {
     cases.addAll(HoppingCases.all());
     cases.addAll(OnCloseCases.all());
     cases.addAll(SessionCases.all());
+    cases.addAll(SlidingCases.all());
 
     Path directory = Path.of(args[0]);
     clear(directory);
@@ -52,7 +53,7 @@ public final class Main {
     same(one, run.store, Run.of(one, RocksDBDslStoreSuppliers.class, FOR_EVER).store);
     // With the default retention, a jump of time removes windows before their final results are emitted, and sessions
     // leave the store before they are closed.
-    if (!one.operator.isOnClose() && !one.operator.isSession()) {
+    if (!one.operator.isOnClose() && !one.operator.isSession() && !one.operator.isSliding()) {
       same(one, run.events, Run.of(one, InMemoryDslStoreSuppliers.class, null).events);
       same(one, run.events, Run.of(one, RocksDBDslStoreSuppliers.class, null).events);
     }

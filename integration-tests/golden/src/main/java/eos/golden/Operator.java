@@ -19,6 +19,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -52,7 +53,9 @@ enum Operator {
   LONGER_ON_CLOSE(List.of("in")),
   SESSION_COUNT(List.of("in")),
   SESSION_COUNT_ON_CLOSE(List.of("in")),
-  SESSION_AGGREGATE(List.of("in"));
+  SESSION_AGGREGATE(List.of("in")),
+  SLIDING_AGGREGATE(List.of("in")),
+  SLIDING_AGGREGATE_ON_CLOSE(List.of("in"));
 
   static final String STORE = "store";
   static final String OUT = "out";
@@ -76,7 +79,9 @@ enum Operator {
           HOPPING_AGGREGATE,
           WINDOW_COUNT_ON_CLOSE,
           HOPPING_COUNT_ON_CLOSE,
-          LONGER_ON_CLOSE -> true;
+          LONGER_ON_CLOSE,
+          SLIDING_AGGREGATE,
+          SLIDING_AGGREGATE_ON_CLOSE -> true;
       default -> isSession();
     };
   }
@@ -88,18 +93,26 @@ enum Operator {
     };
   }
 
+  boolean isSliding() {
+    return this == SLIDING_AGGREGATE || this == SLIDING_AGGREGATE_ON_CLOSE;
+  }
+
   /** Whether it emits final results only. */
   boolean isOnClose() {
     return switch (this) {
-      case WINDOW_COUNT_ON_CLOSE, HOPPING_COUNT_ON_CLOSE, LONGER_ON_CLOSE, SESSION_COUNT_ON_CLOSE ->
-          true;
+      case WINDOW_COUNT_ON_CLOSE,
+          HOPPING_COUNT_ON_CLOSE,
+          LONGER_ON_CLOSE,
+          SESSION_COUNT_ON_CLOSE,
+          SLIDING_AGGREGATE_ON_CLOSE -> true;
       default -> false;
     };
   }
 
   /** The length of the windows of the results. */
   long outMs(Case of) {
-    return this == LONGER_ON_CLOSE ? 10 * of.sizeMs : of.sizeMs;
+    // Windows of no length can't be decoded.
+    return this == LONGER_ON_CLOSE ? 10 * of.sizeMs : Math.max(1, of.sizeMs);
   }
 
   boolean takesNumbers() {
@@ -240,6 +253,20 @@ enum Operator {
                   .emitStrategy(EmitStrategy.onWindowClose())
                   .count(sessionStore(Serdes.Long(), retention)),
               Serdes.Long());
+      case SLIDING_AGGREGATE, SLIDING_AGGREGATE_ON_CLOSE ->
+          writeWindows(
+              of,
+              builder
+                  .stream("in", strings)
+                  .groupByKey(grouped())
+                  .windowedBy(
+                      SlidingWindows.ofTimeDifferenceAndGrace(
+                          Duration.ofMillis(of.sizeMs), Duration.ofMillis(of.graceMs)))
+                  .emitStrategy(
+                      isOnClose() ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate())
+                  .aggregate(
+                      () -> "<", Operator::append, windowStore(Serdes.String(), retention)),
+              Serdes.String());
       case SESSION_AGGREGATE ->
           writeSessions(
               sessions(of, builder.stream("in", strings))

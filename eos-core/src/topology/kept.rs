@@ -1,0 +1,114 @@
+//! A store with one row of windows per key.
+
+use std::sync::Arc;
+
+use eos_protocol::Timestamp;
+use eos_protocol::state::StoreId;
+use eos_state::{StoreError, TaskStore};
+
+use super::fault::Fault;
+use crate::codec::{CodecError, Encoded, Part};
+use crate::ctx::Ctx;
+use crate::store::{SessionStore, StateError};
+
+/// A store of a task with one row of windows per key.
+pub(super) struct Kept<'c, K, A> {
+    definition: &'c SessionStore<K, A>,
+    id: StoreId,
+    /// Whether results are forwarded only when their windows close.
+    pub(super) is_final: bool,
+    task: &'c TaskStore,
+}
+
+impl<'c, K: 'static, A: 'static> Kept<'c, K, A> {
+    pub(super) fn new(ctx: &'c Ctx<'_>, store: usize) -> Result<Self, Fault> {
+        let state = ctx.state();
+        let spec = state.specs.get(store);
+        let definition = spec.and_then(|spec| spec.definition.downcast_ref());
+        match (spec, definition, state.task) {
+            (Some(spec), Some(definition), Some(task)) => Ok(Self {
+                definition,
+                id: spec.id,
+                is_final: spec.is_final,
+                task,
+            }),
+            _ => Err(Fault::State(StateError::OtherApp)),
+        }
+    }
+
+    fn name(&self) -> Arc<str> {
+        self.definition.name().into()
+    }
+
+    fn failed(&self, source: StoreError) -> Fault {
+        let store = self.name();
+        Fault::State(StateError::Store { store, source })
+    }
+
+    pub(super) fn unreadable(&self, source: CodecError) -> Fault {
+        let store = self.name();
+        Fault::State(StateError::Unreadable { store, source })
+    }
+
+    pub(super) fn encode_key(&self, key: &K, into: &mut Vec<u8>) -> Result<(), Fault> {
+        into.clear();
+        let definition = self.definition;
+        let encoded = definition
+            .key
+            .encode(key, into, &definition.field(Part::Key));
+        let store = self.name();
+        match encoded {
+            Ok(Encoded::Bytes) => Ok(()),
+            Ok(Encoded::Null) => {
+                let what = "a key";
+                Err(Fault::State(StateError::Null { store, what }))
+            }
+            Err(source) => Err(Fault::State(StateError::Key { store, source })),
+        }
+    }
+
+    pub(super) fn encode_result(&self, result: &A) -> Result<Vec<u8>, Fault> {
+        let (definition, mut bytes) = (self.definition, Vec::new());
+        let field = definition.field(Part::Value);
+        let store = self.name();
+        match definition.result.encode(result, &mut bytes, &field) {
+            Ok(Encoded::Bytes) => Ok(bytes),
+            Ok(Encoded::Null) => {
+                let what = "a value";
+                Err(Fault::State(StateError::Null { store, what }))
+            }
+            Err(source) => Err(Fault::State(StateError::Value { store, source })),
+        }
+    }
+
+    pub(super) fn decode_key(&self, bytes: &[u8]) -> Result<K, Fault> {
+        let key = self.definition.decode_key(bytes);
+        key.map_err(|e| self.unreadable(e))
+    }
+
+    pub(super) fn decode_result(&self, bytes: &[u8]) -> Result<A, Fault> {
+        let result = self.definition.decode_result(bytes);
+        result.map_err(|e| self.unreadable(e))
+    }
+
+    /// Takes back the buffers of a key.
+    pub(super) fn recycle(&self, key: K) {
+        self.definition.key.recycle(key);
+    }
+
+    /// Reads the row of a key. Returns whether there is one.
+    pub(super) fn get(&self, key: &[u8], row: &mut Vec<u8>) -> Result<bool, Fault> {
+        let due = self.task.get_due(self.id, key, row);
+        Ok(due.map_err(|e| self.failed(e))?.is_some())
+    }
+
+    pub(super) fn put(&self, key: &[u8], due: Timestamp, row: &[u8]) -> Result<(), Fault> {
+        let put = self.task.put_due(self.id, key, due, row);
+        put.map_err(|e| self.failed(e))
+    }
+
+    pub(super) fn delete(&self, key: &[u8]) -> Result<(), Fault> {
+        let deleted = self.task.delete_due(self.id, key);
+        deleted.map(drop).map_err(|e| self.failed(e))
+    }
+}
