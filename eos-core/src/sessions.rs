@@ -142,8 +142,8 @@ impl<K, V> fmt::Debug for SessionGroup<K, V> {
 
 /// The latest result of each key and session.
 ///
-/// The table emits every update at once. The key of an update is the key with the session as its window, which does not
-/// include its end: the end is one millisecond after the last record. The timestamp of an update is that of the session's
+/// The table emits every update at once. The key of an update contains the key and the session as a window. The window's
+/// start is the time of the first record. Its exclusive end is one millisecond after the last record. The timestamp of an update is that of the session's
 /// last record. A session that becomes longer or joins another one has a new key, so a tombstone (`None`) for the earlier
 /// key comes first.
 #[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
@@ -172,8 +172,7 @@ impl<K: 'static, A: 'static> SessionTable<K, A> {
     /// [`WindowedTable::emit_on_close`](crate::windows::WindowedTable::emit_on_close). The results of a task are in the
     /// order of the sessions' ends, then of the keys' bytes.
     ///
-    /// The next program must keep the choice for this store: with and without `emit_on_close`, the store is kept in
-    /// different ways.
+    /// Later versions of the app must keep this choice, because the store formats differ. Otherwise the app does not start.
     pub fn emit_on_close(self) -> Stream<Windowed<K>, A> {
         self.stream.emit_when_closed(self.store);
         self.stream

@@ -176,8 +176,7 @@ impl<K: 'static, A: 'static> SlidingTable<K, A> {
     /// Emits only final results: each window once, after it has closed, and never again. See
     /// [`WindowedTable::emit_on_close`](crate::windows::WindowedTable::emit_on_close).
     ///
-    /// The next program must keep the choice for this store: with and without `emit_on_close`, the store is kept in
-    /// different ways.
+    /// Later versions of the app must keep this choice, because the store formats differ. Otherwise the app does not start.
     pub fn emit_on_close(self) -> Stream<Windowed<K>, A> {
         self.stream.emit_when_closed(self.store);
         self.stream

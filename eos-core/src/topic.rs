@@ -221,12 +221,12 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         self
     }
 
-    /// Takes the time of a record from its key and value, instead of the record's timestamp (Kafka Streams'
+    /// Sets the function that computes a record's timestamp from its key and value (Kafka Streams'
     /// `TimestampExtractor`). Windows, timers, joins, stream time and the order of several topics of a task follow this
     /// time, and outputs have it as their timestamp.
     ///
     /// `None` or a negative time fails the record, and the [`ErrorPolicy`](crate::ErrorPolicy) of its source applies. It
-    /// has an effect where the topic is read. The key and the value of a record are decoded once more for it.
+    /// applies only to sources, not to outputs. The worker decodes each key and value a second time to call `f`.
     ///
     /// ```
     /// # use eos_core::{Timestamp, Topic};

@@ -403,21 +403,21 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
     /// ```
     ///
     /// # Exactly-once
-    /// The store keeps the last emitted result in its terms, which commit in the transaction of the result. So a crash
-    /// neither repeats nor loses one, and many windows that close at once are spread over as many transactions as they
-    /// need.
+    /// The store records which result was emitted last, in the transaction of that result. A crash neither repeats nor loses
+    /// a result. If many windows close at once, their results are spread over several transactions.
     ///
     /// # Errors
     /// A result that fails in a later step is subject to the strictest [`ErrorPolicy`](crate::ErrorPolicy) of the task's
     /// sources. A dead letter has the key and the value of the result, and the headers `eos-due` and `eos-window`.
     ///
-    /// # Windows behind it
-    /// A result comes later than its records. So later windows need a longer grace, which the start of the app checks
-    /// within a stage. Behind a [`repartition`](crate::Stream::repartition), the grace has to be set without that check.
+    /// # Windows after final results
+    /// A result comes later than its records. So downstream windows need a longer grace. Within a stage, the app checks the
+    /// grace at startup. After a [`repartition`](crate::Stream::repartition), it does not.
     ///
     /// # Existing stores
-    /// A store of a program that emitted updates starts with the windows that are open. Without `emit_on_close`, the next
-    /// program emits updates again. Versions of this library that do not know final results refuse the store.
+    /// If an earlier version of the app emitted updates, only windows that are still open get final results. If a later
+    /// version removes `emit_on_close`, it emits updates again. Versions of this library without final results refuse the
+    /// store.
     pub fn emit_on_close(self) -> Stream<Windowed<K>, A> {
         let Self { store, windows, .. } = self;
         self.stream.emit_when_closed(store);

@@ -8,12 +8,13 @@ use crate::time::Now;
 /// The longest time between two pieces of evidence that prove the time between them.
 const STRETCH: Duration = Duration::from_secs(5);
 
-/// Lets stream time run on with the clock, a fixed time behind, while there is evidence that no record can arrive.
+/// Advances stream time with the clock while the brokers confirm that no record is unread.
 ///
 /// Evidence is a response of the brokers that all records of all inputs are taken, including those of open transactions.
-/// It proves that nothing *is* there, not that nothing *could come*: after an outage, producers write their old records.
+/// It proves that no record is unread now. It does not prove that no older record will arrive: after an outage, producers
+/// send buffered records.
 /// So only stretches between two pieces of evidence count, at most five seconds apart, by the monotonic clock of one
-/// owner. A longer gap adds nothing. After a gap longer than the configured time, the evidence starts anew.
+/// owner. A longer gap adds nothing. After a gap longer than the configured time, the count starts at zero.
 ///
 /// The stream time that it leads to is part of a position once an item is handled at it. It never goes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +136,7 @@ mod tests {
 
     /// Producers that were cut off write their records first.
     #[test]
-    fn an_outage_adds_nothing_and_a_long_one_starts_anew() {
+    fn an_outage_adds_nothing_and_a_long_one_resets() {
         let mut idle = idle(3);
         check(&mut idle, &[0, 2_000, 4_000], 1_000);
         // A short gap: the time before it counts, and the gap does not.

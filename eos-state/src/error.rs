@@ -138,8 +138,8 @@ pub enum StoreError {
     },
     /// A store's moments belong to another clock.
     #[error(
-        "the moments of the store with the id {store} refer to another clock. Restore the earlier clock of the timer, or for \
-         sessions, the earlier use of `emit_on_close`. Or give the timer or the store another name"
+        "the store with the id {store} can't be opened: its moments belong to another clock. Restore the clock of the timer, or for \
+         sessions and sliding windows the use of `emit_on_close`, or start under another app name"
     )]
     OtherClock {
         /// The store.

@@ -9,8 +9,8 @@ use crate::windowed_key::Windowed;
 /// The codec of keys in sessions, in the format of Kafka Streams' `SessionWindowedSerializer`.
 ///
 /// The key's bytes are followed by the times of the last and the first record in milliseconds, as 8 bytes big-endian each
-/// (`SessionKeySchema`). Both times belong to the session, as in Kafka Streams. A [`Window`] does not include its end, so
-/// the codec takes one millisecond off. The key alone decides the partition.
+/// (`SessionKeySchema`). Both times are inclusive, as in Kafka Streams. The end of a [`Window`] is exclusive, so the codec
+/// subtracts one millisecond. The key alone decides the partition.
 ///
 /// ```
 /// # use eos_core::windows::Windowed;
@@ -40,7 +40,7 @@ const EXPECTED: &str = "a key in a session";
 impl<K, C: Decode<K>> Decode<Windowed<K>> for SessionWindowed<C> {
     fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<Windowed<K>, CodecError> {
         let bytes = bytes.ok_or(CodecError::null(EXPECTED))?;
-        let invalid = || CodecError::invalid(EXPECTED, "it has fewer than 16 bytes");
+        let invalid = || CodecError::invalid(EXPECTED, "the key has fewer than 16 bytes");
         let (key, start) = bytes.split_last_chunk().ok_or_else(invalid)?;
         let (key, last) = key.split_last_chunk().ok_or_else(invalid)?;
         let last = i64::from_be_bytes(*last);

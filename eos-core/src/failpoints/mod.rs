@@ -103,7 +103,7 @@
 //! | `into_the_past` | a moment in the past is listed before the last handled one |
 //! | `cursor_inside` | the cursor of final results moves in memory, outside of the transaction |
 //! | `windows_behind_cursor` | a database drops windows whose final results are not emitted yet |
-//! | `idle_evidence` | stream time of an idle task runs on whatever the brokers have |
+//! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step

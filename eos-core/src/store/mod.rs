@@ -120,7 +120,8 @@ impl<K, V> KeyValueStore<K, V> {
     /// a task without stream time, a write fails.
     ///
     /// Only stores of closures expire rows, not those of operators. The next program may change the duration: it applies to
-    /// rows that are written from then on. A store that begins or ceases to expire rows needs another name.
+    /// rows that are written from then on. To add or remove `expire_after` on an existing
+    /// store, start under another app name.
     ///
     /// ```
     /// # use eos_core::KeyValueStore;

@@ -143,11 +143,12 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
-    /// Lets stream time run on with the clock, this long behind, while no records arrive. So windows close, and timers of
-    /// event time fire, although no later record moves stream time. It holds for the whole stage of this stream.
+    /// Advances stream time while no records arrive. Once all inputs have been idle for `after`, stream time advances from its
+    /// last value at the speed of the clock. Windows then close and event-time timers fire without a later record. It holds
+    /// for the whole stage of this stream.
     ///
-    /// A partition is idle once the brokers respond that all of its records are taken, and that no transaction is open. The
-    /// worker asks once per second. Time without such a response does not count. After an outage that was longer than
+    /// A partition is idle if the task has read it to the end, and no transaction is open. The worker queries the brokers
+    /// once per second. Time without a response does not count. After an outage that was longer than
     /// `after`, the inputs have to be idle for `after` again, because producers may still write older records. The same
     /// holds after a restart, and after the task moves.
     ///

@@ -208,7 +208,7 @@ pub enum Mistake {
     },
     /// A table emits updates per commit, and then only final results.
     #[error(
-        "the results of the store {store} have `emit_per_commit` and `emit_on_close`, but final results have no updates. Remove \
+        "the table of the store {store} has both `emit_per_commit` and `emit_on_close`, but `emit_on_close` emits no updates. Remove \
          `emit_per_commit`"
     )]
     UpdatesOfFinal {
@@ -238,8 +238,8 @@ pub enum Mistake {
     /// A stage with `close_when_idle` reads a topic that the app writes.
     #[error(
         "a stage with `close_when_idle` reads {topic}, which the app itself writes. An idle topic does not prove that the \
-         writing stage has nothing more to write, so records of it would be late. Use it in stages that read topics of \
-         other programs only, or write {topic} in another app"
+         writing stage has nothing more to write, so later records may be late. Remove `close_when_idle` from this stage, or write {topic} in \
+         another app"
     )]
     IdleOwnTopic {
         /// The topic.
@@ -247,8 +247,8 @@ pub enum Mistake {
     },
     /// The time after which rows expire is too short.
     #[error(
-        "the rows of the store {store} would expire after {after:?}, but times are in milliseconds. Make `expire_after` 1 ms or \
-         longer"
+        "`expire_after({after:?})` of the store {store} is too short: the minimum is 1 ms. Pass at least \
+         `Duration::from_millis(1)`"
     )]
     ExpireAfter {
         /// The store.
@@ -267,8 +267,8 @@ pub enum Mistake {
     },
     /// A topic is read with different times.
     #[error(
-        "the topic {topic} is read with different closures of `time_by`, or with and without one, but a task takes each record \
-         once. Use one definition of the topic, or clones of it, for all sources"
+        "the sources of the topic {topic} have different `time_by` closures, or only some have one. A task reads each record \
+         once, with one timestamp. Use one definition of the topic, or clones of it, for all sources"
     )]
     TwoTimes {
         /// The topic.

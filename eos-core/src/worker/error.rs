@@ -205,10 +205,10 @@ pub enum WorkerError {
         /// not fit into its topic.
         policy: bool,
     },
-    /// The handler of a timer failed, or a step behind a final result.
+    /// The handler of a timer, or a step after a final result, failed.
     #[error(
-        "task {task}: {reason}. A restart runs it again. `on_error` of the task's sources can skip it, retry it, or send \
-         it to a dead-letter topic (guide: Timers)"
+        "task {task}: {reason}. A restart retries the timer or final result. `on_error` of the task's sources can skip it, retry \
+         it, or write a dead letter (guide: Timers, Final results)"
     )]
     Due {
         /// The task.

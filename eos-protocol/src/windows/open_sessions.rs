@@ -35,14 +35,16 @@ pub struct OpenSessions<'a>(Vec<OpenSession<'a>>);
 pub enum SessionsError {
     /// Written by a newer version of this library.
     #[error(
-        "it has format {version}, this version reads up to {VERSION}: run the newest version that ever used this state"
+        "the row has format {version}, but this version reads up to {VERSION}: run the newest version that ever used this state"
     )]
     Newer {
         /// The format's number.
         version: u8,
     },
     /// The bytes are damaged.
-    #[error("it is damaged ({len} bytes): another program wrote to the changelog")]
+    #[error(
+        "the row is damaged ({len} bytes): another program wrote to the changelog. Start under another app name"
+    )]
     Damaged {
         /// How many bytes there are.
         len: usize,

@@ -17,8 +17,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Sessions that end after this time without a record of the key. Without [`grace`](Self::grace), a session closes
-    /// when a record later than its last record plus the gap was taken.
+    /// Creates sessions with this inactivity gap: records of a key that are at most the gap apart share a session. Without
+    /// [`grace`](Self::grace), a session closes when stream time passes its last record plus the gap.
     #[must_use]
     #[doc(alias = "of_inactivity_gap")]
     pub const fn gap(gap: Duration) -> Self {
@@ -28,7 +28,7 @@ impl Session {
         }
     }
 
-    /// The time after the gap during which a session takes late records, in stream time. Zero by default.
+    /// Sets how long after the gap a session accepts late records, in stream time. The default is zero.
     #[must_use]
     pub const fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }

@@ -16,8 +16,8 @@ const SHARES: u32 = 60;
 impl TestDriver {
     /// Advances the clock, and runs all due work.
     ///
-    /// Windows do not close by it, because they depend on stream time, which follows the times of the records. They do in
-    /// an app with [`close_when_idle`](eos_core::Stream::close_when_idle).
+    /// It does not close windows, because stream time follows record timestamps. Exception: stages with
+    /// [`close_when_idle`](eos_core::Stream::close_when_idle).
     ///
     /// # Panics
     /// If the app ends with an error.

@@ -165,7 +165,7 @@ fn sessions_close_and_timers_fire_while_nothing_arrives() {
 }
 
 #[test]
-fn settings_that_can_not_work_are_refused() {
+fn invalid_idle_settings_are_refused() {
     let build = |declare: &dyn Fn(&mut App)| {
         let mut app = App::new("a");
         declare(&mut app);

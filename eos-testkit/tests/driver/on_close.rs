@@ -160,7 +160,7 @@ fn hopping_windows_close_one_after_the_other() {
 }
 
 #[test]
-fn an_aborted_transaction_gives_its_results_back() {
+fn an_aborted_transaction_emits_its_results_again() {
     let mut driver = TestDriver::new(counting(tumbling()));
     pipe(&mut driver, &[("a", 10)]);
     driver.hold();
@@ -339,7 +339,7 @@ fn updates_per_commit_of_final_results_are_refused() {
 
 /// A producer that writes nanoseconds, or an uninitialised number.
 #[test]
-fn times_of_the_far_future_stop_nothing() {
+fn far_future_timestamps_do_not_stop_the_app() {
     for far in [i64::MAX, 1_700_000_000_000_000_000, 1 << 52] {
         let mut driver = TestDriver::new(counting(tumbling()));
         pipe(&mut driver, &[("a", 10), ("b", far), ("c", far), ("d", 20)]);
@@ -476,7 +476,7 @@ fn a_store_of_a_program_that_emitted_updates_begins_with_open_windows() {
 
 /// With a longer grace, a window whose result is emitted would be open again (operators.md, H10).
 #[test]
-fn a_longer_grace_opens_no_window_whose_result_is_out() {
+fn a_longer_grace_does_not_reopen_emitted_windows() {
     let (mut driver, version) = versions(|version| {
         let mut app = App::new("a");
         app.source(&views())

@@ -7,7 +7,7 @@ use eos_sim::{Outcome, Seeds, Shape};
 const REFUSED: &[&str] = &["a task is refused"];
 /// Inputs without an output.
 const LOST: &[&str] = &["VIOLATED lost"];
-/// Outputs that are missing, or come in another order.
+/// Missing, doubled or reordered outputs.
 const ORDER: &[&str] = &["VIOLATED lost", "VIOLATED reordered", "VIOLATED doubled"];
 /// Inputs with several.
 const DOUBLED: &[&str] = &["VIOLATED doubled"];

@@ -98,7 +98,7 @@ impl Model {
         let joins = |(first, last): &Span| {
             last + GAP + GRACE >= now && first - GAP <= time && time <= last + GAP
         };
-        let joined: Vec<(Span, u64)> = open.extract_if(.., |span, _| joins(span)).collect();
+        let joined = take(open, joins);
         self.joined += usize::from(joined.len() > 1);
         if joined.is_empty() && time + GAP + GRACE < now {
             self.late += 1;
@@ -124,7 +124,7 @@ impl Model {
         self.stream_time = now;
         let mut closed = Vec::new();
         for (key, sessions) in &mut self.open {
-            let over = sessions.extract_if(.., |(_, last), _| *last + GAP + GRACE < now);
+            let over = take(sessions, |(_, last)| last + GAP + GRACE < now).into_iter();
             closed.extend(over.map(|(span, count)| (span.1, key.clone(), span, count)));
         }
         closed.sort();
@@ -133,6 +133,16 @@ impl Model {
         self.finals.extend(shown);
         self.open.retain(|_, sessions| !sessions.is_empty());
     }
+}
+
+/// Removes the sessions for which a condition holds.
+fn take(sessions: &mut BTreeMap<Span, u64>, which: impl Fn(&Span) -> bool) -> Vec<(Span, u64)> {
+    let taken = sessions.iter().filter(|(span, _)| which(span));
+    let taken: Vec<(Span, u64)> = taken.map(|(span, count)| (*span, *count)).collect();
+    for (span, _) in &taken {
+        sessions.remove(span);
+    }
+    taken
 }
 
 fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {

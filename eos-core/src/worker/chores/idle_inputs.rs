@@ -15,13 +15,13 @@ use crate::worker::tasks::Tasks;
 /// The interval between two queries.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The query of the inputs of idle tasks whose stage closes windows then.
+/// Queries the log ends of idle tasks' inputs, for stages with `close_when_idle`.
 #[derive(Debug, Default)]
 pub(super) struct IdleInputs {
     next: Now,
-    /// The query in flight, with the time of its begin.
+    /// The query in flight, with its start time.
     asked: Option<(Now, Query)>,
-    /// The tasks to ask one by one, because a query of all of them failed.
+    /// The tasks to query one by one, after a query for all of them failed.
     rest: Vec<TaskId>,
 }
 
@@ -33,7 +33,7 @@ struct Query {
 
 impl IdleInputs {
     /// Whether the query is in flight.
-    pub(super) fn asks(&self) -> bool {
+    pub(super) fn is_in_flight(&self) -> bool {
         self.asked.is_some()
     }
 

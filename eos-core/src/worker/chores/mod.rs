@@ -45,7 +45,7 @@ impl Chores {
         if !self.asks_changelogs {
             self.idle_inputs.look(shared, source, tasks);
         }
-        if !self.idle_inputs.asks() {
+        if !self.idle_inputs.is_in_flight() {
             self.read_changelog_ends(shared, source, tasks);
         }
     }

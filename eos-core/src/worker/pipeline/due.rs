@@ -247,7 +247,7 @@ impl Pipeline {
             if let Some(attempt) = attempt {
                 tracing::debug!(
                     app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
-                    "retrying a due item"
+                    "a timer or final result failed; retrying"
                 );
                 task.due_attempt = Some(DueAttempt { item, attempt });
                 self.counters.retries += 1;
@@ -312,7 +312,7 @@ impl Pipeline {
         };
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
-            "a due item failed and {}",
+            "a timer or final result failed and {}",
             if failed == Failed::Skipped { "is skipped" } else { "goes to the dead-letter topic" }
         );
         let unit = Processed {
