@@ -8,10 +8,9 @@ use eos_protocol::windows::{AnyWindows, Session};
 use crate::codec::Encode;
 use crate::keys::Partitioned;
 use crate::state::SessionStore;
-use crate::streams::Stream;
+use crate::streams::{EndLate, Stream};
 use crate::topic::Topic;
 use crate::topology::{Kind, Mistake, Node, SessionAggregate};
-use crate::windowed::EndLate;
 use crate::windowed_key::Windowed;
 
 /// A stream grouped by key and session. Returned by

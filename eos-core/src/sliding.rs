@@ -8,10 +8,9 @@ use eos_protocol::windows::{AnyWindows, Sliding};
 use crate::codec::Encode;
 use crate::keys::Partitioned;
 use crate::state::SlidingStore;
-use crate::streams::Stream;
+use crate::streams::{EndLate, Stream};
 use crate::topic::Topic;
 use crate::topology::{Kind, Mistake, Node, SlidingAggregate};
-use crate::windowed::EndLate;
 use crate::windowed_key::Windowed;
 
 /// A stream grouped by key and sliding window. Returned by

@@ -15,7 +15,7 @@ use crate::record::Record;
 use crate::sessions::SessionGroup;
 use crate::sliding::SlidingGroup;
 use crate::store::{Stamped, StampedCodec, StoreSpec, WindowStore};
-use crate::streams::Stream;
+use crate::streams::{EndLate, Stream};
 use crate::topic::Topic;
 use crate::topology::{Kind, Mistake, Node, OnClose, WindowedAggregate, WindowedPerCommit};
 use crate::windowed_key::Windowed;
@@ -148,9 +148,6 @@ mod sealed {
         const COPY: Option<CopyBoth<K, V>> = Some(|key, value| (key.clone(), value.clone()));
     }
 }
-
-/// Ends the stream of late records.
-pub(crate) type EndLate<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
 /// A stream grouped by key and time window. Returned by [`Grouped::windowed_by`].
 #[must_use = "windows do nothing until they are counted, reduced or aggregated"]

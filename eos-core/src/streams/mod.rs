@@ -53,6 +53,9 @@ pub struct Stream<K, V, P = Partitioned> {
     types: Types<K, V, P>,
 }
 
+/// Ends the stream of late records of windows.
+pub(crate) type EndLate<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
+
 /// Types that are named but not held.
 type Types<K, V, P> = PhantomData<(fn(K, V), P)>;
 

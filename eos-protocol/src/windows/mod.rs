@@ -3,6 +3,7 @@
 //! *Stream time* decides everything. It is the highest time of the records that a task has taken, so replayed records lead
 //! to the same results as new ones. Only a stage that closes windows of idle inputs lets it run on with the clock.
 
+mod any;
 mod cursor;
 mod expiry;
 mod hopping;
@@ -13,11 +14,12 @@ mod terms;
 
 use std::time::Duration;
 
+pub use any::AnyWindows;
 pub use cursor::Cursor;
 pub use expiry::Expiry;
 pub use hopping::Hopping;
 pub use open_sessions::{OpenSession, OpenSessions, SessionsError};
-pub use session::{AnyWindows, Session};
+pub use session::Session;
 pub use sliding::{Sliding, SlidingRow};
 pub use terms::{OtherWindows, Terms, TermsError};
 

@@ -83,7 +83,13 @@ impl IdleInputs {
         let ends = match ends {
             Ok(ends) => {
                 shared.broker_answered();
-                ends
+                // A slow response proves nothing about the time since the query.
+                let took = shared.env.about_now().since(at);
+                if took > IdleTime::LONGEST_QUERY {
+                    Vec::new()
+                } else {
+                    ends
+                }
             }
             // One partition without a leader must not hold up the others.
             Err(_) if query.tasks.len() > 1 => {

@@ -1,0 +1,84 @@
+//! Windows of any kind.
+
+use std::time::Duration;
+
+use super::{Hopping, Session, Sliding};
+
+/// Windows of any kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnyWindows {
+    /// Windows of a fixed length.
+    Fixed(Hopping),
+    /// Sessions.
+    Session(Session),
+    /// Sliding windows.
+    Sliding(Sliding),
+}
+
+impl AnyWindows {
+    /// The time for which windows take late records.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        match self {
+            AnyWindows::Fixed(windows) => windows.grace_time(),
+            AnyWindows::Session(session) => session.grace_time(),
+            AnyWindows::Sliding(windows) => windows.grace_time(),
+        }
+    }
+
+    /// The least grace with which these windows take all final results of other windows. A result comes when its window
+    /// closes, with the time of one of its records.
+    #[must_use]
+    pub fn least_grace_behind(&self, results: &AnyWindows) -> Duration {
+        const MS: Duration = Duration::from_millis(1);
+        // The longest time from a result's own time to its emission.
+        let held_back = match results {
+            AnyWindows::Fixed(results) => results.lifetime(),
+            AnyWindows::Session(results) => results.gap_time() + results.grace_time() + MS,
+            AnyWindows::Sliding(results) => results.difference() + results.grace_time() + MS,
+        };
+        match (self, results) {
+            (AnyWindows::Fixed(windows), AnyWindows::Fixed(results)) => {
+                windows.least_grace_behind(results)
+            }
+            (AnyWindows::Fixed(_), _) => held_back,
+            (AnyWindows::Session(session), _) => held_back.saturating_sub(session.gap_time()),
+            (AnyWindows::Sliding(windows), _) => held_back.saturating_sub(windows.difference()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Timestamp;
+    use proptest::prelude::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    proptest! {
+        #[test]
+        fn the_least_grace_takes_every_final_result(
+            (gap, grace, size) in (1_u64..10, 0_u64..6, 1_u64..12),
+            time in 0_i64..100,
+        ) {
+            let (session, time) = (Session::gap(MS(gap)).grace(MS(grace)), Timestamp(time));
+            let fixed = Hopping::of(MS(size)).grace(MS(grace));
+            let emitted = |of: &AnyWindows| match of {
+                AnyWindows::Fixed(windows) => {
+                    windows.windows(time).map(|it| windows.closes_at(it.start)).max().unwrap()
+                }
+                AnyWindows::Session(session) => session.closes_at(time),
+                AnyWindows::Sliding(windows) => windows.closes_at(time),
+            };
+            for results in [AnyWindows::Session(session), AnyWindows::Fixed(fixed)] {
+                let now = emitted(&results);
+                let later = AnyWindows::Session(session).least_grace_behind(&results);
+                prop_assert!(!session.grace(later).is_closed(time, now));
+                let later = AnyWindows::Fixed(fixed).least_grace_behind(&results);
+                let fixed = fixed.grace(later);
+                prop_assert!(fixed.windows(time).all(|it| !fixed.is_closed(it, now)));
+            }
+        }
+    }
+}
