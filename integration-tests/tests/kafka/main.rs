@@ -24,6 +24,7 @@ mod in_doubt;
 mod ipv6_only;
 mod judge_open_transaction;
 mod judge_plants;
+mod kill_time;
 mod metrics;
 mod names;
 mod odd_records;

@@ -1,0 +1,153 @@
+//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions and timers:
+//! `APP=timed PIPELINE=sessions GAP_MS=2000 GRACE_MS=500 cargo run -p integration-tests --example timed --features failpoints`
+//!
+//! It reads `<APP>-in` and writes results to `<APP>-out`. Late records go to `<APP>-late`. The timers of the machine's
+//! clock write to `<APP>-wall`.
+
+use std::env::var;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use eos_core::codec::{Plain, SessionWindowed, TimeWindowed};
+use eos_core::state::{SessionStore, WindowStore};
+use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
+use eos_core::{App, Failure, PlainTopic, Timer, Timestamp, Topic};
+
+/// A variable that holds a number.
+fn number(name: &str) -> Result<u64> {
+    let text = var(name).with_context(|| format!("{name} is not set"))?;
+    text.parse().with_context(|| format!("{name}={text}"))
+}
+
+/// A variable that holds milliseconds.
+fn ms(name: &str) -> Result<Duration> {
+    Ok(Duration::from_millis(number(name)?))
+}
+
+struct Topics {
+    input: PlainTopic<String, String>,
+    late: PlainTopic<String, String>,
+    output: String,
+    wall: PlainTopic<String, String>,
+}
+
+impl Topics {
+    fn of(app: &str) -> Topics {
+        Topics {
+            input: Topic::plain(&format!("{app}-in")),
+            late: Topic::plain(&format!("{app}-late")),
+            output: format!("{app}-out"),
+            wall: Topic::plain(&format!("{app}-wall")),
+        }
+    }
+
+    /// The output of counts in windows of this size.
+    fn counts(&self, size: Duration) -> Topic<Windowed<String>, u64, TimeWindowed, Plain> {
+        Topic::with(&self.output, TimeWindowed::of(size), Plain)
+    }
+}
+
+fn sessions(app: &mut App, topics: &Topics) -> Result<()> {
+    app.source(&topics.input)
+        .group_by_key()
+        .windowed_by(Session::gap(ms("GAP_MS")?).grace(ms("GRACE_MS")?))
+        .late_to(&topics.late)
+        .count(&SessionStore::plain("sessions"))
+        .emit_on_close()
+        .to(&Topic::with(
+            &topics.output,
+            SessionWindowed::of(Plain),
+            Plain,
+        ));
+    Ok(())
+}
+
+fn hopping(app: &mut App, topics: &Topics) -> Result<()> {
+    let size = ms("SIZE_MS")?;
+    let windows = Hopping::of(size).every(ms("ADVANCE_MS")?);
+    app.source(&topics.input)
+        .group_by_key()
+        .windowed_by(windows.grace(ms("GRACE_MS")?))
+        .late_to(&topics.late)
+        .count(&WindowStore::plain("windows"))
+        .emit_on_close()
+        .to(&topics.counts(size));
+    Ok(())
+}
+
+/// Tumbling windows. A step behind them takes `PAUSE_US` for each result, so that kills come between the results.
+fn at_once(app: &mut App, topics: &Topics) -> Result<()> {
+    let (size, pause) = (ms("SIZE_MS")?, number("PAUSE_US")?);
+    app.source(&topics.input)
+        .group_by_key()
+        .windowed_by(Tumbling::of(size).grace(ms("GRACE_MS")?))
+        .late_to(&topics.late)
+        .count(&WindowStore::plain("windows"))
+        .emit_on_close()
+        .process(move |ctx, record| {
+            thread::sleep(Duration::from_micros(pause));
+            ctx.forward_record(record)
+        })
+        .to(&topics.counts(size));
+    Ok(())
+}
+
+/// Tumbling windows that also close while no records arrive.
+fn idle(app: &mut App, topics: &Topics) -> Result<()> {
+    let size = ms("SIZE_MS")?;
+    app.source(&topics.input)
+        .close_when_idle(ms("IDLE_MS")?)
+        .group_by_key()
+        .windowed_by(Tumbling::of(size).grace(ms("GRACE_MS")?))
+        .late_to(&topics.late)
+        .count(&WindowStore::plain("windows"))
+        .emit_on_close()
+        .to(&topics.counts(size));
+    Ok(())
+}
+
+/// A record sets a moment of each clock, as its value says: the event time and the time of the machine's clock, in
+/// milliseconds. It is written to the output, and its moment of event time follows.
+fn timers(app: &mut App, topics: &Topics) {
+    let event = app.timer(&Timer::<String>::event_time("event"));
+    let wall = app.timer(&Timer::<String>::wall_clock("wall"));
+    let fired = app.output(&topics.wall);
+    app.source(&topics.input)
+        .on_timer(&event, |ctx, due| {
+            ctx.forward(due.key, format!("due {} {}", due.at.0, due.fired.0))
+        })
+        .on_timer(&wall, move |ctx, due| {
+            ctx.emit(&fired, due.key, format!("due {} {}", due.at.0, due.fired.0))
+        })
+        .process(move |ctx, record| {
+            let moments = record.value.split_once(' ').ok_or("two moments")?;
+            let moment = |text: &str| text.parse().map(Timestamp).map_err(Failure::from);
+            ctx.timer(&event).set(&record.key, moment(moments.0)?)?;
+            ctx.timer(&wall).set(&record.key, moment(moments.1)?)?;
+            let time = record.timestamp.ok_or("no time")?;
+            ctx.forward(record.key, format!("record {}", time.0))
+        })
+        .to(&Topic::<String, String>::plain(&topics.output));
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let name = var("APP")?;
+    let (mut app, topics) = (App::new(&name), Topics::of(&name));
+    match var("PIPELINE")?.as_str() {
+        "sessions" => sessions(&mut app, &topics)?,
+        "hopping" => hopping(&mut app, &topics)?,
+        "at_once" => at_once(&mut app, &topics)?,
+        "idle" => idle(&mut app, &topics)?,
+        "timers" => timers(&mut app, &topics),
+        other => bail!("PIPELINE={other}: sessions, hopping, at_once, idle or timers"),
+    }
+    app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! The topics and processes of one test, and its input.
+
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::counted::visible;
+use integration_tests::fate::{Fate, Faults, TIME_OUT};
+use integration_tests::faults::is_full;
+use integration_tests::fleet::Fleet;
+use integration_tests::kill::Random;
+use integration_tests::partitioner::partition;
+use integration_tests::process::{Program, build};
+use integration_tests::wait::wait_until;
+use kafka_launcher::os::Signal;
+use kafka_wire::{Client, Producer};
+use tempfile::TempDir;
+
+use super::results::Results;
+use crate::common::{KEEP, PATIENCE};
+
+pub(super) const PROCESSES: usize = 2;
+
+/// Milliseconds since the epoch.
+pub(super) fn now() -> Result<i64> {
+    Ok(i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?)
+}
+
+/// A record of the input.
+#[derive(Debug, Clone)]
+pub(super) struct Input {
+    pub(super) partition: i32,
+    pub(super) key: String,
+    pub(super) value: String,
+    pub(super) time: i64,
+}
+
+/// The records of random keys, one every `step` milliseconds, out of order by less than `disorder` milliseconds. The
+/// last record of each partition comes `after` milliseconds later.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    pub(super) records: u64,
+    pub(super) keys: u64,
+    pub(super) step: i64,
+    pub(super) disorder: u64,
+    pub(super) after: i64,
+    /// The records that are sent in a second.
+    pub(super) rate: u64,
+    pub(super) kills: u32,
+}
+
+impl Load {
+    pub(super) fn records(&self, seed: u64, partitions: i32, begins: i64) -> Vec<Input> {
+        let mut random = Random::new(seed);
+        let mut all = Vec::new();
+        for n in 0..self.records {
+            let key = format!("k{}", random.roll() % self.keys);
+            let late = (random.roll() % self.disorder) as i64;
+            all.push(Input {
+                partition: partition(key.as_bytes(), partitions),
+                key,
+                value: String::from("x"),
+                time: begins + n as i64 * self.step + late,
+            });
+        }
+        let last = begins + self.records as i64 * self.step + self.after;
+        all.extend((0..partitions).map(|partition| end(partition, last)));
+        all
+    }
+}
+
+/// The last record of a partition, which closes all windows before it.
+pub(super) fn end(partition: i32, time: i64) -> Input {
+    Input {
+        partition,
+        key: format!("end-{partition}"),
+        value: String::from("x"),
+        time,
+    }
+}
+
+/// The topics of an app, and its processes.
+pub(super) struct Scene {
+    pub(super) app: String,
+    pub(super) partitions: i32,
+    pub(super) client: Client,
+    pub(super) fleet: Fleet,
+    pub(super) producer: Producer,
+    bootstrap: String,
+    _dir: TempDir,
+}
+
+impl Scene {
+    /// Creates the topics and starts the processes. `settings`: more variables of the processes.
+    pub(super) fn new(
+        bootstrap: &str,
+        pipeline: &str,
+        partitions: i32,
+        settings: &[(&str, String)],
+    ) -> Result<Scene> {
+        let app = format!("kill-{}-{:x}", pipeline.replace('_', "-"), now()?);
+        let mut client = Client::connect(bootstrap, PATIENCE)?;
+        for end in ["in", "out", "late", "wall"] {
+            client.create_topic(&format!("{app}-{end}"), partitions, 1, &KEEP)?;
+        }
+        client.configure_topic(
+            &format!("{app}-wall"),
+            "message.timestamp.type",
+            "LogAppendTime",
+        )?;
+        let dir = TempDir::new()?;
+        let program = build(
+            "integration-tests",
+            Program::Example("timed"),
+            &["--features", "failpoints"],
+        )?;
+        let time_out = TIME_OUT.as_millis().to_string();
+        let mut environment = vec![
+            ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+            ("APP", app.clone()),
+            ("PIPELINE", pipeline.to_owned()),
+            (
+                "EOS_STATE_DIR",
+                dir.path().join("state").display().to_string(),
+            ),
+            ("EOS_NUM_STREAM_THREADS", "2".to_owned()),
+            ("EOS_SESSION_TIMEOUT_MS", time_out.clone()),
+            ("EOS_TRANSACTION_TIMEOUT_MS", time_out),
+            ("RUST_LOG", "info".to_owned()),
+            ("RUST_BACKTRACE", "0".to_owned()),
+        ];
+        environment.extend(settings.iter().cloned());
+        let mut fleet = Fleet::new(&program, environment, &dir.path().join("logs"))?;
+        for _ in 0..PROCESSES {
+            fleet.start()?;
+        }
+        Ok(Scene {
+            app,
+            partitions,
+            client,
+            fleet,
+            producer: Producer::new(bootstrap)?,
+            bootstrap: bootstrap.to_owned(),
+            _dir: dir,
+        })
+    }
+
+    pub(super) fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    pub(super) fn topic(&self, end: &str) -> String {
+        format!("{}-{end}", self.app)
+    }
+
+    /// Buffers a record.
+    pub(super) fn send(&mut self, input: &Input) -> Result<()> {
+        let Input {
+            partition,
+            key,
+            value,
+            time,
+        } = input;
+        let topic = format!("{}-in", self.app);
+        let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+        self.producer
+            .send(&topic, *partition, key, value, &[], *time)
+    }
+
+    /// Sends records at a steady pace, while the processes meet their fate.
+    pub(super) fn feed(&mut self, records: &[Input], rate: u64, fate: &mut Fate) -> Result<()> {
+        let began = Instant::now();
+        for (n, input) in records.iter().enumerate() {
+            self.send(input)?;
+            if n % 25 == 0 {
+                self.producer.flush()?;
+                let due = Duration::from_secs_f64(n as f64 / rate as f64);
+                thread::sleep(due.saturating_sub(began.elapsed()));
+                fate.strike(&mut self.fleet, (n * 1_000 / records.len()) as u64)?;
+            }
+        }
+        self.producer.flush()?;
+        fate.thaw(&mut self.fleet)
+    }
+
+    /// Waits until a topic has this many committed records. A test judges the output also if some are missing.
+    pub(super) fn await_visible(&mut self, end: &str, count: u64) -> Result<()> {
+        let topic = self.topic(end);
+        wait_until(PATIENCE, &format!("{topic} has {count} records"), || {
+            self.fleet.check()?;
+            Ok(visible(&mut self.client, &topic)? >= count)
+        })
+    }
+
+    /// Waits for the output, stops the processes, and compares the output with what is expected.
+    pub(super) fn judge(&mut self, expected: &Results, read: super::results::Reader) -> Result<()> {
+        let waited = self.await_visible("out", expected.len());
+        let stopped = self.fleet.stop_all(Signal::Term);
+        let output = self.topic("out");
+        let found = Results::read(&mut self.client, &output, read)?;
+        found.must_be(expected)?;
+        waited?;
+        stopped?;
+        let late = self.topic("late");
+        let late = visible(&mut self.client, &late)?;
+        ensure!(late == 0, "{late} records are late");
+        Ok(())
+    }
+
+    /// Adds the ends of the logs to an error.
+    pub(super) fn told<T>(&self, result: Result<T>) -> Result<T> {
+        result.with_context(|| format!("logs:\n{}", self.fleet.tails(12)))
+    }
+}
+
+/// Kills alone in a small run. In a full one, one process joins and leaves, and one freezes.
+pub(super) fn fate(kills: u32) -> Result<Fate> {
+    let faults = match is_full() {
+        true => Faults::KillsAndMoves,
+        false => Faults::Kills,
+    };
+    Fate::new(faults, kills, seed())
+}
+
+/// The seed of the input and of the kills.
+pub(super) fn seed() -> u64 {
+    let given = std::env::var("EOS_SEED").ok();
+    given.and_then(|seed| seed.parse().ok()).unwrap_or(11)
+}
