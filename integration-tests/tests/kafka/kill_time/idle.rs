@@ -115,9 +115,12 @@ impl Idle {
     }
 }
 
-/// Each window is visible at most this long after its end and grace have passed by the clock: the time of idleness, a
-/// second for the query, and a second of slack.
-const LATEST: i64 = IDLE + 1_000 + 1_000;
+/// The longest time from the end and the grace of a window, by the clock, until its result is visible: the time of
+/// idleness, a second until the first query finds the input idle, and a second until the query that finds it idle for
+/// long enough. The rest is for the query, the commit and, in a small run, for tests that run at the same time.
+fn latest() -> i64 {
+    IDLE + 1_000 + 1_000 + if is_full() { 1_000 } else { 3_000 }
+}
 
 #[test]
 fn windows_close_in_time_after_the_input_stops() -> Result<()> {
@@ -168,7 +171,7 @@ fn windows_close_in_time_after_the_input_stops() -> Result<()> {
     );
     ensure!(measured > 40, "only {measured} results");
     ensure!(soonest >= 0, "{} ms too early", -soonest);
-    ensure!(slowest <= LATEST, "{slowest} ms after the end");
+    ensure!(slowest <= latest(), "{slowest} ms after the end");
     Ok(())
 }
 

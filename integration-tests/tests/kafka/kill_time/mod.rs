@@ -11,9 +11,11 @@
 //! `cargo test -p integration-tests --test kafka kill_time::` runs the small size, and `EOS_FULL=1` the full size.
 //! `EOS_SEED=n` repeats a run.
 
+mod at_once;
 mod hopping;
 mod idle;
 mod results;
 mod scene;
 mod sessions;
+mod timers;
 mod windows;

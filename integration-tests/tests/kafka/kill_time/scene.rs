@@ -82,7 +82,6 @@ pub(super) fn end(partition: i32, time: i64) -> Input {
 /// The topics of an app, and its processes.
 pub(super) struct Scene {
     pub(super) app: String,
-    pub(super) partitions: i32,
     pub(super) client: Client,
     pub(super) fleet: Fleet,
     pub(super) producer: Producer,
@@ -136,7 +135,6 @@ impl Scene {
         }
         Ok(Scene {
             app,
-            partitions,
             client,
             fleet,
             producer: Producer::new(bootstrap)?,

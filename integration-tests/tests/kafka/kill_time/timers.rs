@@ -1,0 +1,214 @@
+//! Timers of both clocks: each moment fires once, and never early.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::faults::is_full;
+use integration_tests::kill::Random;
+use integration_tests::partitioner::partition;
+use kafka_launcher::for_tests;
+use kafka_launcher::os::Signal;
+use kafka_wire::{Isolation, Record};
+
+use super::scene::{Input, PROCESSES, Scene, end, fate, now, seed};
+
+const PARTITIONS: i32 = 6;
+/// Records come out of order by less than this, in milliseconds.
+const DISORDER: u64 = 400;
+/// The shortest time to a moment of event time. It is longer than the disorder, so no moment is set in the past.
+const SOONEST: i64 = 1_000;
+
+struct Size {
+    records: u64,
+    /// The records that are sent in a second.
+    rate: u64,
+    kills: u32,
+}
+
+fn size() -> Size {
+    match is_full() {
+        true => Size {
+            records: 50_000,
+            rate: 50_000 / 60,
+            kills: 40,
+        },
+        false => Size {
+            records: 3_500,
+            rate: 500,
+            kills: 6,
+        },
+    }
+}
+
+/// A record with a moment of each clock.
+struct Set {
+    input: Input,
+    event: i64,
+    wall: i64,
+}
+
+impl Set {
+    fn new(mut input: Input, event: i64, wall: i64) -> Set {
+        input.value = format!("{event} {wall}");
+        Set { input, event, wall }
+    }
+}
+
+/// Records with keys of their own, at the pace at which they are sent.
+fn sets(size: &Size, begins: i64) -> Vec<Set> {
+    let mut random = Random::new(seed());
+    let mut below = |most: u64| (random.roll() % most) as i64;
+    let mut sets = Vec::new();
+    for n in 0..size.records {
+        let key = format!("t{n}");
+        let sent = begins + (n * 1_000 / size.rate) as i64;
+        let time = sent + below(DISORDER);
+        let input = Input {
+            partition: partition(key.as_bytes(), PARTITIONS),
+            key,
+            value: String::new(),
+            time,
+        };
+        let event = time + SOONEST + below(3_000);
+        sets.push(Set::new(input, event, sent + 500 + below(5_000)));
+    }
+    let last = begins + (size.records * 1_000 / size.rate) as i64 + 60_000;
+    // The last records set moments that never come.
+    let ends = (0..PARTITIONS).map(|at| Set::new(end(at, last), last + 1, last + 3_600_000));
+    sets.extend(ends);
+    sets
+}
+
+#[test]
+fn each_moment_fires_once_and_not_early_whoever_is_killed() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let (size, since) = (size(), Instant::now());
+    let mut scene = Scene::new(kafka.bootstrap(), "timers", PARTITIONS, &[])?;
+    let sets = sets(&size, now()?);
+    let inputs: Vec<Input> = sets.iter().map(|set| set.input.clone()).collect();
+    let mut fate = fate(size.kills)?;
+    let fed = scene.feed(&inputs, size.rate, &mut fate);
+    scene.told(fed)?;
+    let (expected, firing) = expected(&sets);
+    let waited = scene
+        .await_visible("out", inputs.len() as u64 + firing)
+        .and_then(|()| scene.await_visible("wall", size.records));
+    let stopped = scene.fleet.stop_all(Signal::Term);
+    let judged = event_time(&mut scene, &expected).and_then(|()| wall_clock(&mut scene, &sets));
+    let slowest = scene.told(judged)?;
+    waited?;
+    stopped?;
+    fate.check(&scene.fleet, PROCESSES)?;
+    eprintln!(
+        "{} records, {} faults, {firing} moments of event time, {} of the machine's clock, {slowest} ms late at \
+         most, {:.1?}",
+        inputs.len(),
+        fate.count(),
+        size.records,
+        since.elapsed()
+    );
+    Ok(())
+}
+
+/// The content of each output partition: what the records and the moments of event time write.
+type Lines = BTreeMap<i32, Vec<(String, String)>>;
+
+/// One loop over the input: the moments that a record reaches come before the next record, in the order of time and key.
+/// Returns also the number of moments.
+fn expected(sets: &[Set]) -> (Lines, u64) {
+    let (mut lines, mut firing) = (Lines::new(), 0);
+    let mut pending = BTreeMap::<i32, BTreeSet<(i64, &str)>>::new();
+    let mut stream_times = BTreeMap::<i32, i64>::new();
+    for Set { input, event, .. } in sets {
+        let Input {
+            partition,
+            key,
+            time,
+            ..
+        } = input;
+        let lines = lines.entry(*partition).or_default();
+        let pending = pending.entry(*partition).or_default();
+        let stream_time = stream_times.entry(*partition).or_insert(*time);
+        *stream_time = *time.max(stream_time);
+        lines.push((key.clone(), format!("record {time}")));
+        pending.insert((*event, key));
+        while let Some((at, key)) = pending.pop_first() {
+            if at > *stream_time {
+                pending.insert((at, key));
+                break;
+            }
+            lines.push((key.to_owned(), format!("due {at} {stream_time}")));
+            firing += 1;
+        }
+    }
+    (lines, firing)
+}
+
+fn event_time(scene: &mut Scene, expected: &Lines) -> Result<()> {
+    let (mut found, output) = (Lines::new(), scene.topic("out"));
+    let client = &mut scene.client;
+    client.read_all(&output, Isolation::ReadCommitted, |at, record| {
+        found.entry(at).or_default().push(line(record));
+    })?;
+    for (at, lines) in expected {
+        let found = found.remove(at).unwrap_or_default();
+        let differs = found
+            .iter()
+            .zip(lines)
+            .position(|(one, other)| one != other);
+        let differs = differs.unwrap_or(found.len().min(lines.len()));
+        ensure!(
+            found == *lines,
+            "partition {at} has {} lines instead of {}; line {differs} is {:?} instead of {:?}",
+            found.len(),
+            lines.len(),
+            found.get(differs),
+            lines.get(differs)
+        );
+    }
+    ensure!(found.is_empty(), "other partitions: {:?}", found.keys());
+    Ok(())
+}
+
+/// Returns the longest time from a moment until the broker appended its record.
+fn wall_clock(scene: &mut Scene, sets: &[Set]) -> Result<i64> {
+    let mut fired = BTreeMap::<String, Vec<(String, i64)>>::new();
+    let topic = scene.topic("wall");
+    let client = &mut scene.client;
+    client.read_all(&topic, Isolation::ReadCommitted, |_, record| {
+        let (key, text) = line(record);
+        fired.entry(key).or_default().push((text, record.timestamp));
+    })?;
+    let mut slowest = 0;
+    for Set { input, wall, .. } in sets.iter().filter(|set| !set.input.key.starts_with("end")) {
+        let key = &input.key;
+        let found = fired.remove(key).unwrap_or_default();
+        let [(text, appended)] = &found[..] else {
+            anyhow::bail!(
+                "the moment {wall} of {key} fired {} times: {found:?}",
+                found.len()
+            );
+        };
+        let mut words = text.split(' ').skip(1).map(str::parse::<i64>);
+        let (at, clock) = (words.next(), words.next());
+        let (at, clock) = at.zip(clock).context("two times")?;
+        ensure!(at? == *wall, "{key} fired for {text} instead of {wall}");
+        ensure!(clock? >= *wall, "{key} fired early: {text}");
+        // The broker's clock is the same one.
+        ensure!(
+            appended >= wall,
+            "{key}: appended at {appended}, before {wall}"
+        );
+        slowest = slowest.max(appended - wall);
+    }
+    ensure!(fired.is_empty(), "moments that are not due: {fired:?}");
+    Ok(slowest)
+}
+
+fn line(record: &Record) -> (String, String) {
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+    (text(record.key.as_deref()), text(record.value.as_deref()))
+}
