@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::faults::is_full;
+use integration_tests::partitioner::partition;
 use integration_tests::wait::{is_through, wait_until};
 use kafka_launcher::for_tests;
 use kafka_wire::Client;
 
 use super::results::window;
-use super::scene::{Input, PROCESSES, Scene, end, fate, now};
+use super::scene::{Input, PROCESSES, Scene, ends, fate, now};
 use super::windows::Windows;
 use crate::common::PATIENCE;
 
@@ -27,7 +28,7 @@ const WINDOWS: Windows = Windows {
 const MOST: u64 = 1_000;
 
 struct Size {
-    /// The keys of each partition. All their windows close at one record.
+    /// The keys of all partitions. The windows of a partition close at one record.
     keys: u64,
     kills: u32,
     /// The pause of the step behind the results, in microseconds.
@@ -37,12 +38,12 @@ struct Size {
 fn size() -> Size {
     match is_full() {
         true => Size {
-            keys: 100_000,
+            keys: 400_000,
             kills: 26,
             pause: 100,
         },
         false => Size {
-            keys: 5_000,
+            keys: 20_000,
             kills: 6,
             pause: 200,
         },
@@ -75,15 +76,14 @@ fn windows_that_close_at_one_record_are_emitted_once_whoever_is_killed() -> Resu
         is_through(&mut scene.client, &app, &input)
     });
     scene.told(taken)?;
-    let closing = (0..PARTITIONS).map(|at| end(at, begins + 100_000));
-    for input in closing {
+    for input in ends(PARTITIONS, begins + 100_000) {
         scene.send(&input)?;
         records.push(input);
     }
     scene.producer.flush()?;
 
     let expected = WINDOWS.closed(&records);
-    ensure!(expected.len() == size.keys * PARTITIONS as u64);
+    ensure!(expected.len() == size.keys, "{} windows", expected.len());
     let mut fate = fate(size.kills)?;
     let (mut progress, output) = (Progress::default(), scene.topic("out"));
     let mut moved = Instant::now();
@@ -121,20 +121,17 @@ fn windows_that_close_at_one_record_are_emitted_once_whoever_is_killed() -> Resu
 
 /// A record of each key, all in one window.
 fn records(keys: u64, begins: i64) -> Vec<Input> {
-    let key = |partition: i32, n: u64| (partition, n);
-    let all = (0..PARTITIONS).flat_map(|partition| (0..keys).map(move |n| key(partition, n)));
-    let mut all: Vec<Input> = all
-        .map(|(partition, n)| Input {
-            partition,
-            // Not in the order of keys.
-            key: format!("{partition}-{:07}", n.wrapping_mul(7_919) % 1_000_003),
+    let record = |n: u64| {
+        // Not in the order of keys.
+        let key = format!("k{:07}", n.wrapping_mul(7_919) % 1_000_003);
+        Input {
+            partition: partition(key.as_bytes(), PARTITIONS),
+            key,
             value: String::from("x"),
-            time: begins + (n % 9_000) as i64,
-        })
-        .collect();
-    // The times of each partition are in order, so the record of the earliest time comes first.
-    all.sort_by_key(|input| input.time);
-    all
+            time: begins + (n * 9_000 / keys) as i64,
+        }
+    };
+    (0..keys).map(record).collect()
 }
 
 /// How many results are committed.

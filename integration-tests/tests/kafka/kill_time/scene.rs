@@ -64,19 +64,24 @@ impl Load {
             });
         }
         let last = begins + self.records as i64 * self.step + self.after;
-        all.extend((0..partitions).map(|partition| end(partition, last)));
+        all.extend(ends(partitions, last));
         all
     }
 }
 
-/// The last record of a partition, which closes all windows before it.
-pub(super) fn end(partition: i32, time: i64) -> Input {
-    Input {
-        partition,
-        key: format!("end-{partition}"),
-        value: String::from("x"),
-        time,
-    }
+/// The last record of each partition, which closes all windows before it. Its key is in this partition.
+pub(super) fn ends(partitions: i32, time: i64) -> Vec<Input> {
+    let of = |at: i32| {
+        let mut keys = (0..).map(|n| format!("end-{n}"));
+        let key = keys.find(|key| partition(key.as_bytes(), partitions) == at);
+        Input {
+            partition: at,
+            key: key.unwrap_or_default(),
+            value: String::from("x"),
+            time,
+        }
+    };
+    (0..partitions).map(of).collect()
 }
 
 /// The topics of an app, and its processes.
@@ -196,13 +201,13 @@ impl Scene {
         let stopped = self.fleet.stop_all(Signal::Term);
         let output = self.topic("out");
         let found = Results::read(&mut self.client, &output, read)?;
-        found.must_be(expected)?;
-        waited?;
-        stopped?;
         let late = self.topic("late");
         let late = visible(&mut self.client, &late)?;
+        let compared = found.must_be(expected);
+        compared.with_context(|| format!("{late} records are late"))?;
         ensure!(late == 0, "{late} records are late");
-        Ok(())
+        waited?;
+        stopped
     }
 
     /// Adds the ends of the logs to an error.

@@ -11,7 +11,7 @@ use kafka_launcher::for_tests;
 use kafka_launcher::os::Signal;
 use kafka_wire::{Isolation, Record};
 
-use super::scene::{Input, PROCESSES, Scene, end, fate, now, seed};
+use super::scene::{Input, PROCESSES, Scene, ends, fate, now, seed};
 
 const PARTITIONS: i32 = 6;
 /// Records come out of order by less than this, in milliseconds.
@@ -75,8 +75,8 @@ fn sets(size: &Size, begins: i64) -> Vec<Set> {
     }
     let last = begins + (size.records * 1_000 / size.rate) as i64 + 60_000;
     // The last records set moments that never come.
-    let ends = (0..PARTITIONS).map(|at| Set::new(end(at, last), last + 1, last + 3_600_000));
-    sets.extend(ends);
+    let ends = ends(PARTITIONS, last).into_iter();
+    sets.extend(ends.map(|end| Set::new(end, last + 1, last + 3_600_000)));
     sets
 }
 
