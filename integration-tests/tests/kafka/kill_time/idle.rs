@@ -124,6 +124,7 @@ fn latest() -> i64 {
 
 #[test]
 fn windows_close_in_time_after_the_input_stops() -> Result<()> {
+    let _alone = super::alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
@@ -177,6 +178,7 @@ fn windows_close_in_time_after_the_input_stops() -> Result<()> {
 
 #[test]
 fn windows_close_once_when_processes_are_killed_between_stop_and_close() -> Result<()> {
+    let _alone = super::alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
@@ -214,6 +216,7 @@ fn windows_close_once_when_processes_are_killed_between_stop_and_close() -> Resu
 
 #[test]
 fn a_partition_behind_an_open_transaction_does_not_close() -> Result<()> {
+    let _alone = super::alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
@@ -276,6 +279,7 @@ fn a_partition_behind_an_open_transaction_does_not_close() -> Result<()> {
 /// Records that a producer could not write during the outage still count.
 #[test]
 fn a_frozen_broker_closes_no_window_early() -> Result<()> {
+    let _alone = super::alone();
     let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
         return Ok(());
     };

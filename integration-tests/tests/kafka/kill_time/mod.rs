@@ -8,8 +8,9 @@
 //! times: the disorder is smaller than the grace. So no record is late, and each output partition has one possible
 //! content.
 //!
-//! `cargo test -p integration-tests --test kafka kill_time::` runs the small size, and `EOS_FULL=1` the full size.
-//! `EOS_SEED=n` repeats a run.
+//! `cargo test -p integration-tests --test kafka kill_time::` runs the small size. `EOS_FULL=1` runs the full size, as
+//! `cargo xtask soak time` does. `EOS_SEED=n` repeats a run. `EOS_UNDEFENDED=fire_once` (or `cursor_inside`,
+//! `idle_evidence`) disables a defence of the processes, which must make tests fail.
 
 mod at_once;
 mod hopping;
@@ -19,3 +20,11 @@ mod scene;
 mod sessions;
 mod timers;
 mod windows;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Makes the other tests of this module wait. `cargo xtask test` starts a process for each test.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -7,8 +7,9 @@ use super::case::{Case, Done};
 
 /// Tests that measure time or need the whole machine: no other test runs beside them. Each row has the package, the
 /// target, and a prefix of the test's name.
-const ALONE: [(&str, &str, &str); 3] = [
+const ALONE: [(&str, &str, &str); 4] = [
     ("integration-tests", "exclusive", ""),
+    ("integration-tests", "kafka", "kill_time::"),
     ("conformance", "all", "throughput::"),
     // These tests kill a broker and restart it on the same port.
     ("eos-cli", "all", "local::"),
@@ -18,11 +19,12 @@ const ALONE: [(&str, &str, &str); 3] = [
 ///
 /// On a busy machine, the app would process no record between two kills. [`FEW_WIDTH`] parallel tests leave enough
 /// capacity.
-const FEW: [(&str, &str, &str); 11] = [
+const FEW: [(&str, &str, &str); 12] = [
     ("integration-tests", "exclusive", "readme::"),
     ("integration-tests", "exclusive", "brokers::"),
     ("integration-tests", "exclusive", "churn::"),
     ("integration-tests", "exclusive", "kill::"),
+    ("integration-tests", "kafka", "kill_time::"),
     ("integration-tests", "exclusive", "counts::"),
     ("integration-tests", "exclusive", "windowed_counts::"),
     (

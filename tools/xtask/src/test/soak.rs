@@ -97,7 +97,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-const TABLE: [Soak; 18] = [
+const TABLE: [Soak; 19] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -183,6 +183,16 @@ const TABLE: [Soak; 18] = [
         runs: Runs::Tests {
             target: "exclusive",
             filter: "windowed_counts::",
+        },
+        times: 1,
+    },
+    Soak {
+        name: "time",
+        what: "sessions, windows that close at once or while idle, and timers: 26 kills and a zombie each",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "kafka",
+            filter: "kill_time::",
         },
         times: 1,
     },
