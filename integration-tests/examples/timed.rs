@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use eos_core::codec::{Plain, SessionWindowed, TimeWindowed};
 use eos_core::state::{SessionStore, WindowStore};
 use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
-use eos_core::{App, Failure, PlainTopic, Timer, Timestamp, Topic};
+use eos_core::{App, Failure, PlainTopic, ProcessCtx, Record, Timer, Timestamp, Topic};
 
 /// A variable that holds a number.
 fn number(name: &str) -> Result<u64> {
@@ -24,6 +24,9 @@ fn number(name: &str) -> Result<u64> {
 fn ms(name: &str) -> Result<Duration> {
     Ok(Duration::from_millis(number(name)?))
 }
+
+type Forward<'c> = ProcessCtx<'c, Windowed<String>, u64>;
+type Forwarded = Result<(), Failure>;
 
 struct Topics {
     input: PlainTopic<String, String>,
@@ -63,6 +66,16 @@ fn sessions(app: &mut App, topics: &Topics) -> Result<()> {
     Ok(())
 }
 
+/// A step that forwards each result after `PAUSE_US` microseconds. So kills come between the results.
+fn slowly() -> Result<impl Fn(&Forward<'_>, Record<Windowed<String>, u64>) -> Forwarded> {
+    let pause = Duration::from_micros(number("PAUSE_US")?);
+    Ok(move |ctx: &Forward<'_>, result| {
+        thread::sleep(pause);
+        ctx.forward_record(result)
+    })
+}
+
+/// Windows that overlap.
 fn hopping(app: &mut App, topics: &Topics) -> Result<()> {
     let size = ms("SIZE_MS")?;
     let windows = Hopping::of(size).every(ms("ADVANCE_MS")?);
@@ -72,23 +85,21 @@ fn hopping(app: &mut App, topics: &Topics) -> Result<()> {
         .late_to(&topics.late)
         .count(&WindowStore::plain("windows"))
         .emit_on_close()
+        .process(slowly()?)
         .to(&topics.counts(size));
     Ok(())
 }
 
-/// Tumbling windows. A step behind them takes `PAUSE_US` for each result, so that kills come between the results.
+/// Tumbling windows.
 fn at_once(app: &mut App, topics: &Topics) -> Result<()> {
-    let (size, pause) = (ms("SIZE_MS")?, number("PAUSE_US")?);
+    let size = ms("SIZE_MS")?;
     app.source(&topics.input)
         .group_by_key()
         .windowed_by(Tumbling::of(size).grace(ms("GRACE_MS")?))
         .late_to(&topics.late)
         .count(&WindowStore::plain("windows"))
         .emit_on_close()
-        .process(move |ctx, record| {
-            thread::sleep(Duration::from_micros(pause));
-            ctx.forward_record(record)
-        })
+        .process(slowly()?)
         .to(&topics.counts(size));
     Ok(())
 }

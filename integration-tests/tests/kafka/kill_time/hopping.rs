@@ -47,10 +47,13 @@ fn each_window_is_emitted_once_whoever_is_killed() -> Result<()> {
         return Ok(());
     };
     let (load, since) = (load(), Instant::now());
+    // The workers spend about a third of the time between two results, where a kill must lose and repeat nothing.
+    let pause = if is_full() { 1_000 } else { 10_000 };
     let settings = [
         ("SIZE_MS", WINDOWS.size.to_string()),
         ("ADVANCE_MS", WINDOWS.advance.to_string()),
         ("GRACE_MS", WINDOWS.grace.to_string()),
+        ("PAUSE_US", pause.to_string()),
     ];
     let mut scene = Scene::new(kafka.bootstrap(), "hopping", PARTITIONS, &settings)?;
     let records = load.records(seed(), PARTITIONS, now()?);
