@@ -290,6 +290,11 @@ fn a_frozen_broker_closes_no_window_early() -> Result<()> {
     let settings = [
         ("EOS_SESSION_TIMEOUT_MS", String::from("60000")),
         ("EOS_TRANSACTION_TIMEOUT_MS", String::from("60000")),
+        // Queries that failed.
+        (
+            "RUST_LOG",
+            String::from("info,eos_core::worker::chores=debug"),
+        ),
     ];
     let mut idle = Idle::new(cluster.bootstrap(), SIZE, &settings)?;
     idle.warm_up()?;
