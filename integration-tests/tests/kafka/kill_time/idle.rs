@@ -276,16 +276,25 @@ fn a_partition_behind_an_open_transaction_does_not_close() -> Result<()> {
     idle.judge()
 }
 
-/// Records that a producer could not write during the outage still count.
 #[test]
 fn a_frozen_broker_closes_no_window_early() -> Result<()> {
+    frozen(Duration::from_secs(if is_full() { 25 } else { 8 }))
+}
+
+/// The outage is longer than the idle time, but shorter than the five seconds that two responses may be apart.
+#[test]
+#[ignore = "defect: IdleTime counts an outage of up to five seconds as idle time, also if `after` is shorter"]
+fn a_broker_frozen_for_a_short_time_closes_no_window_early() -> Result<()> {
+    frozen(Duration::from_millis(4_500))
+}
+
+/// Freezes the broker for this long. Records that a producer could not write during the outage still count.
+fn frozen(frozen: Duration) -> Result<()> {
     let _alone = super::alone();
     let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
         return Ok(());
     };
     const SIZE: i64 = 3_000;
-    // Longer than the rest of the window, its grace and the idle time together.
-    let frozen = Duration::from_millis(if is_full() { 25_000 } else { 6_500 });
     // No worker loses its partitions: only the missing responses keep the windows open.
     let settings = [
         ("EOS_SESSION_TIMEOUT_MS", String::from("60000")),
@@ -312,6 +321,7 @@ fn a_frozen_broker_closes_no_window_early() -> Result<()> {
     let older: Vec<Input> = (0..400)
         .map(|n| idle.record(start + 1_000 + n % 500))
         .collect();
+    // Longer than the rest of the window, its grace and the idle time together.
     freeze(Signal::Stop)?;
     thread::sleep(frozen);
     freeze(Signal::Continue)?;
