@@ -54,7 +54,7 @@ fn size() -> Size {
 }
 
 #[test]
-fn windows_that_close_at_one_record_are_emitted_once_whoever_is_killed() -> Result<()> {
+fn windows_that_close_at_one_record_are_emitted_once_despite_kills() -> Result<()> {
     let _alone = super::alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());

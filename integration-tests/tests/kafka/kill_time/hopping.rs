@@ -41,7 +41,7 @@ fn load() -> Load {
 }
 
 #[test]
-fn each_window_is_emitted_once_whoever_is_killed() -> Result<()> {
+fn each_window_is_emitted_once_despite_kills() -> Result<()> {
     let _alone = super::alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());

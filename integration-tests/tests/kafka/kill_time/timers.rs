@@ -81,7 +81,7 @@ fn sets(size: &Size, begins: i64) -> Vec<Set> {
 }
 
 #[test]
-fn each_moment_fires_once_and_not_early_whoever_is_killed() -> Result<()> {
+fn each_moment_fires_once_and_not_early_despite_kills() -> Result<()> {
     let _alone = super::alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());

@@ -70,7 +70,7 @@ const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
 
 /// Tests that `cargo xtask test` leaves to a row of the table. Each entry has the package, the target, a prefix of
 /// the test's name, and the row. `cargo xtask test` runs a faster sibling of each.
-pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
+pub(crate) const LEFT: [(&str, &str, &str, &str); 8] = [
     (
         "integration-tests",
         "exclusive",
@@ -94,6 +94,25 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
         "exclusive",
         "wire_producer_delivers_once::while_followers",
         "wire",
+    ),
+    ("integration-tests", "kafka", "kill_time::hopping::", "time"),
+    (
+        "integration-tests",
+        "kafka",
+        "kill_time::idle::windows_close_once",
+        "time",
+    ),
+    (
+        "integration-tests",
+        "kafka",
+        "kill_time::idle::a_partition_behind",
+        "time",
+    ),
+    (
+        "integration-tests",
+        "kafka",
+        "kill_time::idle::a_frozen_broker",
+        "time",
     ),
 ];
 
