@@ -26,7 +26,7 @@ pub(crate) struct Origin<'r> {
     pub(crate) stream_time: Option<Timestamp>,
     /// The stream time up to which all due items are handled: that before this record.
     pub(crate) handled_to: Option<Timestamp>,
-    /// The time of the machine's clock. `None` if no store of the task has moments.
+    /// The time of the machine's clock. `None` if no timer of the task uses it.
     pub(crate) wall_clock: Option<Timestamp>,
     /// Whether moments of the record's key come before it.
     pub(crate) takes_moments: bool,

@@ -67,7 +67,7 @@ pub(super) struct Task<R> {
     pub(super) is_record_first: bool,
     /// Stream time while the inputs are idle, if the stage closes windows then.
     pub(super) idle: Option<IdleTime>,
-    /// The offset and the time of the last head of each input, if its time comes from key and value.
+    /// The offset and the time of the last head of each input. Empty if no time comes from key and value.
     own_times: Vec<Option<(Offset, Option<Timestamp>)>>,
     /// The merge order of the inputs.
     pub(super) merge: Merge,
@@ -101,6 +101,8 @@ impl<R: Records> Task<R> {
             MaxIdle::Never
         };
         let readiness = Readiness::at_start(claimed);
+        let mut sources = chains.inputs.iter().flatten();
+        let has_own_time = sources.any(|source| source.entry.has_own_time());
         Self {
             merge: Merge::new(max_idle, progress.inputs().len()),
             supplies: vec![(now, Supply::Empty { lag: Lag::Unknown }); progress.inputs().len()],
@@ -113,7 +115,10 @@ impl<R: Records> Task<R> {
             rounds: Rounds::default(),
             is_record_first: false,
             idle: None,
-            own_times: vec![None; progress.inputs().len()],
+            own_times: match has_own_time {
+                true => vec![None; progress.inputs().len()],
+                false => Vec::new(),
+            },
             progress,
             chains,
             state: None,
@@ -140,8 +145,11 @@ impl<R: Records> Task<R> {
     /// time is unusable has its timestamp here, and then fails.
     pub(super) fn head_time(&mut self, input: usize) -> Option<Timestamp> {
         let record = self.fetched.get(input).and_then(Records::first)?;
-        let sources = self.chains.inputs.get(input).into_iter().flatten();
-        let Some(source) = sources.into_iter().find(|it| it.entry.has_own_time()) else {
+        if self.own_times.is_empty() {
+            return record.timestamp();
+        }
+        let mut sources = self.chains.inputs.get(input).into_iter().flatten();
+        let Some(source) = sources.find(|it| it.entry.has_own_time()) else {
             return record.timestamp();
         };
         let (offset, slot) = (record.offset(), self.own_times.get_mut(input)?);

@@ -79,6 +79,11 @@ impl TaskState {
         self.store.has_due() || self.windows.close()
     }
 
+    /// The same, for items of one clock.
+    pub(super) fn has_due_of(&self, clock: Clock) -> bool {
+        self.store.has_due_of(clock) || clock == Clock::Stream && self.windows.close()
+    }
+
     /// Returns the first item of a clock that is due at this moment. Moments of timers come before final results of the
     /// same moment.
     /// `taken` is the stream time of the records.

@@ -14,6 +14,9 @@ use crate::store::{StoreSpec, TERMS, window_of, windows_between};
 
 use closing::Closing;
 
+/// The id of no store.
+const NO_STORE: StoreId = StoreId::from_be_bytes([0; 4]);
+
 /// A windowed store of a stage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Windowed {
@@ -138,7 +141,8 @@ impl Windows {
         let handled = handled
             .map(|time| windows.handled_to(store, time))
             .transpose();
-        let failed = |e| (windows.stores[0].0, Refused::Failed(e));
+        let first = windows.closings.first().map_or(NO_STORE, Closing::id);
+        let failed = |e| (first, Refused::Failed(e));
         let handled = handled.map_err(failed)?;
         for ((id, expiry), found) in windows.stores.iter_mut().zip(&found) {
             if let Some(found) = found {

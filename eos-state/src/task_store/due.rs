@@ -247,6 +247,12 @@ impl TaskStore {
         self.due.is_some()
     }
 
+    /// Whether the task has due stores of this clock.
+    #[must_use]
+    pub fn has_due_of(&self, clock: Clock) -> bool {
+        self.stores().iter().any(|slot| slot.clock == Some(clock))
+    }
+
     /// Whether an item of this clock may be due at this moment. It compares two numbers in most cases.
     #[must_use]
     pub fn may_be_due(&self, clock: Clock, now: Timestamp) -> bool {

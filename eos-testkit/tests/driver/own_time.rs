@@ -128,7 +128,7 @@ fn one_topic_has_one_time() {
         .map(|error| error.to_string())
         .unwrap_or_default();
     assert!(
-        error.contains("the topic in is read with different closures"),
+        error.contains("the sources of the topic in have different `time_by` closures"),
         "{error}"
     );
 }

@@ -41,6 +41,9 @@ impl Pipeline {
     ) -> Option<Done> {
         let (stream_time, taken) = (task.stream_time(), task.progress.stream_time());
         let state = task.state.as_mut()?;
+        if !state.has_due_of(clock) {
+            return None;
+        }
         let now = match clock {
             Clock::Stream | Clock::Background => stream_time?,
             Clock::Wall => shared.env.wall_clock(),

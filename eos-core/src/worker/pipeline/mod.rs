@@ -493,9 +493,9 @@ impl Pipeline {
     }
 }
 
-/// Returns the time of the machine's clock, if a store of the task has moments.
+/// Returns the time of the machine's clock, if a timer of the task uses it.
 fn wall_clock<C: Client>(shared: &Shared<C>, state: Option<&TaskState>) -> Option<Timestamp> {
     state
-        .is_some_and(|state| state.store.has_due())
+        .is_some_and(|state| state.has_due_of(Clock::Wall))
         .then(|| shared.env.wall_clock())
 }
