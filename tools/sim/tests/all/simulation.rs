@@ -100,7 +100,7 @@ fn a_run_is_the_same_whenever_it_is_repeated() {
         assert_eq!(one.took_ms, other.took_ms, "seed {seed}");
     }
     let shapes: std::collections::BTreeSet<Shape> =
-        (0..100).map(|seed| Run::of_seed(seed).shape).collect();
+        (0..500).map(|seed| Run::of_seed(seed).shape).collect();
     assert_eq!(shapes.len(), Shape::ALL.len());
 }
 
