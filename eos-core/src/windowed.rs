@@ -24,7 +24,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// Groups the records of each key by time windows, to count, reduce or aggregate them. There is a result for each
     /// key and window.
     ///
-    /// Windows use *stream time*, never the clock, so a replay gives the same results. Stream time is the highest
+    /// Windows use *stream time*, so a replay gives the same results. Stream time follows the clock only in a stage with
+    /// [`close_when_idle`](crate::Stream::close_when_idle). Stream time is the highest
     /// timestamp of the task's records ([`Ctx::stream_time`](crate::Ctx::stream_time)). A window accepts records until
     /// stream time passes its end plus grace. [`late_to`](WindowedGroup::late_to) receives later records.
     ///

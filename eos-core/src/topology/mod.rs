@@ -21,7 +21,6 @@ mod guarantees;
 mod internal;
 mod join;
 mod keep;
-mod kept;
 mod kind;
 mod layout;
 mod node;
@@ -31,6 +30,7 @@ mod per_commit;
 mod process;
 #[cfg(test)]
 mod process_test;
+mod row_store;
 mod scratch;
 mod sessions;
 mod sliding;

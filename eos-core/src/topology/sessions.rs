@@ -7,9 +7,9 @@ use std::sync::Arc;
 use eos_protocol::windows::{OpenSession, OpenSessions, Session};
 
 use super::fault::Fault;
-use super::kept::Kept;
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
+use super::row_store::RowStore;
 use crate::client::Headers;
 use crate::codec::CodecError;
 use crate::ctx::Ctx;
@@ -48,7 +48,7 @@ where
 {
     fn sessions<'r>(
         &self,
-        store: &Kept<'_, K, A>,
+        store: &RowStore<'_, K, A>,
         row: &'r [u8],
     ) -> Result<OpenSessions<'r>, Fault> {
         OpenSessions::decode(row)
@@ -58,7 +58,7 @@ where
     /// Writes the sessions of a key, due when the first of them closes.
     fn write(
         &self,
-        store: &Kept<'_, K, A>,
+        store: &RowStore<'_, K, A>,
         key: &[u8],
         sessions: &OpenSessions<'_>,
     ) -> Result<(), Fault> {
@@ -97,7 +97,7 @@ where
             return Err(Fault::NoTime(timestamp));
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
-        let store = Kept::<K, A>::new(ctx, self.store)?;
+        let store = RowStore::<K, A>::new(ctx, self.store)?;
         let (mut encoded, mut row) = (Vec::new(), Vec::new());
         store.encode_key(&key, &mut encoded)?;
         let mut sessions = match store.get(&encoded, &mut row)? {
@@ -172,7 +172,7 @@ where
 
     /// Removes the sessions that have closed, and forwards their results if these are final.
     fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
-        let store = Kept::<K, A>::new(ctx, self.store)?;
+        let store = RowStore::<K, A>::new(ctx, self.store)?;
         let mut sessions = self.sessions(&store, moment.value)?;
         let closed = sessions.take_closed(&self.windows, moment.at);
         if !sessions.is_empty() {

@@ -8,9 +8,9 @@ use eos_protocol::Timestamp;
 use eos_protocol::windows::{OpenSession, Sliding, SlidingRow, Window};
 
 use super::fault::Fault;
-use super::kept::Kept;
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
+use super::row_store::RowStore;
 use crate::client::Headers;
 use crate::codec::CodecError;
 use crate::ctx::Ctx;
@@ -63,12 +63,21 @@ where
     A: 'static,
     F: Fn(&K, &V, Option<A>) -> A + Send + Sync,
 {
-    fn row<'r>(&self, store: &Kept<'_, K, A>, bytes: &'r [u8]) -> Result<SlidingRow<'r>, Fault> {
+    fn row<'r>(
+        &self,
+        store: &RowStore<'_, K, A>,
+        bytes: &'r [u8],
+    ) -> Result<SlidingRow<'r>, Fault> {
         SlidingRow::decode(bytes)
             .map_err(|e| store.unreadable(CodecError::invalid("windows of a key", e)))
     }
 
-    fn write(&self, store: &Kept<'_, K, A>, key: &[u8], row: &SlidingRow<'_>) -> Result<(), Fault> {
+    fn write(
+        &self,
+        store: &RowStore<'_, K, A>,
+        key: &[u8],
+        row: &SlidingRow<'_>,
+    ) -> Result<(), Fault> {
         match row.next_due(&self.windows, store.is_final) {
             Some(due) => {
                 let mut bytes = Vec::new();
@@ -82,7 +91,7 @@ where
     /// Adds a record to a window with this start, highest time and earlier result, unless the window is closed.
     fn add(
         &self,
-        store: &Kept<'_, K, A>,
+        store: &RowStore<'_, K, A>,
         of: &Taken<'_, K, V>,
         (start, highest): (Timestamp, Timestamp),
         before: Option<&[u8]>,
@@ -103,7 +112,7 @@ where
     /// (`processReverse`, and `processEarly` for a record that is earlier than the length of a window).
     fn made(
         &self,
-        store: &Kept<'_, K, A>,
+        store: &RowStore<'_, K, A>,
         row: &SlidingRow<'_>,
         of: &Taken<'_, K, V>,
     ) -> Result<Vec<Made>, Fault> {
@@ -199,7 +208,7 @@ where
             ctx.came_late();
             return next.forward_rest(ctx, &mut Some(record));
         }
-        let store = Kept::<K, A>::new(ctx, self.store)?;
+        let store = RowStore::<K, A>::new(ctx, self.store)?;
         let (mut encoded, mut bytes) = (Vec::new(), Vec::new());
         store.encode_key(&record.key, &mut encoded)?;
         let mut row = match store.get(&encoded, &mut bytes)? {
@@ -238,7 +247,7 @@ where
 
     /// Forwards the results of the windows that have closed if they are final, and drops those that are not needed.
     fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
-        let store = Kept::<K, A>::new(ctx, self.store)?;
+        let store = RowStore::<K, A>::new(ctx, self.store)?;
         let mut row = self.row(&store, moment.value)?;
         let closed = match store.is_final {
             true => row.take_closed(&self.windows, moment.at),
@@ -269,7 +278,7 @@ where
     fn forward(
         &self,
         ctx: &Ctx<'_>,
-        store: &Kept<'_, K, A>,
+        store: &RowStore<'_, K, A>,
         key: &[u8],
         made: Made,
         headers: Headers,

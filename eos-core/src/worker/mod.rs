@@ -16,7 +16,7 @@
 //! | `restore` | restores the state of a task before its first record |
 //! | `pipeline` | takes one record through its nodes into the transaction |
 //! | `seal` | the end of intake: results, changes of state and offsets |
-//! | `chores` | metrics, records to purge, the ends of changelogs |
+//! | `chores` | metrics, records to purge, the ends of changelogs and of idle inputs |
 //! | `lifecycle` | stop and failure |
 //! | `task`, `task_state`, `windows`, `trimming` | one task, its state, its windows and their changelog |
 //! | `spec`, `storage`, `purge_queue`, `status`, `error` | the interface between runtime and worker |

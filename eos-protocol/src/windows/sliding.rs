@@ -88,11 +88,13 @@ impl Sliding {
         self.closes_at(start) <= stream_time
     }
 
-    /// Whether a record is late: the window that starts after it is closed (`KStreamSlidingWindowAggregate`).
+    /// Whether a record is late: the window that starts after it is closed (`KStreamSlidingWindowAggregate`). A record at or
+    /// after [`Place::LAST`] is late, because all of its windows are closed.
     #[must_use]
     pub fn is_late(&self, time: Timestamp, stream_time: Timestamp) -> bool {
         time.0.saturating_add(1 + ms(self.difference))
             <= stream_time.0.saturating_sub(ms(self.grace))
+            || time >= Place::LAST
     }
 }
 

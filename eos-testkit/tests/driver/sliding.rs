@@ -94,6 +94,21 @@ fn windows_without_final_results_leave_the_store_too() {
     assert_eq!((late, rows), (1, 1));
 }
 
+/// A producer that writes nanoseconds. Each of its records is late, and counted as such.
+#[test]
+fn far_future_timestamps_do_not_stop_the_app() {
+    for is_final in [false, true] {
+        for far in [i64::MAX, 1_700_000_000_000_000_000, 1 << 52] {
+            let mut driver = TestDriver::new(app(is_final));
+            for (key, time) in [("a", 100), ("b", far), ("b", far), ("a", 101)] {
+                driver.pipe_at(&views(), key, "x", Timestamp(time));
+            }
+            assert_eq!(driver.read_pairs(&counts()).len(), 1);
+            assert_eq!(driver.read_pairs(&late()).len(), 3);
+        }
+    }
+}
+
 /// The other windows of the key stay.
 #[test]
 fn a_failed_final_window_is_skipped() {

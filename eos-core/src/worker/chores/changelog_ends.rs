@@ -30,11 +30,11 @@ impl Chores {
         if logs.is_empty() {
             return;
         }
-        self.asks_changelogs = true;
+        self.reads_changelogs = true;
         let Poll::Ready(ends) = source.ends(&logs, Duration::ZERO) else {
             return;
         };
-        self.asks_changelogs = false;
+        self.reads_changelogs = false;
         self.next_changelog_ends = now.after(EVERY);
         match ends {
             Ok(ends) => {

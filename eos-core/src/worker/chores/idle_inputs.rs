@@ -1,5 +1,6 @@
 //! Queries whether inputs are idle.
 
+use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) struct IdleInputs {
     next: Now,
     /// The query in flight, with its start time.
-    asked: Option<(Now, Query)>,
+    in_flight: Option<(Now, Query)>,
     /// The tasks to query one by one, after a query for all of them failed.
     rest: Vec<TaskId>,
 }
@@ -34,11 +35,11 @@ struct Query {
 impl IdleInputs {
     /// Whether the query is in flight.
     pub(super) fn is_in_flight(&self) -> bool {
-        self.asked.is_some()
+        self.in_flight.is_some()
     }
 
     pub(super) fn abandon(&mut self) {
-        self.asked = None;
+        self.in_flight = None;
         self.rest.clear();
     }
 
@@ -49,7 +50,7 @@ impl IdleInputs {
         source: &mut C::Source,
         tasks: &mut Tasks<RecordsOf<C>>,
     ) {
-        if self.asked.is_none() {
+        if self.in_flight.is_none() {
             let now = shared.env.about_now();
             let of = match self.rest.pop() {
                 Some(task) => vec![task],
@@ -68,16 +69,20 @@ impl IdleInputs {
                 }
             };
             let of = of.into_iter().filter(|id| tasks.contains(*id)).collect();
-            self.asked = Some((now, Query::new(of, tasks)));
+            self.in_flight = Some((now, Query::new(of, tasks)));
         }
-        let Some((_, query)) = self.asked.as_ref().filter(|(_, it)| !it.inputs.is_empty()) else {
-            self.asked = None;
+        let Some((_, query)) = self
+            .in_flight
+            .as_ref()
+            .filter(|(_, it)| !it.inputs.is_empty())
+        else {
+            self.in_flight = None;
             return;
         };
         let Poll::Ready(ends) = source.ends(&query.inputs, Duration::ZERO) else {
             return;
         };
-        let Some((at, query)) = self.asked.take() else {
+        let Some((at, query)) = self.in_flight.take() else {
             return;
         };
         let ends = match ends {
@@ -101,6 +106,7 @@ impl IdleInputs {
                 Vec::new()
             }
         };
+        let ends: BTreeMap<_, _> = ends.iter().map(|end| (&end.partition, end)).collect();
         for id in query.tasks {
             let Some(task) = tasks.get_mut(id) else {
                 continue;
@@ -146,14 +152,14 @@ enum Seen {
 fn seen<S: Source<Records = R>, R: Records>(
     source: &mut S,
     task: &Task<R>,
-    ends: &[LogEnds],
+    ends: &BTreeMap<&TopicPartition, &LogEnds>,
 ) -> Seen {
     if !task.is_idle() {
         return Seen::More;
     }
     let inputs = task.progress.inputs().iter();
     let each = inputs.map(|input| {
-        let Some(end) = ends.iter().find(|end| end.partition == input.partition) else {
+        let Some(end) = ends.get(&input.partition) else {
             return Seen::More;
         };
         match source.drained(&input.partition) {

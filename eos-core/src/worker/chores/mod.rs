@@ -28,7 +28,7 @@ pub(super) struct Chores {
     reported: Option<Now>,
     next_changelog_ends: Now,
     /// Whether the query of changelogs is in flight.
-    asks_changelogs: bool,
+    reads_changelogs: bool,
     idle_inputs: IdleInputs,
     next_purge: Now,
     idle_looked_at: Now,
@@ -42,7 +42,7 @@ impl Chores {
         source: &mut C::Source,
         tasks: &mut Tasks<RecordsOf<C>>,
     ) {
-        if !self.asks_changelogs {
+        if !self.reads_changelogs {
             self.idle_inputs.look(shared, source, tasks);
         }
         if !self.idle_inputs.is_in_flight() {
@@ -52,7 +52,7 @@ impl Chores {
 
     /// Abandons a query of ends.
     pub(super) fn abandon_ends(&mut self) {
-        self.asks_changelogs = false;
+        self.reads_changelogs = false;
         self.idle_inputs.abandon();
     }
 

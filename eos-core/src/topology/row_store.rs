@@ -12,7 +12,7 @@ use crate::ctx::Ctx;
 use crate::store::{SessionStore, StateError};
 
 /// A store of a task with one row of windows per key.
-pub(super) struct Kept<'c, K, A> {
+pub(super) struct RowStore<'c, K, A> {
     definition: &'c SessionStore<K, A>,
     id: StoreId,
     /// Whether results are forwarded only when their windows close.
@@ -20,7 +20,7 @@ pub(super) struct Kept<'c, K, A> {
     task: &'c TaskStore,
 }
 
-impl<'c, K: 'static, A: 'static> Kept<'c, K, A> {
+impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
     pub(super) fn new(ctx: &'c Ctx<'_>, store: usize) -> Result<Self, Fault> {
         let state = ctx.state();
         let spec = state.specs.get(store);
