@@ -11,10 +11,11 @@ use tempfile::TempDir;
 use crate::check::{self, Check};
 use crate::counted::{self, Counted};
 use crate::proc;
-use crate::records::Input;
+use crate::records::{Input, KEYS, event_ms};
 use crate::running::Running;
 use crate::side::{Side, Task};
 use crate::streams::Streams;
+use crate::windowed_check::{self, Events, WindowedCheck};
 use crate::work::{COUNTS, Work};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the broker keeps the files of a deleted topic. The default is a minute, and the work would fall into
 /// another side's turn.
 const DELETE_AFTER: Duration = Duration::from_secs(1);
+
+/// The time between the first event and the start of the benchmark.
+const BEFORE: Duration = Duration::from_secs(3_600);
 
 /// The mean size of a batch of the input.
 const BATCH_BYTES: usize = (1 << 20) / 6;
@@ -33,6 +37,10 @@ pub(crate) struct Bench {
     pub(crate) client: Client,
     /// Of every topic.
     pub(crate) partitions: i32,
+    /// How many different keys the input of [`Bench::filled`] has.
+    pub(crate) keys: u64,
+    /// The time of the first record of events, in milliseconds since the epoch.
+    begin: i64,
     /// Distinguishes this run's topics and groups from those of others on the same broker.
     run: String,
     dir: TempDir,
@@ -71,6 +79,8 @@ impl Bench {
             bootstrap,
             client,
             partitions,
+            keys: KEYS,
+            begin: now_ms()? - i64::try_from(BEFORE.as_millis())?,
             run: format!("bench-{}", std::process::id()),
             dir: tempfile::tempdir().context("create a temporary directory")?,
             cluster,
@@ -93,16 +103,20 @@ impl Bench {
         Ok(topic)
     }
 
-    /// A topic with the first `records` in it.
-    pub(crate) fn filled(&mut self, name: &str, records: u64) -> Result<String> {
+    /// A topic with the first `records` in it, in which windows and sessions find times of events.
+    pub(crate) fn filled(&mut self, name: &str, work: Work, records: u64) -> Result<String> {
         let topic = self.topic(name)?;
         // Batches have the same size for every number of partitions.
         let buffer = BATCH_BYTES * self.partitions.unsigned_abs() as usize;
         let mut producer = Producer::new(&self.bootstrap)?.buffering(buffer);
-        let mut input = Input::default();
-        let time = now_ms()?;
+        let mut input = Input::with_keys(self.keys);
+        let now = now_ms()?;
         for seq in 0..records {
             input.set(seq);
+            let time = match work.has_windows() {
+                true => self.begin + event_ms(seq),
+                false => now,
+            };
             let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
             producer.send(
                 &topic,
@@ -147,7 +161,7 @@ impl Bench {
             self.client.create_topic(&warm, self.partitions, 1, &[])?;
             topics.push(warm);
         }
-        if work.counts() {
+        if work.keeps_state() {
             // The sides create them and do not delete them.
             let group = &task.group;
             topics.extend([
@@ -216,6 +230,15 @@ impl Bench {
         if work.counts() {
             let counted = Counted::new(work, self.partitions);
             counted::read(&mut self.client, &play.task.output, counted)?.complete(records)
+        } else if work.has_windows() {
+            let events = Events {
+                work,
+                partitions: self.partitions,
+                keys: self.keys,
+                begin: self.begin,
+            };
+            let check = WindowedCheck::new(events);
+            windowed_check::read(&mut self.client, &play.task.output, check)?.complete(records)
         } else {
             let check = self.check(play)?;
             check.complete(records)?;

@@ -41,7 +41,7 @@ impl Counted {
     }
 
     fn judge(&mut self, partition: i32, key: &[u8], value: &[u8]) -> Result<()> {
-        let number = number_of_key(key).context("this key was never sent")?;
+        let number = number_of_key(key, KEYS).context("this key was never sent")?;
         let last = usize::try_from(number)
             .ok()
             .and_then(|at| self.last.get_mut(at));
@@ -70,7 +70,7 @@ impl Counted {
         self.so_far()?;
         let mut expected = vec![0_u64; self.last.len()];
         for seq in 0..records {
-            let at = usize::try_from(key_number(seq)).ok();
+            let at = usize::try_from(key_number(seq, KEYS)).ok();
             if let Some(count) = at.and_then(|at| expected.get_mut(at)) {
                 *count += 1;
             }

@@ -12,9 +12,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::pending;
 use crate::restoring::Restoring;
 use crate::side::{Side, Task};
 use crate::stats::rounded;
+use crate::windowed;
 use crate::work::{COUNTS, MEMORY, PHASES, View, Work};
 
 /// Works until it is asked to stop.
@@ -31,6 +33,38 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
     if side == Side::EosAtLeastOnce {
         app.guarantee(Guarantee::AtLeastOnce);
     }
+    declare(&mut app, task);
+    let _without = match side {
+        Side::EosUnguarded => Some(without_quarantine()?),
+        _ => None,
+    };
+    if task.work.keeps_state() {
+        let restores = Targets::new().with_target("eos_core::worker::restore", LevelFilter::DEBUG);
+        tracing_subscriber::registry()
+            .with(Restoring::default().with_filter(restores))
+            .init();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut asked = signal(SignalKind::terminate())?;
+        let mut running = app.start_blocking(&task.bootstrap)?;
+        let handle = running.handle();
+        tokio::select! {
+            ended = running.ended() => ended?,
+            _ = asked.recv() => {
+                handle.stop(StopMode::Restart);
+                running.ended().await?;
+            }
+        }
+        println!("{PHASES}{}", phases(&handle.metrics()));
+        Ok(())
+    })
+}
+
+/// The topology of the work.
+fn declare(app: &mut App, task: &Task) {
     match task.work {
         Work::Pass => app
             .source(&Topic::<Vec<u8>, Vec<u8>>::plain(&task.input))
@@ -79,34 +113,11 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
                 .filter(View::is_kept)
                 .to(&Topic::json(&task.output));
         }
-    }
-    let _without = match side {
-        Side::EosUnguarded => Some(without_quarantine()?),
-        _ => None,
-    };
-    if task.work.counts() {
-        let restores = Targets::new().with_target("eos_core::worker::restore", LevelFilter::DEBUG);
-        tracing_subscriber::registry()
-            .with(Restoring::default().with_filter(restores))
-            .init();
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let mut asked = signal(SignalKind::terminate())?;
-        let mut running = app.start_blocking(&task.bootstrap)?;
-        let handle = running.handle();
-        tokio::select! {
-            ended = running.ended() => ended?,
-            _ = asked.recv() => {
-                handle.stop(StopMode::Restart);
-                running.ended().await?;
-            }
+        Work::Tumbling | Work::Hopping | Work::Sessions | Work::OnClose => {
+            windowed::declare(app, task);
         }
-        println!("{PHASES}{}", phases(&handle.metrics()));
-        Ok(())
-    })
+        Work::Timers | Work::OpenSessions => pending::declare(app, task),
+    }
 }
 
 /// Milliseconds per commit, on average over the whole run.

@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two records of each partition, once all keys are there.
 const PACE: Duration = Duration::from_millis(5);
 
-fn key(number: u64) -> Vec<u8> {
+/// The key of a number.
+pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("key-{number:09}").into_bytes()
 }
 

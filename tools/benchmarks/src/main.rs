@@ -1,12 +1,12 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | count | partitions | restart | restore | latency | memory | siblings
+//! main ─► throughput | count | windows | partitions | restart | pending | restore | latency | memory | siblings
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | kafka-streams/   what runs in it
 //! records   every record is a function of its number
-//! check, counted    so the output can be judged, after every run
+//! check, counted, windowed_check    so the output can be judged, after every run
 //! page      results into docs/benchmarks.md
 //! ```
 
@@ -22,6 +22,7 @@ mod memory;
 mod options;
 mod page;
 mod partitions;
+mod pending;
 mod proc;
 mod records;
 mod restart;
@@ -35,6 +36,9 @@ mod stats;
 mod streams;
 mod tables;
 mod throughput;
+mod windowed;
+mod windowed_check;
+mod windows_memory;
 mod work;
 
 use std::process::ExitCode;
@@ -44,7 +48,7 @@ use clap::Parser;
 
 use options::{Options, What};
 use side::{Side, Task};
-use work::Work;
+use work::{WINDOWS, Work};
 
 /// Of every side but Kafka Streams', and in the place of the C library's, too: `docs/benchmarks.md`.
 #[global_allocator]
@@ -115,11 +119,25 @@ fn measure(options: &Options) -> Result<()> {
     if wanted(What::Count) {
         let usual = [Side::Eos, Side::Streams];
         let sides = options.sides(&usual, &usual)?;
-        let works = [Work::Count, Work::CountPerCommit].into_iter();
-        let works = works.filter(|work| options.work.is_none_or(|only| only == *work));
+        let works = options
+            .works(&[Work::Count, Work::CountPerCommit])
+            .into_iter();
         let results = works.map(|work| throughput::run(What::Count, work, &sides, options));
         let results = results.collect::<Result<Vec<_>>>()?;
         page::show(What::Count, &tables::counts(&results, options), options)?;
+    }
+    if wanted(What::Windows) {
+        let usual = [Side::Eos, Side::Streams];
+        let sides = options.sides(&usual, &usual)?;
+        let works = options.works(&WINDOWS).into_iter();
+        let results = works.map(|work| throughput::run(What::Windows, work, &sides, options));
+        let results = results.collect::<Result<Vec<_>>>()?;
+        page::show(What::Windows, &tables::counts(&results, options), options)?;
+    }
+    if wanted(What::WindowsMemory) {
+        let outcomes = windows_memory::run(options)?;
+        let table = tables::windows_memory(&outcomes);
+        page::show(What::WindowsMemory, &table, options)?;
     }
     if wanted(What::Latency) {
         let sides = options.sides(&latency::SIDES, &latency::SIDES)?;
@@ -130,6 +148,10 @@ fn measure(options: &Options) -> Result<()> {
         let sides = options.sides(&restart::SIDES, &restart::SIDES)?;
         let outcomes = restart::run(&sides, options)?;
         page::show(What::Restart, &tables::restart(&outcomes), options)?;
+    }
+    if wanted(What::Pending) {
+        let outcomes = restart::pending(options)?;
+        page::show(What::Pending, &tables::pending(&outcomes), options)?;
     }
     if wanted(What::Restore) {
         let outcomes = restore::run(options)?;

@@ -29,7 +29,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let waiting = options.records.unwrap_or(2_000_000);
     let mut bench = Bench::open(PARTITIONS)?;
-    let input = bench.filled("in", waiting)?;
+    let input = bench.filled("in", Work::Map, waiting)?;
     let interval = options.interval();
     let mut play = bench.play(Side::Eos, "memory", &input, Work::Map, waiting, interval)?;
     play.task.pause = PAUSE;

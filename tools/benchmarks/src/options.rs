@@ -15,6 +15,10 @@ pub(crate) enum What {
     Throughput,
     /// Counts by key: every update written, and the last one per commit
     Count,
+    /// Counts by tumbling and hopping window, by session, and final results of windows
+    Windows,
+    /// Memory of windows and sessions, by the number of keys
+    WindowsMemory,
     /// From produce to a read_committed consumer, at a fixed rate
     Latency,
     /// Peak resident memory behind a slow closure
@@ -27,6 +31,8 @@ pub(crate) enum What {
     Quarantine,
     /// From SIGKILL to new results, by the size of the state
     Restart,
+    /// From SIGKILL to new results with pending timers and open sessions, and a restore of them
+    Pending,
     /// State rebuilt from its changelog: records/s, beside a bare reader
     Restore,
     /// 6 to 512 partitions and as many tasks in a process: speed, memory, file descriptors, start-up, rebalance
@@ -45,7 +51,7 @@ pub(crate) struct Options {
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
     /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
-    /// partitions and state-memory 5,000,000; restore 3,000,000; memory 2,000,000]
+    /// partitions and state-memory 5,000,000; restore, windows and windows-memory 3,000,000; memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1; quarantine 7]
@@ -67,14 +73,15 @@ pub(crate) struct Options {
     /// Throughput: how many records Kafka Streams passes before the run that counts, in its JVM
     #[arg(long, default_value_t = 3_000_000)]
     pub(crate) warm_up: u64,
-    /// Restart: how many keys the store has, several sizes separated by commas
-    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000, 10_000_000])]
-    pub(crate) keys: Vec<u64>,
+    /// Restart, pending and windows-memory: how many keys there are, several numbers separated by commas
+    /// [default: restart 10000,1000000,10000000; pending 1000000; windows-memory 10000,100000,1000000]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keys: Option<Vec<u64>>,
     /// Partitions: the numbers of partitions, separated by commas; ratios are to the first
     /// [default: map 6,32,128,512; count 6,12,32,128,200,500]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: Option<Vec<i32>>,
-    /// Count and partitions: only this of the two
+    /// Count, windows, windows-memory, pending and partitions: only this of them
     #[arg(long)]
     pub(crate) work: Option<Work>,
     /// The heap of Kafka Streams, in MB [default: 512; count with every update 256, which keeps its speed]
@@ -103,6 +110,17 @@ impl Options {
             _ => 512,
         };
         self.heap_mb.unwrap_or(least)
+    }
+
+    /// The numbers of keys that were asked for, or these.
+    pub(crate) fn keys(&self, usual: &[u64]) -> Vec<u64> {
+        self.keys.clone().unwrap_or_else(|| usual.to_vec())
+    }
+
+    /// Those of the works that were asked for.
+    pub(crate) fn works(&self, all: &[Work]) -> Vec<Work> {
+        let asked = |work: &&Work| self.work.is_none_or(|only| only == **work);
+        all.iter().filter(asked).copied().collect()
     }
 
     /// Between two commits.

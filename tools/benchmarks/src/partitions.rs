@@ -61,9 +61,7 @@ impl Results {
 
 /// Measures each work with each number of partitions.
 pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Results>> {
-    let works = [Work::Map, Work::Count];
-    let works = works.into_iter();
-    let works = works.filter(|work| options.work.is_none_or(|only| only == *work));
+    let works = options.works(&[Work::Map, Work::Count]).into_iter();
     works.map(|work| of(work, sides, options)).collect()
 }
 
@@ -87,7 +85,7 @@ fn of(work: Work, sides: &[Side], options: &Options) -> Result<Results> {
     let (mut inputs, mut rows) = (Vec::new(), Vec::new());
     for &partitions in &numbers {
         bench.partitions = partitions;
-        inputs.push(bench.filled(&format!("{}-{partitions}-in", work.name()), records)?);
+        inputs.push(bench.filled(&format!("{}-{partitions}-in", work.name()), work, records)?);
         for &side in sides {
             rows.push(Row {
                 side,

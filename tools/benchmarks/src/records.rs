@@ -16,17 +16,34 @@ pub(crate) const VALUE_BYTES: usize = 120;
 pub(crate) const KEYS: u64 = 100_000;
 
 /// One record of the input.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Input {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
+    /// How many different keys there are.
+    keys: u64,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::with_keys(KEYS)
+    }
 }
 
 impl Input {
+    /// Of this many different keys.
+    pub(crate) fn with_keys(keys: u64) -> Self {
+        Self {
+            key: Vec::new(),
+            value: Vec::new(),
+            keys,
+        }
+    }
+
     /// Becomes the record of this number.
     pub(crate) fn set(&mut self, seq: u64) {
         use std::io::Write;
-        let fields = Fields::of(seq);
+        let fields = Fields::of(seq, self.keys);
         self.key.clear();
         self.value.clear();
         // Writing to a vector does not fail.
@@ -50,7 +67,7 @@ impl Input {
         if work != Work::Map {
             return true;
         }
-        let fields = Fields::of(seq);
+        let fields = Fields::of(seq, self.keys);
         self.value.pop();
         let slow: &[u8] = if fields.ms > 500 { b"true" } else { b"false" };
         self.value.extend_from_slice(b",\"slow\":");
@@ -68,8 +85,8 @@ pub(crate) fn is_kept(seq: u64, work: Work) -> bool {
 /// How many of the first `records` come out.
 pub(crate) fn kept(records: u64, work: Work) -> u64 {
     match work {
-        Work::Pass | Work::Count | Work::CountPerCommit | Work::Stores => records,
         Work::Map => records - records.div_ceil(10),
+        _ => records,
     }
 }
 
@@ -82,16 +99,29 @@ pub(crate) fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
-/// The number of a record's key, below [`KEYS`].
-pub(crate) fn key_number(seq: u64) -> u64 {
-    Fields::of(seq).user - FIRST_KEY
+/// The number of a record's key among so many keys.
+pub(crate) fn key_number(seq: u64, keys: u64) -> u64 {
+    Fields::of(seq, keys).user - FIRST_KEY
 }
 
-/// The number of this key.
-pub(crate) fn number_of_key(key: &[u8]) -> Option<u64> {
+/// The number of this key among so many keys.
+pub(crate) fn number_of_key(key: &[u8], keys: u64) -> Option<u64> {
     let digits = std::str::from_utf8(key.strip_prefix(b"u")?).ok()?;
     let number = digits.parse::<u64>().ok()?.checked_sub(FIRST_KEY)?;
-    (number < KEYS).then_some(number)
+    (number < keys).then_some(number)
+}
+
+/// The key of a number.
+pub(crate) fn key_of(number: u64) -> Vec<u8> {
+    format!("u{}", FIRST_KEY + number).into_bytes()
+}
+
+/// The event time of a record in milliseconds since the first one: ten records per millisecond, and up to two seconds
+/// out of order.
+pub(crate) fn event_ms(seq: u64) -> i64 {
+    const DISORDER: u64 = 2_000;
+    let ms = seq / 10 + mixed(!seq) % DISORDER;
+    i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
 const FIRST_KEY: u64 = 10_000_000;
@@ -104,10 +134,10 @@ struct Fields {
 }
 
 impl Fields {
-    fn of(seq: u64) -> Self {
+    fn of(seq: u64, keys: u64) -> Self {
         let bits = mixed(seq);
         Self {
-            user: FIRST_KEY + bits % KEYS,
+            user: FIRST_KEY + bits % keys,
             page: (bits >> 20) % 10_000,
             ms: (bits >> 40) % 100 * 10 + seq % 10,
         }

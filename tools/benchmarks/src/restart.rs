@@ -14,15 +14,19 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, Play};
 use crate::keyed;
 use crate::options::Options;
+use crate::pending;
 use crate::records::PARTITIONS;
 use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{median, rounded};
 use crate::streams::Streams;
-use crate::work::Work;
+use crate::work::{RESTORED, Work};
 
 /// The sides that are compared.
 pub(crate) const SIDES: [Side; 2] = [Side::Eos, Side::Streams];
+
+/// The numbers of keys.
+const KEYS: [u64; 3] = [10_000, 1_000_000, 10_000_000];
 
 /// Kills of each side and size.
 const KILLS: u32 = 5;
@@ -75,12 +79,18 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
         false => None,
     };
     let mut outcomes = Vec::new();
-    for &keys in &options.keys {
+    for keys in options.keys(&KEYS) {
         let mut bench = Bench::open(PARTITIONS)?;
         let input = keyed::filled(&mut bench, &format!("restart-{keys}"), keys)?;
         for &side in sides {
             eprintln!("{}: {keys} keys", side.name());
-            let outcome = one(&mut bench, side, &input, keys, options, streams.as_ref())?;
+            let name = format!("restart-{keys}-{}", side.name());
+            let interval = options.interval();
+            let mut play = bench.play(side, &name, &input, Work::Count, keys, interval)?;
+            play.task.stays = true;
+            let (outcome, running) = kills(&mut bench, &play, &input, keys, streams.as_ref())?;
+            running.stop()?;
+            bench.clear(&play)?;
             println!("{}", outcome.json());
             outcomes.push(outcome);
         }
@@ -88,20 +98,89 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-fn one(
+/// The figures of eos with pending timers or sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    pub(crate) work: Work,
+    pub(crate) kills: Outcome,
+    /// From the start without a database to new commits everywhere.
+    pub(crate) restore_ms: f64,
+    /// From the record that makes all of them due to the last result.
+    pub(crate) due_ms: f64,
+}
+
+/// Kills eos with so many pending timers, and with so many open sessions. Deletes its database then, and makes all of
+/// them due.
+pub(crate) fn pending(options: &Options) -> Result<Vec<Pending>> {
+    let mut outcomes = Vec::new();
+    for work in options.works(&[Work::Timers, Work::OpenSessions]) {
+        for keys in options.keys(&[1_000_000]) {
+            eprintln!("{}: {keys}", work.name());
+            let outcome = pending_of(work, keys, options)?;
+            println!("{}", outcome.json());
+            outcomes.push(outcome);
+        }
+    }
+    Ok(outcomes)
+}
+
+fn pending_of(work: Work, keys: u64, options: &Options) -> Result<Pending> {
+    let mut bench = Bench::open(PARTITIONS)?;
+    let name = format!("{}-{keys}", work.name());
+    let input = keyed::filled(&mut bench, &format!("{name}-in"), keys)?;
+    let interval = options.interval();
+    let mut play = bench.play(Side::Eos, &name, &input, work, keys, interval)?;
+    play.task.stays = true;
+    let (outcome, running) = kills(&mut bench, &play, &input, keys, None)?;
+    let said = running.stop()?;
+    ensure!(
+        !said.contains(RESTORED),
+        "a restart read the changelog:\n{said}"
+    );
+
+    std::fs::remove_dir_all(&play.task.state)?;
+    let stream = keyed::Stream::start(&bench, &input, keys)?;
+    let began = Instant::now();
+    let mut running = bench.start(&play, None)?;
+    let (_, restore) = recovery(&mut bench, &play, &mut running, began)?;
+    stream.stop()?;
+    ensure!(
+        running.text().contains(RESTORED),
+        "without a database, the start did not read the changelog"
+    );
+    let due = pending::ensure_all_due(&mut bench, &play, &mut running, keys)?;
+    running.stop()?;
+    bench.clear(&play)?;
+    Ok(Pending {
+        work,
+        kills: outcome,
+        restore_ms: restore.as_secs_f64() * 1e3,
+        due_ms: due.as_secs_f64() * 1e3,
+    })
+}
+
+impl Pending {
+    fn json(&self) -> Value {
+        let mut json = self.kills.json();
+        json["benchmark"] = "pending".into();
+        json["work"] = self.work.name().into();
+        json["restore_ms"] = rounded(self.restore_ms).into();
+        json["due_ms"] = rounded(self.due_ms).into();
+        json["verified"] = true.into();
+        json
+    }
+}
+
+/// Fills the store and kills the side several times. Returns the last process, which still runs.
+fn kills(
     bench: &mut Bench,
-    side: Side,
+    play: &Play,
     input: &str,
     keys: u64,
-    options: &Options,
     streams: Option<&Streams>,
-) -> Result<Outcome> {
-    let name = format!("restart-{keys}-{}", side.name());
-    let interval = options.interval();
-    let mut play = bench.play(side, &name, input, Work::Count, keys, interval)?;
-    play.task.stays = true;
-    let mut running = bench.start(&play, streams)?;
-    keyed::wait_for(bench, &play, &mut running, keys)?;
+) -> Result<(Outcome, Running)> {
+    let mut running = bench.start(play, streams)?;
+    keyed::wait_for(bench, play, &mut running, keys)?;
     let stream = keyed::Stream::start(bench, input, keys)?;
     let (mut first_ms, mut everywhere_ms) = (Vec::new(), Vec::new());
     for _ in 0..KILLS {
@@ -109,20 +188,19 @@ fn one(
         running.check()?;
         running.kill()?;
         let killed = Instant::now();
-        running = bench.start(&play, streams)?;
-        let (first, everywhere) = recovery(bench, &play, &mut running, killed)?;
+        running = bench.start(play, streams)?;
+        let (first, everywhere) = recovery(bench, play, &mut running, killed)?;
         first_ms.push(first.as_secs_f64() * 1e3);
         everywhere_ms.push(everywhere.as_secs_f64() * 1e3);
     }
     stream.stop()?;
-    running.stop()?;
-    bench.clear(&play)?;
-    Ok(Outcome {
-        side,
+    let outcome = Outcome {
+        side: play.side,
         keys,
         first_ms,
         everywhere_ms,
-    })
+    };
+    Ok((outcome, running))
 }
 
 fn recovery(

@@ -39,7 +39,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let records = options.records.unwrap_or(6_000_000);
     let mut bench = Bench::open(PARTITIONS)?;
-    let input = bench.filled("full", records)?;
+    let input = bench.filled("full", Work::Map, records)?;
     let sibling = bench.topic("empty")?;
     let interval = options.interval();
     let mut play = bench.play(Side::Eos, "siblings", &input, Work::Map, records, interval)?;

@@ -45,18 +45,23 @@ fn one(tasks: i32, keys: u64, options: &Options) -> Result<Outcome> {
     // What is written behind the last commit.
     std::thread::sleep(Duration::from_secs(2));
     let peak_mib = running.peak_mib()?;
-    let disk = bytes_below(&play.task.state)?;
+    let disk_mib = mib_below(&play.task.state)?;
     running.stop()?;
     bench.clear(&play)?;
     let outcome = Outcome {
         tasks,
         keys,
         peak_mib,
-        disk_mib: disk as f64 / f64::from(1 << 20),
+        disk_mib,
         budget_mib: MEMORY as f64 / f64::from(1 << 20),
     };
     println!("{}", outcome.json());
     Ok(outcome)
+}
+
+/// The size of all files below a directory, in MiB.
+pub(crate) fn mib_below(path: &Path) -> Result<f64> {
+    Ok(bytes_below(path)? as f64 / f64::from(1 << 20))
 }
 
 /// What the files below a directory take on the disk.

@@ -6,7 +6,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::side::Task;
-use crate::work::Work;
 
 /// The built program.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ impl Streams {
         if task.stays {
             command.arg("p.main.consumer.group.instance.id=bench");
         }
-        if task.work == Work::Count {
+        if task.work.writes_every_update() {
             // With a cache it writes what the cache lets through.
             command.arg("p.statestore.cache.max.bytes=0");
         }

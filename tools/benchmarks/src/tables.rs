@@ -13,6 +13,7 @@ use crate::side::Side;
 use crate::state_memory;
 use crate::stats::median;
 use crate::throughput::{Outcome, Results};
+use crate::windows_memory;
 use crate::work::Work;
 
 /// The phases of a commit.
@@ -66,9 +67,17 @@ pub(crate) fn throughput(results: &Results, options: &Options) -> String {
 pub(crate) fn counts(all: &[Results], options: &Options) -> String {
     let mut text = String::new();
     for results in all {
-        let (title, cache) = match results.work {
-            Work::CountPerCommit => ("The last count of each key per commit", "its default cache"),
-            _ => ("Every update", "no cache"),
+        let title = match results.work {
+            Work::CountPerCommit => "The last count of each key per commit",
+            Work::Tumbling => "Tumbling windows of 30 s, every update",
+            Work::Hopping => "Hopping windows of 30 s, one every 7.5 s, every update",
+            Work::Sessions => "Sessions with a gap of 10 s, every update",
+            Work::OnClose => "Tumbling windows of 30 s, final results",
+            _ => "Every update",
+        };
+        let cache = match results.work.writes_every_update() {
+            true => "no cache",
+            false => "its default cache",
         };
         let _ = writeln!(
             text,
@@ -214,6 +223,49 @@ pub(crate) fn restart(outcomes: &[restart::Outcome]) -> String {
             figure(o.everywhere(), 0),
             kills.join(" · "),
             "▇".repeat(bars),
+        );
+    }
+    text
+}
+
+/// A row per work and number of keys.
+pub(crate) fn pending(outcomes: &[restart::Pending]) -> String {
+    let mut text = String::from(
+        "| pending | keys | every partition ms, median | by kill | records read at a restart | restore from the changelog ms \
+         | results after it | all of them written within ms |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for o in outcomes {
+        let kills = o.kills.everywhere_ms.iter();
+        let kills: Vec<_> = kills.map(|ms| figure(*ms, 0)).collect();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | 0 | {} | {} | {} |",
+            o.work.name(),
+            thousands(o.kills.keys as f64),
+            figure(o.kills.everywhere(), 0),
+            kills.join(" · "),
+            figure(o.restore_ms, 0),
+            thousands(o.kills.keys as f64),
+            figure(o.due_ms, 0),
+        );
+    }
+    text
+}
+
+/// A row per work and number of keys.
+pub(crate) fn windows_memory(outcomes: &[windows_memory::Outcome]) -> String {
+    let mut text = String::from(
+        "| work | keys | records written | peak resident MiB | on disk MiB |\n|---|---|---|---|---|\n",
+    );
+    for o in outcomes {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            o.work.name(),
+            thousands(o.keys as f64),
+            thousands(o.outputs as f64),
+            figure(o.peak_mib, 0),
+            figure(o.disk_mib, 0)
         );
     }
     text

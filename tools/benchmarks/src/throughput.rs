@@ -53,8 +53,9 @@ pub(crate) struct Results {
 pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> Result<Results> {
     let rounds = if what == What::Quarantine { 7 } else { 3 };
     let records = options.records.unwrap_or(match work {
-        Work::Map | Work::Count | Work::CountPerCommit | Work::Stores => 10_000_000,
         Work::Pass => 6_000_000,
+        work if work.has_windows() => 3_000_000,
+        _ => 10_000_000,
     });
     let streams = if sides.contains(&Side::Streams) {
         Some(Streams::build(
@@ -66,7 +67,7 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
     };
     let mut bench = Bench::open(PARTITIONS)?;
     // One run may measure several works on one broker.
-    let input = bench.filled(&format!("{}-in", work.name()), records)?;
+    let input = bench.filled(&format!("{}-in", work.name()), work, records)?;
     let mut outcomes = Vec::new();
     let warm_up = options.warm_up_rounds;
     for turn in 0..warm_up + options.rounds.unwrap_or(rounds) {

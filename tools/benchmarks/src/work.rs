@@ -1,5 +1,7 @@
 //! The work: one record in, at most one record out. The same for every side.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// The store of the counts.
@@ -28,12 +30,59 @@ pub(crate) enum Work {
     CountPerCommit,
     /// Kept by key in three stores, a hundred bytes in each; nothing is written. eos alone has it.
     Stores,
+    /// Counted by key and tumbling window; every update is written.
+    Tumbling,
+    /// Counted by key and hopping window; every record is in four windows, and every update is written.
+    Hopping,
+    /// Counted by key and session; every update is written, with a tombstone for each former session.
+    Sessions,
+    /// Counted by key and tumbling window; only the final count is written, when the window closes.
+    OnClose,
+    /// Each record sets the timer of its key to a day later, and is written. eos alone has it.
+    Timers,
+    /// Each record opens or extends a session of its key that closes after a day, and is written. eos alone has it.
+    OpenSessions,
 }
 
+/// The works with windows and sessions.
+pub(crate) const WINDOWS: [Work; 4] =
+    [Work::Tumbling, Work::Hopping, Work::Sessions, Work::OnClose];
+
+/// The length of a tumbling and of a hopping window.
+pub(crate) const WINDOW: Duration = Duration::from_secs(30);
+/// The time between the starts of two hopping windows.
+pub(crate) const ADVANCE: Duration = Duration::from_millis(7_500);
+/// The inactivity gap of sessions.
+pub(crate) const GAP: Duration = Duration::from_secs(10);
+/// The time that windows and sessions stay open for late records.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+/// The time after which a pending timer or session is due.
+pub(crate) const PENDING: Duration = Duration::from_secs(24 * 3_600);
+/// The value of the record of a timer.
+pub(crate) const FIRED: &str = "fired";
+
 impl Work {
-    /// Whether it counts, in a store.
+    /// Whether it counts by key alone.
     pub(crate) fn counts(self) -> bool {
         matches!(self, Work::Count | Work::CountPerCommit)
+    }
+
+    /// Whether it counts by window or session.
+    pub(crate) fn has_windows(self) -> bool {
+        WINDOWS.contains(&self)
+    }
+
+    /// Whether it has a store.
+    pub(crate) fn keeps_state(self) -> bool {
+        !matches!(self, Work::Pass | Work::Map)
+    }
+
+    /// Whether each of its results is written, also by Kafka Streams' cache.
+    pub(crate) fn writes_every_update(self) -> bool {
+        matches!(
+            self,
+            Work::Count | Work::Tumbling | Work::Hopping | Work::Sessions
+        )
     }
 
     /// As the command line writes it.
@@ -44,6 +93,12 @@ impl Work {
             Work::Count => "count",
             Work::CountPerCommit => "count-per-commit",
             Work::Stores => "stores",
+            Work::Tumbling => "tumbling",
+            Work::Hopping => "hopping",
+            Work::Sessions => "sessions",
+            Work::OnClose => "on-close",
+            Work::Timers => "timers",
+            Work::OpenSessions => "open-sessions",
         }
     }
 }

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.ObjectReader;
 import com.fasterxml.jackson.databind.ObjectWriter;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
@@ -14,27 +15,40 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.StateRestoreListener;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowStore;
 
 /**
  * The benchmark's work as a Kafka Streams user writes it.
  *
- * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass|count|count-per-commit, guarantee=eos|alos,
+ * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass|count|count-per-commit|tumbling|hopping|sessions|on-close, guarantee=eos|alos,
  * commit=milliseconds, threads; and p.NAME=VALUE for any property of Kafka Streams. With
  * warm=RECORDS and warmout=TOPIC a first application in the same JVM passes at least so many records
  * of the input to another topic, so that the code is compiled when the one that counts begins.
  */
 public final class StreamsSide {
   private static final long WARM_LIMIT_MS = 300_000;
+
+  private static final Duration WINDOW = Duration.ofSeconds(30);
+  private static final Duration ADVANCE = Duration.ofMillis(7_500);
+  private static final Duration GAP = Duration.ofSeconds(10);
+  private static final Duration GRACE = Duration.ofSeconds(5);
 
   private StreamsSide() {}
 
@@ -151,6 +165,36 @@ public final class StreamsSide {
                   .withValueSerde(Serdes.Long()))
           .toStream()
           .to(out, Produced.with(bytes, Serdes.Long()));
+    } else if (work.equals("sessions")) {
+      input
+          .groupByKey(Grouped.with(bytes, bytes))
+          .windowedBy(SessionWindows.ofInactivityGapAndGrace(GAP, GRACE))
+          .count(
+              Materialized.<byte[], Long, SessionStore<Bytes, byte[]>>as("counts")
+                  .withKeySerde(bytes)
+                  .withValueSerde(Serdes.Long()))
+          .toStream()
+          .to(out, Produced.with(new WindowedSerdes.SessionWindowedSerde<>(bytes), Serdes.Long()));
+    } else if (!work.equals("map")) {
+      TimeWindows windows = TimeWindows.ofSizeAndGrace(WINDOW, GRACE);
+      TimeWindowedKStream<byte[], byte[]> windowed =
+          input
+              .groupByKey(Grouped.with(bytes, bytes))
+              .windowedBy(work.equals("hopping") ? windows.advanceBy(ADVANCE) : windows);
+      if (work.equals("on-close")) {
+        windowed = windowed.emitStrategy(EmitStrategy.onWindowClose());
+      }
+      windowed
+          .count(
+              Materialized.<byte[], Long, WindowStore<Bytes, byte[]>>as("counts")
+                  .withKeySerde(bytes)
+                  .withValueSerde(Serdes.Long()))
+          .toStream()
+          .to(
+              out,
+              Produced.with(
+                  new WindowedSerdes.TimeWindowedSerde<>(bytes, WINDOW.toMillis()),
+                  Serdes.Long()));
     } else {
       input
           .mapValues(StreamsSide::read)
