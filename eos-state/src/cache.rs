@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::overlay::{KeyHash, Table, Written};
+use crate::range::KeyRange;
 
 /// Memory for recently read or written committed values, shared by the stores of a process. Each store has an equal
 /// part, which changes with the number of stores.
@@ -59,7 +60,7 @@ pub(crate) struct CommittedCache {
     young: Table,
     old: Table,
     memory: CacheMemory,
-    /// The maximum size of a generation at the last check.
+    /// The maximum memory of a generation at the last check, in bytes.
     limit: usize,
 }
 
@@ -74,18 +75,18 @@ impl CommittedCache {
         }
     }
 
-    /// The maximum size of a generation. There are two, and a vector may have twice the capacity of its content.
+    /// The maximum memory of a generation. There are two.
     fn limit(&self) -> usize {
-        self.memory.part() / 4
+        self.memory.part() / 2
     }
 
-    /// Shrinks to the current part of the memory, which is smaller with more stores, and returns the maximum size of
+    /// Shrinks to the current part of the memory, which is smaller with more stores, and returns the maximum memory of
     /// a generation.
     pub(crate) fn keep_to_limit(&mut self) -> usize {
         let limit = self.limit();
         if limit < self.limit {
             for generation in [&mut self.young, &mut self.old] {
-                if generation.bytes() > limit {
+                if generation.room() > limit {
                     // A cleared one would keep its memory.
                     *generation = Table::new();
                 }
@@ -102,12 +103,18 @@ impl CommittedCache {
             return Some(self.young.value(number));
         }
         let value = self.old.get(hash, key)?;
-        let (number, _) = self.young.write(hash, key, value);
-        if self.young.bytes() < limit {
+        if self
+            .young
+            .fits(key.len() + value.map_or(0, <[u8]>::len), limit)
+        {
+            let (number, _) = self.young.write(hash, key, value);
             return Some(self.young.value(number));
         }
+        // It is used, so it moves to the young generation once more.
+        let value = value.map(<[u8]>::to_vec);
         self.turn_old();
-        Some(self.old.value(number))
+        let (number, _) = self.young.write(hash, key, value.as_deref());
+        Some(self.young.value(number))
     }
 
     fn turn_old(&mut self) {
@@ -121,10 +128,19 @@ impl CommittedCache {
         if limit == 0 {
             return;
         }
-        if self.young.bytes() >= limit {
+        let len = key.len() + value.map_or(0, <[u8]>::len);
+        if !self.young.fits(len, limit) {
             self.turn_old();
         }
+        // Also if it is larger than the limit: the old generation may have a former value.
         self.young.write(hash, key, value);
+    }
+
+    /// Stores that all keys in a range are missing.
+    pub(crate) fn delete(&mut self, range: &KeyRange) {
+        for generation in [&mut self.young, &mut self.old] {
+            generation.delete(|key| range.contains(key));
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -154,9 +170,31 @@ mod tests {
             let key = n.to_be_bytes();
             cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
             assert_eq!(cache.get(hot.0, hot.1), Some(Some(&b"1"[..])), "after {n}");
-            assert!(cache.young.bytes() + cache.old.bytes() < 9 * 1024);
+            assert!(cache.young.room() + cache.old.room() <= 16 * 1024);
         }
         assert_eq!(cache.get(hasher.hash(&[0; 4]), &[0; 4]), None);
+    }
+
+    #[test]
+    fn keys_of_a_deleted_range_are_missing_and_others_stay() {
+        let hasher = KeyHasher::random();
+        let mut cache = CommittedCache::new(&CacheMemory::new(64 * 1024));
+        let mut state = |cache: &mut CommittedCache, key: &[u8]| {
+            let known = cache.get(hasher.hash(key), key);
+            known.map(|value| value.map(<[u8]>::to_vec))
+        };
+        for key in [b"a1", b"a2", b"b1"] {
+            cache.put(hasher.hash(key), key, Some(b"1"));
+        }
+        cache.turn_old();
+        cache.put(hasher.hash(b"a2"), b"a2", Some(b"2"));
+        cache.put(hasher.hash(b"b2"), b"b2", Some(b"2"));
+        cache.delete(&KeyRange::prefix(b"a"));
+        assert_eq!(state(&mut cache, b"a1"), Some(None));
+        assert_eq!(state(&mut cache, b"a2"), Some(None));
+        assert_eq!(state(&mut cache, b"b1"), Some(Some(b"1".to_vec())));
+        assert_eq!(state(&mut cache, b"b2"), Some(Some(b"2".to_vec())));
+        assert_eq!(state(&mut cache, b"a3"), None);
     }
 
     #[test]
@@ -167,11 +205,11 @@ mod tests {
                 let key = n.to_be_bytes();
                 cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
             }
-            cache.young.bytes() + cache.old.bytes()
+            held(cache)
         };
         let mut first = CommittedCache::new(&memory);
         let alone = fill(&mut first);
-        assert!(alone > 17 * 1024 && alone < 33 * 1024, "{alone}");
+        assert!(alone > 32 * 1024 && alone <= 64 * 1024, "{alone}");
         let others: Vec<_> = (0..3).map(|_| CommittedCache::new(&memory)).collect();
         let together = fill(&mut first);
         assert!(together < alone / 3, "{together} and {alone}");
@@ -179,9 +217,9 @@ mod tests {
         assert!(fill(&mut first) > alone / 2);
     }
 
-    /// The size of its two generations, in bytes.
+    /// The memory of its two generations, in bytes.
     fn held(cache: &CommittedCache) -> usize {
-        cache.young.bytes() + cache.old.bytes()
+        cache.young.room() + cache.old.room()
     }
 
     #[test]
@@ -203,8 +241,6 @@ mod tests {
             act(cache);
             let now = held(cache);
             assert!(now <= memory.bytes() / 8, "{now} of an eighth");
-            let room = cache.young.room() + cache.old.room();
-            assert!(room <= memory.bytes() / 4, "{room} are kept");
             drop(others);
         };
         late(&mut filled(), &|cache| {
@@ -228,7 +264,7 @@ mod tests {
         let mut hits = 0;
         for key in keys().rev() {
             hits += usize::from(cache.get(hasher.hash(&key), &key) == Some(Some(&[7; 16])));
-            let (young, limit) = (cache.young.bytes(), cache.limit());
+            let (young, limit) = (cache.young.room(), cache.limit());
             assert!(young < limit + 128, "{young} of {limit}");
         }
         assert!(hits > 100, "{hits}");
@@ -237,7 +273,7 @@ mod tests {
     #[test]
     fn a_value_written_later_hides_the_old_generation() {
         let hasher = KeyHasher::random();
-        let mut cache = CommittedCache::new(&CacheMemory::new(3));
+        let mut cache = CommittedCache::new(&CacheMemory::new(1));
         assert_eq!(cache.limit(), 0, "that is none");
         cache = CommittedCache::new(&CacheMemory::new(800));
         let hash = hasher.hash(b"k");

@@ -137,8 +137,9 @@ impl InFlight {
         Some((store.id, store.overlay.table(), entries))
     }
 
-    /// Whether the transaction deleted ranges of this store.
-    pub(crate) fn has_ranges(&self, store: StoreId) -> bool {
-        self.over().iter().any(|(id, _)| *id == store)
+    /// The ranges of this store that the transaction deleted.
+    pub(crate) fn over_in(&self, store: StoreId) -> impl Iterator<Item = &KeyRange> {
+        let over = self.over().iter().filter(move |(id, _)| *id == store);
+        over.map(|(_, range)| range)
     }
 }

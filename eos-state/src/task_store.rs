@@ -536,9 +536,9 @@ impl TaskStore {
             for number in table.numbers() {
                 cache.put(table.hash(number), table.key(number), table.value(number));
             }
-            // The cache does not support ranges.
-            if in_flight.has_ranges(store.id) {
-                cache.clear();
+            // A deleted range takes the writes of its own transaction with it.
+            for range in in_flight.over_in(store.id) {
+                cache.delete(range);
             }
         }
         if let Some(in_flight) = Arc::into_inner(in_flight) {

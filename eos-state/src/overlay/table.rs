@@ -91,10 +91,25 @@ impl Table {
     }
 
     /// Allocated bytes, used or not.
-    #[cfg(test)]
     pub(crate) fn room(&self) -> usize {
         let entries = self.entries.capacity() * size_of::<Entry>();
         self.bytes.capacity() + entries + self.slots.len() * size_of::<u32>()
+    }
+
+    /// Whether the table stays within this many allocated bytes if a key and a value of this length together are
+    /// written. Vectors double when they are full.
+    pub(crate) fn fits(&self, len: usize, limit: usize) -> bool {
+        let mut room = self.room();
+        if self.entries.len() == self.entries.capacity() {
+            room += self.entries.capacity() * size_of::<Entry>();
+        }
+        if (self.entries.len() + 1) * 2 > self.slots.len() {
+            room += self.slots.len() * size_of::<u32>();
+        }
+        if len > SHORT && self.bytes.len() + len > self.bytes.capacity() {
+            room += self.bytes.capacity().max(len);
+        }
+        room <= limit
     }
 
     /// Bytes in use: keys, values and their index.
@@ -194,6 +209,15 @@ impl Table {
             (a.0.cmp(&b.0)).then_with(|| self.key(a.1).cmp(self.key(b.1)))
         });
         order.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// Marks the keys that match as deleted.
+    pub(crate) fn delete(&mut self, matches: impl Fn(&[u8]) -> bool) {
+        for number in self.numbers() {
+            if matches(self.key(number)) {
+                self.overwrite(number, None);
+            }
+        }
     }
 
     pub(crate) fn clear(&mut self) {

@@ -9,6 +9,7 @@
 //! **No entry without its item.** A write that moves or deletes an item deletes the item's old entry.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
@@ -21,6 +22,9 @@ use crate::load::Load;
 use crate::overlay::{StoreKind, Table};
 use crate::range::Direction;
 
+/// The number of entries of the index that one scan reads.
+const READ_AHEAD: usize = 64;
+
 /// The number of loaded rows whose earlier versions are read at once.
 const READ_AT_ONCE: usize = 256;
 
@@ -31,9 +35,19 @@ pub(super) struct DueStores {
     marks: RefCell<[Option<Option<Place>>; CLOCKS]>,
     /// A bound for each clock: no item is due before it.
     next: [Cell<Option<Timestamp>>; CLOCKS],
-    /// The place from which a search begins. The index has no entry before it.
-    from: [RefCell<From>; CLOCKS],
+    /// The search of each clock.
+    searches: [RefCell<Search>; CLOCKS],
     buffers: RefCell<Buffers>,
+}
+
+/// The search for the first entry of a clock in the index.
+#[derive(Debug, Default)]
+struct Search {
+    /// The place from which a scan begins. The index has no entry before it.
+    from: From,
+    /// The first entries of the index, in order, with none missing in between. A scan is slow to begin, and reads more
+    /// than one.
+    ahead: VecDeque<Place>,
 }
 
 /// The place from which a search of a clock begins.
@@ -47,13 +61,27 @@ enum From {
     End,
 }
 
-impl From {
+impl Search {
     /// Makes the search find an entry at this place.
-    fn lower(&mut self, place: Place) {
-        match self {
-            Self::Mark => {}
-            Self::At(from) if *from <= place => {}
-            Self::At(_) | Self::End => *self = Self::At(place),
+    fn list(&mut self, place: Place) {
+        if self.ahead.back().is_some_and(|last| place <= *last)
+            && let Err(at) = self.ahead.binary_search(&place)
+        {
+            self.ahead.insert(at, place.clone());
+            // An entry behind the last one may be missing, so a shorter list is right as well.
+            self.ahead.truncate(READ_AHEAD);
+        }
+        match &self.from {
+            From::Mark => {}
+            From::At(from) if *from <= place => {}
+            From::At(_) | From::End => self.from = From::At(place),
+        }
+    }
+
+    /// Notes that there is no entry at this place.
+    fn unlist(&mut self, place: &Place) {
+        if let Ok(at) = self.ahead.binary_search(place) {
+            self.ahead.remove(at);
         }
     }
 }
@@ -203,19 +231,17 @@ impl TaskStore {
             next.set(next.get().map(|bound| bound.min(due)));
             return Ok(());
         }
-        if let Some(before) = before {
-            due::index_key(entry, clock, before, store, key);
-            self.write_index(entry, None);
-        }
-        due::index_key(entry, clock, listed, store, key);
-        self.write_index(entry, Some(&[]));
-        let next = &state.next[at(clock)];
-        next.set(next.get().map(|bound| bound.min(due).min(listed.moment())));
-        state.from[at(clock)].borrow_mut().lower(Place {
-            round: listed,
+        let place = |round| Place {
+            round,
             store,
             key: key.to_vec(),
-        });
+        };
+        if let Some(before) = before {
+            self.unlist(clock, &place(before), entry);
+        }
+        self.list(clock, place(listed), entry);
+        let next = &state.next[at(clock)];
+        next.set(next.get().map(|bound| bound.min(due).min(listed.moment())));
         Ok(())
     }
 
@@ -236,8 +262,12 @@ impl TaskStore {
             return Ok(false);
         };
         self.write(store, full, None)?;
-        due::index_key(entry, clock, listed, store, key);
-        self.write_index(entry, None);
+        let place = Place {
+            round: listed,
+            store,
+            key: key.to_vec(),
+        };
+        self.unlist(clock, &place, entry);
         Ok(true)
     }
 
@@ -278,7 +308,7 @@ impl TaskStore {
             return Ok(stream_time);
         };
         self.healthy()?;
-        let range = match &*state.from[at(Clock::Stream)].borrow() {
+        let range = match &state.searches[at(Clock::Stream)].borrow().from {
             From::At(place) => due::from(Clock::Stream, place),
             From::Mark => due::behind(Clock::Stream, None),
             From::End => return Ok(stream_time),
@@ -292,15 +322,22 @@ impl TaskStore {
     /// The first place that the index lists. The next search begins there.
     fn first_place(&self, clock: Clock, state: &DueStores) -> Result<Option<Place>, StoreError> {
         self.healthy()?;
-        let range = match &*state.from[at(clock)].borrow() {
-            From::At(place) => due::from(clock, place),
-            From::Mark => due::behind(clock, self.mark(clock)?.as_ref()),
-            From::End => return Ok(None),
-        };
-        let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
-        let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
-        drop(scan);
-        *state.from[at(clock)].borrow_mut() = first.clone().map_or(From::End, From::At);
+        let mut search = state.searches[at(clock)].borrow_mut();
+        if search.ahead.is_empty() {
+            let range = match &search.from {
+                From::At(place) => due::from(clock, place),
+                From::Mark => due::behind(clock, self.mark(clock)?.as_ref()),
+                From::End => return Ok(None),
+            };
+            let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
+            while search.ahead.len() < READ_AHEAD
+                && let Some((entry, _)) = scan.next()?
+            {
+                search.ahead.extend(due::place_of(entry));
+            }
+        }
+        let first = search.ahead.front().cloned();
+        search.from = first.clone().map_or(From::End, From::At);
         let moment = first.as_ref().map_or(Timestamp(i64::MAX), Place::moment);
         state.next[at(clock)].set(Some(moment));
         Ok(first)
@@ -324,13 +361,12 @@ impl TaskStore {
             entry,
         } = &mut *buffers;
         due::row_key(full, &place.key);
-        due::index_key(entry, clock, place.round, place.store, &place.key);
         let found = match self.get(place.store, full, row)? {
             true => Some(moments(place.store, row)?),
             false => None,
         };
         let Some(found) = found.filter(|found| found.listed == place.round) else {
-            self.write_index(entry, None);
+            self.unlist(clock, &place, entry);
             return Ok(NextDue::Moved);
         };
         // An item that was set into the past is due by its own moment, and its place may be in a later millisecond.
@@ -344,9 +380,9 @@ impl TaskStore {
             let (due, listed) = (found.due, Round::of(found.due));
             Moments { due, listed }.encode(row, &value);
             self.write(place.store, full, Some(row))?;
-            self.write_index(entry, None);
-            due::index_key(entry, clock, listed, place.store, &place.key);
-            self.write_index(entry, Some(&[]));
+            self.unlist(clock, &place, entry);
+            let round = listed;
+            self.list(clock, Place { round, ..place }, entry);
             return Ok(NextDue::Moved);
         }
         Ok(NextDue::Item(DueItem {
@@ -370,7 +406,9 @@ impl TaskStore {
             // In memory only.
             let mut behind = item.place.clone();
             behind.key.push(0);
-            *state.from[at(item.clock)].borrow_mut() = From::At(behind);
+            let mut search = state.searches[at(item.clock)].borrow_mut();
+            search.unlist(&item.place);
+            search.from = From::At(behind);
             return Ok(());
         }
         self.delete_due(*store, key)?;
@@ -437,7 +475,7 @@ impl TaskStore {
         let forgets = self.defences.forgets_next_due;
         if let Some(state) = &mut self.due {
             *state.marks.get_mut() = [const { None }; CLOCKS];
-            state.from = [const { RefCell::new(From::Mark) }; CLOCKS];
+            state.searches = Default::default();
             if forgets {
                 state.next = [const { Cell::new(None) }; CLOCKS];
             }
@@ -511,6 +549,24 @@ impl TaskStore {
             return Ok(None);
         }
         Ok(Some(moments(store, row)?.listed))
+    }
+
+    /// Adds an entry to the index.
+    fn list(&self, clock: Clock, place: Place, entry: &mut Vec<u8>) {
+        due::index_key(entry, clock, place.round, place.store, &place.key);
+        self.write_index(entry, Some(&[]));
+        if let Some(state) = &self.due {
+            state.searches[at(clock)].borrow_mut().list(place);
+        }
+    }
+
+    /// Deletes an entry of the index.
+    fn unlist(&self, clock: Clock, place: &Place, entry: &mut Vec<u8>) {
+        due::index_key(entry, clock, place.round, place.store, &place.key);
+        self.write_index(entry, None);
+        if let Some(state) = &self.due {
+            state.searches[at(clock)].borrow_mut().unlist(place);
+        }
     }
 
     fn write_index(&self, entry: &[u8], value: Option<&[u8]>) {

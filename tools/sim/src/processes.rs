@@ -1,5 +1,6 @@
 //! Process slots of a simulation.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -175,13 +176,14 @@ impl<'a> Processes<'a> {
     }
 
     /// Executes the orders of faults.
-    pub(super) fn obey(&mut self, rng: &mut Rng) {
+    pub(super) fn obey(&mut self, rng: &mut Rng, found: &mut Found) {
         let now = self.cluster.now();
         for order in self.nemesis.orders() {
             match order {
                 Order::Freeze(client_id) => {
                     let until = now + rng.between(300, 8_000);
-                    if let Some(slot) = self.slot_of(&client_id) {
+                    if let Some(at) = self.slot_of(&client_id) {
+                        let slot = &mut self.slots[at];
                         let prefix = format!("{APP}-{}-", slot.instance);
                         slot.frozen_until = Some(until);
                         self.cluster.freeze(&prefix);
@@ -196,7 +198,8 @@ impl<'a> Processes<'a> {
                     }
                 }
                 Order::Stall(client_id, time) => {
-                    if let Some(slot) = self.slot_of(&client_id) {
+                    if let Some(at) = self.slot_of(&client_id) {
+                        let slot = &mut self.slots[at];
                         slot.stalled_until = now + time;
                     }
                 }
@@ -206,12 +209,8 @@ impl<'a> Processes<'a> {
                     } else {
                         StopMode::Restart
                     };
-                    if let Some(slot) = self.slot_of(&client_id)
-                        && let Some(process) = &mut slot.process
-                    {
-                        for worker in &mut process.workers {
-                            worker.stop(mode);
-                        }
+                    if let Some(at) = self.slot_of(&client_id) {
+                        self.stop(at, mode, rng, found);
                     }
                 }
                 Order::Clock => {
@@ -228,12 +227,26 @@ impl<'a> Processes<'a> {
         }
     }
 
-    fn slot_of(&mut self, client_id: &str) -> Option<&mut Slot> {
-        let of = |slot: &&mut Slot| {
+    fn slot_of(&self, client_id: &str) -> Option<usize> {
+        let of = |slot: &Slot| {
             let prefix = format!("{APP}-{}-", slot.instance);
             client_id.is_empty() || client_id.starts_with(&prefix)
         };
-        self.slots.iter_mut().find(of)
+        self.slots.iter().position(of)
+    }
+
+    /// Requests a clean stop of every worker. A worker that waits for its database may die in it.
+    fn stop(&mut self, at: usize, mode: StopMode, rng: &mut Rng, found: &mut Found) {
+        let Some(process) = &mut self.slots[at].process else {
+            return;
+        };
+        let workers = &mut process.workers;
+        let stopped = catch_unwind(AssertUnwindSafe(|| {
+            workers.iter_mut().for_each(|worker| worker.stop(mode));
+        }));
+        if let Err(panic) = stopped {
+            self.panicked(at, &*panic, rng, found);
+        }
     }
 
     fn env(&self, rng: &mut Rng) -> Env {
@@ -315,17 +328,7 @@ impl<'a> Processes<'a> {
                     return None;
                 }
                 Err(panic) => {
-                    let Some(Died(kind)) = panic.downcast_ref::<Died>() else {
-                        let text = panic
-                            .downcast_ref::<String>()
-                            .cloned()
-                            .or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
-                        let text = text.unwrap_or_default();
-                        found.wrong.push(format!("a worker panicked: {text}"));
-                        return None;
-                    };
-                    let kind = *kind;
-                    self.die(at, kind, rng, found);
+                    self.panicked(at, &*panic, rng, found);
                     return None;
                 }
             }
@@ -336,6 +339,18 @@ impl<'a> Processes<'a> {
             process.purge();
         }
         nap
+    }
+
+    /// Handles a panic of a worker, which is the death of its process or a violation.
+    fn panicked(&mut self, at: usize, panic: &dyn Any, rng: &mut Rng, found: &mut Found) {
+        if let Some(Died(kind)) = panic.downcast_ref::<Died>() {
+            self.die(at, *kind, rng, found);
+            return;
+        }
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+        let text = text.unwrap_or_default();
+        found.wrong.push(format!("a worker panicked: {text}"));
     }
 
     fn start(&mut self, at: usize, rng: &mut Rng, found: &mut Found) {

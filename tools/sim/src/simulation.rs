@@ -155,7 +155,7 @@ impl<'a> Simulation<'a> {
                     self.feed();
                 }
             }
-            self.processes.obey(&mut self.rng);
+            self.processes.obey(&mut self.rng, &mut self.found);
             self.compact();
             let idle = self.processes.step_all(&mut self.rng, &mut self.found);
             self.processes.look_for_two_owners(&mut self.found);

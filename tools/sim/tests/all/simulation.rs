@@ -106,6 +106,17 @@ fn a_run_is_the_same_whenever_it_is_repeated() {
 
 /// A recorded run can be repeated from its list of faults alone. Shrinking depends on this.
 #[test]
+fn a_process_may_die_in_its_clean_stop() {
+    // In this run a process dies while its clean stop waits for the database.
+    let outcome = Run {
+        shape: Shape::Timers,
+        ..Run::of_seed(1_480)
+    }
+    .run();
+    assert_eq!(outcome.violations, [""; 0]);
+}
+
+#[test]
 fn a_run_can_be_repeated_from_its_faults() {
     let mut whole = 0;
     for seed in 0..6 {
