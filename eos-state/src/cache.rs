@@ -3,8 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::new_windows::NewWindows;
 use crate::overlay::{KeyHash, Table, Written};
 use crate::range::KeyRange;
+
+/// A filter of new windows has at most this part of a store's memory, and at most so many bytes. There are two.
+const FILTER_SHARE: usize = 64;
+const FILTER_BYTES: usize = 64 * 1024;
 
 /// Memory for recently read or written committed values, shared by the stores of a process. Each store has an equal
 /// part, which changes with the number of stores.
@@ -55,10 +60,15 @@ impl CacheMemory {
 /// The cache has two generations. Used entries go into the young one. A full young generation becomes the old one,
 /// and the previous old one is dropped with its unused entries. The cache holds only committed values, so an abort
 /// does not change it.
+///
+/// Every value that the engine receives passes [`put`](Self::put) or is followed by [`clear`](Self::clear). So a
+/// windowed store knows which keys of its new windows are missing.
 #[derive(Debug)]
 pub(crate) struct CommittedCache {
     young: Table,
     old: Table,
+    /// Of a windowed store.
+    new_windows: Option<NewWindows>,
     memory: CacheMemory,
     /// The maximum memory of a generation at the last check, in bytes.
     limit: usize,
@@ -70,8 +80,30 @@ impl CommittedCache {
         Self {
             young: Table::new(),
             old: Table::new(),
+            new_windows: None,
             memory: memory.clone(),
             limit: 0,
+        }
+    }
+
+    /// Recognises missing keys of new windows. Keys of the store begin with the start of a window.
+    #[must_use]
+    pub(crate) fn windowed(mut self) -> Self {
+        self.new_windows = (self.memory.bytes() > 0).then(NewWindows::default);
+        self
+    }
+
+    /// Whether [`begin_after`](Self::begin_after) has to be called.
+    pub(crate) fn needs_last(&self) -> bool {
+        let windows = self.new_windows.as_ref();
+        windows.is_some_and(|windows| !windows.is_known())
+    }
+
+    /// Recognises windows after this key, the last one in the engine.
+    pub(crate) fn begin_after(&mut self, last: Option<&[u8]>) {
+        let bytes = self.memory.part() / FILTER_SHARE;
+        if let Some(windows) = &mut self.new_windows {
+            windows.begin_after(last, bytes.min(FILTER_BYTES));
         }
     }
 
@@ -85,6 +117,7 @@ impl CommittedCache {
     pub(crate) fn keep_to_limit(&mut self) -> usize {
         let limit = self.limit();
         if limit < self.limit {
+            self.forget_windows();
             for generation in [&mut self.young, &mut self.old] {
                 if generation.room() > limit {
                     // A cleared one would keep its memory.
@@ -102,7 +135,10 @@ impl CommittedCache {
         if let Some(number) = self.young.number(hash, key) {
             return Some(self.young.value(number));
         }
-        let value = self.old.get(hash, key)?;
+        let Some(value) = self.old.get(hash, key) else {
+            let windows = self.new_windows.as_ref();
+            return windows.filter(|it| it.lacks(hash, key)).map(|_| None);
+        };
         if self
             .young
             .fits(key.len() + value.map_or(0, <[u8]>::len), limit)
@@ -125,6 +161,9 @@ impl CommittedCache {
     /// Stores the new state of a key.
     pub(crate) fn put(&mut self, hash: KeyHash, key: &[u8], value: Written<'_>) {
         let limit = self.keep_to_limit();
+        if let Some(windows) = self.new_windows.as_mut().filter(|_| value.is_some()) {
+            windows.note(hash, key);
+        }
         if limit == 0 {
             return;
         }
@@ -146,6 +185,13 @@ impl CommittedCache {
     pub(crate) fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
+        self.forget_windows();
+    }
+
+    fn forget_windows(&mut self) {
+        if let Some(windows) = &mut self.new_windows {
+            *windows = NewWindows::default();
+        }
     }
 }
 

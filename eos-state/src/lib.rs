@@ -32,6 +32,7 @@ mod error;
 mod in_flight;
 mod load;
 mod memory;
+mod new_windows;
 mod overlay;
 pub mod pressure;
 mod range;

@@ -173,8 +173,15 @@ impl TaskStore {
     pub fn cached(mut self, memory: &CacheMemory) -> Self {
         let none = CacheMemory::default();
         let caches = self.slots.iter().map(|slot| {
-            // No read by key reads the index.
-            CommittedCache::new(if slot.id.is_reserved() { &none } else { memory })
+            if slot.id.is_reserved() {
+                // No read by key reads the index.
+                return CommittedCache::new(&none);
+            }
+            let cache = CommittedCache::new(memory);
+            match slot.id.is_windowed() {
+                true => cache.windowed(),
+                false => cache,
+            }
         });
         self.caches = RefCell::new(caches.collect());
         self
@@ -260,9 +267,18 @@ impl TaskStore {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool, StoreError> {
-        let there = self.poisoning(self.backend.get(self.slots[slot].id, key, value))?;
+        let id = self.slots[slot].id;
+        let there = self.poisoning(self.backend.get(id, key, value))?;
         let read = there.then_some(&value[..]);
-        self.caches.borrow_mut()[slot].put(hash, key, read);
+        let mut caches = self.caches.borrow_mut();
+        let cache = &mut caches[slot];
+        cache.put(hash, key, read);
+        if cache.needs_last() {
+            // A transaction in flight may be missing here. Its keys are noted once it is applied.
+            let last = self.backend.scan(id, &KeyRange::all(), Direction::Reverse);
+            let last = self.poisoning(last)?;
+            cache.begin_after(last.entry().map(|(key, _)| key));
+        }
         Ok(there)
     }
 

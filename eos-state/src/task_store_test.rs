@@ -54,6 +54,32 @@ fn a_read_sees_the_topmost_layer() {
 }
 
 #[test]
+fn rows_of_new_windows_are_found_after_the_cache_has_evicted_them() {
+    let memory = CacheMemory::new(16 * 1024);
+    let mut store = store().cached(&memory);
+    let key =
+        |window: u64, number: u32| [&window.to_be_bytes()[..], &number.to_be_bytes()].concat();
+    for window in 0..40 {
+        for number in 0..100 {
+            let key = key(window, number);
+            assert_eq!(get(&store, VIEWS, &key), None);
+            store.put(VIEWS, &key, &key).unwrap();
+            store.keep_record();
+            if number % 10 == 0 {
+                store.apply(&at(window * 100 + u64::from(number))).unwrap();
+            }
+        }
+        store.apply(&at(window * 100 + 99)).unwrap();
+        for window in [window, window / 2] {
+            for number in 0..100 {
+                let key = key(window, number);
+                assert_eq!(get(&store, VIEWS, &key).unwrap(), key);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_failed_record_leaves_no_trace_and_an_abort_neither() {
     let mut store = store();
     store.put(COUNTS, b"k", b"1").unwrap();

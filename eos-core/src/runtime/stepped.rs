@@ -16,6 +16,9 @@ use crate::metrics::{Metrics, WorkerMeter};
 use crate::topology::Topology;
 use crate::worker::{Env, Home, PurgeQueue, Worker};
 
+/// The memory of the caches of a process, in bytes. It is so small that they evict values all the time.
+const CACHE_BYTES: usize = 16 * 1024;
+
 /// The value of `bootstrap.servers` in messages.
 const BOOTSTRAP: &str = "in-process";
 
@@ -133,7 +136,7 @@ impl<C: Client> Stepped<C> {
         let meters: Vec<_> = meters.collect();
         let mut state = state_in(
             home,
-            CacheMemory::default(),
+            CacheMemory::new(CACHE_BYTES),
             &self.settings,
             &partitions,
             &self.topology,

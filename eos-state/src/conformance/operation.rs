@@ -77,9 +77,15 @@ fn store() -> impl Strategy<Value = StoreId> {
     proptest::sample::select(STORES.map(|(id, _)| id).to_vec())
 }
 
-/// Only a few keys, so that sequences use them repeatedly. Includes the empty key.
+/// Only a few keys, so that sequences use them repeatedly. Includes the empty key, and keys of windows.
 fn key() -> impl Strategy<Value = Key> {
-    proptest::collection::vec(proptest::sample::select(vec![0, 1, b'k', 0xff]), 0..3)
+    let bytes =
+        || proptest::collection::vec(proptest::sample::select(vec![0, 1, b'k', 0xff]), 0..3);
+    let start = prop_oneof![4 => 0..4_u64, 1 => Just(u64::MAX)];
+    prop_oneof![
+        2 => bytes(),
+        1 => (start, bytes()).prop_map(|(start, key)| [&start.to_be_bytes()[..], &key].concat()),
+    ]
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {

@@ -15,6 +15,12 @@ use rustc_hash::FxHasher;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyHash(u32);
 
+impl KeyHash {
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+}
+
 /// Hashes keys in the same way for all tables of one task.
 ///
 /// Keys come from outside and the hash is a fast one, so each task draws a seed. No attacker can prepare a topic in

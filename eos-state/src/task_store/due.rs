@@ -35,6 +35,8 @@ pub(super) struct DueStores {
     marks: RefCell<[Option<Option<Place>>; CLOCKS]>,
     /// A bound for each clock: no item is due before it.
     next: [Cell<Option<Timestamp>>; CLOCKS],
+    /// The stores that are known to have a mark.
+    marked: RefCell<Vec<StoreId>>,
     /// The search of each clock.
     searches: [RefCell<Search>; CLOCKS],
     buffers: RefCell<Buffers>,
@@ -223,8 +225,11 @@ impl TaskStore {
         // The row first: if it is too large, the index must not change.
         Moments { due, listed }.encode(row, value);
         self.write(store, full, Some(row))?;
-        if !self.get(store, MARK_KEY, row)? {
-            self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
+        if !state.marked.borrow().contains(&store) {
+            if !self.get(store, MARK_KEY, row)? {
+                self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
+            }
+            state.marked.borrow_mut().push(store);
         }
         if before == Some(listed) {
             let next = &state.next[at(clock)];
@@ -474,6 +479,7 @@ impl TaskStore {
     pub(super) fn forget_due(&mut self) {
         let forgets = self.defences.forgets_next_due;
         if let Some(state) = &mut self.due {
+            state.marked.get_mut().clear();
             *state.marks.get_mut() = [const { None }; CLOCKS];
             state.searches = Default::default();
             if forgets {

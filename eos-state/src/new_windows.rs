@@ -1,0 +1,222 @@
+//! Windows that are newer than the database.
+
+use crate::overlay::KeyHash;
+
+/// The first bytes of the key of a windowed store: the start of its window, in an order-preserving form.
+type Start = [u8; 8];
+
+/// The number of bits of a filter for each noted key. With two bits set for each, one in thirty missing keys is not
+/// recognised.
+const BITS_PER_KEY: usize = 10;
+
+/// Recognises missing keys of windows that began after the store was opened.
+///
+/// The first record of a key in a window reads a key that does not exist, and the engine needs as long to find nothing
+/// as to find a row. A window that starts after the last stored one has no rows in the engine but those that are noted
+/// here, when they are written. A filter (Bloom 1970) holds them. Two filters take turns, so only the newest windows are
+/// recognised.
+#[derive(Debug, Default)]
+pub(crate) struct NewWindows {
+    /// Whether the last stored window is known.
+    is_known: bool,
+    /// The first recognised start, if there is one.
+    from: Option<Start>,
+    /// The first start whose keys are in the second filter.
+    turn: Start,
+    /// The last noted start.
+    last: Start,
+    filters: [Filter; 2],
+}
+
+#[derive(Debug, Default)]
+struct Filter {
+    /// A power of two long.
+    words: Vec<u64>,
+    /// The number of noted keys.
+    keys: usize,
+}
+
+impl NewWindows {
+    /// Whether the last stored window is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Recognises windows after this key, the last one of the store. `bytes` is the memory of a filter.
+    pub(crate) fn begin_after(&mut self, last: Option<&[u8]>, bytes: usize) {
+        let last = last.unwrap_or_default();
+        let from = match start_of(last) {
+            Some(start) => after(start),
+            None => {
+                // A key that is shorter than a start comes before all that it begins.
+                let mut start = [0; 8];
+                start[..last.len()].copy_from_slice(last);
+                Some(start)
+            }
+        };
+        let turn = from.unwrap_or_default();
+        *self = Self {
+            is_known: true,
+            from,
+            turn,
+            last: turn,
+            filters: [Filter::of(bytes), Filter::of(bytes)],
+        };
+    }
+
+    /// Notes a key that the engine has, or will have.
+    pub(crate) fn note(&mut self, hash: KeyHash, key: &[u8]) {
+        let (Some(from), Some(start)) = (self.from, start_of(key)) else {
+            return;
+        };
+        if start < from {
+            return;
+        }
+        self.last = self.last.max(start);
+        self.filters[usize::from(start >= self.turn)].note(hash);
+        if self.filters[1].is_full()
+            && let Some(turn) = after(self.last)
+        {
+            self.from = Some(self.turn);
+            self.turn = turn;
+            self.filters.swap(0, 1);
+            self.filters[1].clear();
+        }
+    }
+
+    /// Whether the engine certainly does not have this key.
+    pub(crate) fn lacks(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let (Some(from), Some(start)) = (self.from, start_of(key)) else {
+            return false;
+        };
+        start >= from && !self.filters[usize::from(start >= self.turn)].may_have(hash)
+    }
+}
+
+impl Filter {
+    /// A filter of at most this many bytes, and of at least one word.
+    fn of(bytes: usize) -> Self {
+        let words = (bytes / size_of::<u64>()).max(1);
+        let words = words.next_power_of_two() / if words.is_power_of_two() { 1 } else { 2 };
+        Self {
+            words: vec![0; words],
+            keys: 0,
+        }
+    }
+
+    fn places(&self, hash: KeyHash) -> [(usize, u64); 2] {
+        let mask = self.words.len() * u64::BITS as usize - 1;
+        let first = hash.bits() as usize;
+        // The golden ratio: the second place uses the bits that the first one drops.
+        let second = (u64::from(hash.bits()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        [first, second].map(|bit| {
+            let bit = bit & mask;
+            (bit / u64::BITS as usize, 1 << (bit % u64::BITS as usize))
+        })
+    }
+
+    fn note(&mut self, hash: KeyHash) {
+        if self.may_have(hash) {
+            return;
+        }
+        for (word, bit) in self.places(hash) {
+            self.words[word] |= bit;
+        }
+        self.keys += 1;
+    }
+
+    fn may_have(&self, hash: KeyHash) -> bool {
+        let places = self.places(hash).into_iter();
+        let mut missing = places.filter(|(word, bit)| self.words[*word] & bit == 0);
+        missing.next().is_none()
+    }
+
+    fn is_full(&self) -> bool {
+        self.keys * BITS_PER_KEY >= self.words.len() * u64::BITS as usize
+    }
+
+    fn clear(&mut self) {
+        self.words.fill(0);
+        self.keys = 0;
+    }
+}
+
+fn start_of(key: &[u8]) -> Option<Start> {
+    key.first_chunk().copied()
+}
+
+/// The next possible start.
+fn after(start: Start) -> Option<Start> {
+    u64::from_be_bytes(start)
+        .checked_add(1)
+        .map(u64::to_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overlay::KeyHasher;
+
+    fn key(start: u64, number: u32) -> Vec<u8> {
+        [&start.to_be_bytes()[..], &number.to_be_bytes()].concat()
+    }
+
+    #[test]
+    fn only_missing_keys_of_new_windows_are_recognised() {
+        let hasher = KeyHasher::random();
+        let mut windows = NewWindows::default();
+        let lacks = |windows: &NewWindows, start, number| {
+            let key = key(start, number);
+            windows.lacks(hasher.hash(&key), &key)
+        };
+        assert!(!lacks(&windows, 9, 0), "the last window is unknown");
+        windows.begin_after(Some(&key(7, 1)), 1 << 16);
+        for start in 0..20 {
+            for number in 0..100 {
+                assert!(!lacks(&windows, start.min(7), number));
+                let key = key(start, number);
+                windows.note(hasher.hash(&key), &key);
+                assert!(!lacks(&windows, start, number));
+            }
+            let found = (100..10_100).filter(|number| lacks(&windows, start, *number));
+            let found = found.count();
+            assert!(
+                if start <= 7 {
+                    found == 0
+                } else {
+                    found > 9_500
+                },
+                "{start}: {found}"
+            );
+        }
+        windows.begin_after(Some(&[u8::MAX; 9]), 1 << 16);
+        assert!(!lacks(&windows, u64::MAX, 1));
+        windows.begin_after(Some(b""), 1 << 16);
+        assert!(lacks(&windows, 0, 1) && !windows.lacks(hasher.hash(b"short"), b"short"));
+    }
+
+    #[test]
+    fn a_noted_key_is_never_taken_for_a_missing_one_and_the_newest_windows_are_recognised() {
+        let hasher = KeyHasher::random();
+        let mut windows = NewWindows::default();
+        windows.begin_after(None, 1 << 10);
+        let mut noted = Vec::new();
+        for start in 0..200_u64 {
+            for number in 0..300 {
+                let key = key(start - start.min(u64::from(number % 3)), number);
+                windows.note(hasher.hash(&key), &key);
+                noted.push(key);
+            }
+            assert!(
+                noted
+                    .iter()
+                    .all(|key| !windows.lacks(hasher.hash(key), key))
+            );
+        }
+        let next = (0..1_000).map(|number| key(200, number));
+        let found = next.filter(|key| windows.lacks(hasher.hash(key), key));
+        assert!(found.count() > 900);
+        let memory: usize = windows.filters.iter().map(|it| it.words.len() * 8).sum();
+        assert_eq!(memory, 2 << 10);
+    }
+}
