@@ -225,7 +225,7 @@ mod tests {
     fn keys_of_a_deleted_range_are_missing_and_others_stay() {
         let hasher = KeyHasher::random();
         let mut cache = CommittedCache::new(&CacheMemory::new(64 * 1024));
-        let mut state = |cache: &mut CommittedCache, key: &[u8]| {
+        let state = |cache: &mut CommittedCache, key: &[u8]| {
             let known = cache.get(hasher.hash(key), key);
             known.map(|value| value.map(<[u8]>::to_vec))
         };

@@ -62,8 +62,8 @@ pub(crate) fn ensure_all_due(
     let before = results(bench, play, keys)?;
     ensure!(before.is_empty(), "{} are due too early", before.len());
     // Twice: a session closes before a record of another time, and not at its own.
-    for days in [2, 3] {
-        send_to_each(bench, play, days)?;
+    for later in [900, 1_200] {
+        send_to_each(bench, play, PENDING + Duration::from_secs(later))?;
     }
     let (mut last, mut since) = (0, Instant::now());
     loop {
@@ -91,9 +91,9 @@ pub(crate) fn ensure_all_due(
 }
 
 /// One record for each partition, of a key that has no timer or session of the benchmark.
-fn send_to_each(bench: &Bench, play: &Play, days: u32) -> Result<()> {
+fn send_to_each(bench: &Bench, play: &Play, ahead: Duration) -> Result<()> {
     let mut producer = Producer::new(&bench.bootstrap)?;
-    let time = now_ms()? + i64::try_from((PENDING * days).as_millis())?;
+    let time = now_ms()? + i64::try_from(ahead.as_millis())?;
     for partition in 0..bench.partitions {
         let key = format!("last-{partition}");
         producer.send(

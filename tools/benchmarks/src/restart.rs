@@ -7,7 +7,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use kafka_wire::Isolation;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use crate::keyed;
 use crate::options::Options;
 use crate::pending;
 use crate::records::PARTITIONS;
+use crate::restore;
 use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{median, rounded};
@@ -103,7 +104,8 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
 pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) kills: Outcome,
-    /// From the start without a database to new commits everywhere.
+    /// The records that a start without a database read, and the time of that.
+    pub(crate) restored: u64,
     pub(crate) restore_ms: f64,
     /// From the record that makes all of them due to the last result.
     pub(crate) due_ms: f64,
@@ -142,19 +144,20 @@ fn pending_of(work: Work, keys: u64, options: &Options) -> Result<Pending> {
     let stream = keyed::Stream::start(&bench, &input, keys)?;
     let began = Instant::now();
     let mut running = bench.start(&play, None)?;
-    let (_, restore) = recovery(&mut bench, &play, &mut running, began)?;
+    recovery(&mut bench, &play, &mut running, began)?;
     stream.stop()?;
-    ensure!(
-        running.text().contains(RESTORED),
-        "without a database, the start did not read the changelog"
-    );
+    let restored = restore::said(&running.text());
+    let (restored, restore_ms) =
+        restored.context("without a database, the start did not read the changelog")?;
+    ensure!(restored >= keys, "only {restored} records were read");
     let due = pending::ensure_all_due(&mut bench, &play, &mut running, keys)?;
     running.stop()?;
     bench.clear(&play)?;
     Ok(Pending {
         work,
         kills: outcome,
-        restore_ms: restore.as_secs_f64() * 1e3,
+        restored,
+        restore_ms,
         due_ms: due.as_secs_f64() * 1e3,
     })
 }
@@ -164,6 +167,7 @@ impl Pending {
         let mut json = self.kills.json();
         json["benchmark"] = "pending".into();
         json["work"] = self.work.name().into();
+        json["restored"] = self.restored.into();
         json["restore_ms"] = rounded(self.restore_ms).into();
         json["due_ms"] = rounded(self.due_ms).into();
         json["verified"] = true.into();

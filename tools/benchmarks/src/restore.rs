@@ -103,7 +103,7 @@ fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u3
 }
 
 /// The last line about it: records, and milliseconds since the first task began.
-fn said(text: &str) -> Option<(u64, f64)> {
+pub(crate) fn said(text: &str) -> Option<(u64, f64)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(RESTORED));
     let (records, ms) = lines.next_back()?.split_once(' ')?;
     Some((records.parse().ok()?, ms.trim().parse().ok()?))

@@ -231,22 +231,23 @@ pub(crate) fn restart(outcomes: &[restart::Outcome]) -> String {
 /// A row per work and number of keys.
 pub(crate) fn pending(outcomes: &[restart::Pending]) -> String {
     let mut text = String::from(
-        "| pending | keys | every partition ms, median | by kill | records read at a restart | restore from the changelog ms \
-         | results after it | all of them written within ms |\n|---|---|---|---|---|---|---|---|\n",
+        "| pending | keys | every partition ms, median | by kill | records read at a restart | read by a restore | restore ms \
+         | results after it | last of them after ms |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for o in outcomes {
         let kills = o.kills.everywhere_ms.iter();
         let kills: Vec<_> = kills.map(|ms| figure(*ms, 0)).collect();
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | 0 | {} | {} | {} |",
+            "| {} | {} | {} | {} | 0 | {} | {} | {} | {} |",
             o.work.name(),
             thousands(o.kills.keys as f64),
             figure(o.kills.everywhere(), 0),
             kills.join(" · "),
-            figure(o.restore_ms, 0),
+            thousands(o.restored as f64),
+            thousands(o.restore_ms),
             thousands(o.kills.keys as f64),
-            figure(o.due_ms, 0),
+            thousands(o.due_ms),
         );
     }
     text

@@ -38,9 +38,9 @@ pub(crate) enum Work {
     Sessions,
     /// Counted by key and tumbling window; only the final count is written, when the window closes.
     OnClose,
-    /// Each record sets the timer of its key to a day later, and is written. eos alone has it.
+    /// Each record sets the timer of its key to half an hour later, and is written. eos alone has it.
     Timers,
-    /// Each record opens or extends a session of its key that closes after a day, and is written. eos alone has it.
+    /// Each record opens or extends a session of its key that closes after half an hour, and is written. eos alone has it.
     OpenSessions,
 }
 
@@ -56,8 +56,9 @@ pub(crate) const ADVANCE: Duration = Duration::from_millis(7_500);
 pub(crate) const GAP: Duration = Duration::from_secs(10);
 /// The time that windows and sessions stay open for late records.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
-/// The time after which a pending timer or session is due.
-pub(crate) const PENDING: Duration = Duration::from_secs(24 * 3_600);
+/// The time after which a pending timer or session is due. A broker refuses records of more than an hour ahead, so the
+/// records that make them due have to be nearer.
+pub(crate) const PENDING: Duration = Duration::from_secs(1_800);
 /// The value of the record of a timer.
 pub(crate) const FIRED: &str = "fired";
 

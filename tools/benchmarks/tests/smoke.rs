@@ -44,6 +44,15 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
         let ms = figures["commit_ms"][phase].as_f64();
         ensure!(ms.is_some_and(|ms| ms > 0.0), "{phase} in {figures}");
     }
+    let windows =
+        "windows --records 100000 --rounds 1 --warm-up-rounds 0 --interval-ms 20 --sides eos";
+    let said = bench(kafka.bootstrap(), windows)?;
+    for work in ["tumbling", "hopping", "sessions", "on-close"] {
+        ensure!(
+            said.contains(&format!("\"benchmark\":\"{work}\"")),
+            "{said}"
+        );
+    }
     let said = bench(kafka.bootstrap(), "memory --records 20000 --seconds 8")?;
     let figures = result(&said, "eos")?;
     ensure!(figures["peak_mib"].as_f64() > Some(1.0), "{figures}");
