@@ -70,8 +70,6 @@ pub(crate) struct CommittedCache {
     /// Of a windowed store.
     new_windows: Option<NewWindows>,
     memory: CacheMemory,
-    /// The maximum memory of a generation at the last check, in bytes.
-    limit: usize,
 }
 
 impl CommittedCache {
@@ -82,7 +80,6 @@ impl CommittedCache {
             old: Table::new(),
             new_windows: None,
             memory: memory.clone(),
-            limit: 0,
         }
     }
 
@@ -101,31 +98,42 @@ impl CommittedCache {
 
     /// Recognises windows after this key, the last one in the engine.
     pub(crate) fn begin_after(&mut self, last: Option<&[u8]>) {
-        let bytes = self.memory.part() / FILTER_SHARE;
+        let bytes = self.filter_bytes();
         if let Some(windows) = &mut self.new_windows {
-            windows.begin_after(last, bytes.min(FILTER_BYTES));
+            windows.begin_after(last, bytes);
         }
     }
 
     /// The maximum memory of a generation. There are two.
     fn limit(&self) -> usize {
-        self.memory.part() / 2
+        let filters = self.new_windows.as_ref().map_or(0, NewWindows::bytes);
+        self.memory.part().saturating_sub(filters) / 2
+    }
+
+    /// The memory of one of the two filters of new windows.
+    fn filter_bytes(&self) -> usize {
+        (self.memory.part() / FILTER_SHARE).min(FILTER_BYTES)
     }
 
     /// Shrinks to the current part of the memory, which is smaller with more stores, and returns the maximum memory of
     /// a generation.
     pub(crate) fn keep_to_limit(&mut self) -> usize {
-        let limit = self.limit();
-        if limit < self.limit {
-            self.forget_windows();
-            for generation in [&mut self.young, &mut self.old] {
-                if generation.room() > limit {
-                    // A cleared one would keep its memory.
-                    *generation = Table::new();
-                }
-            }
+        let filter = self.filter_bytes();
+        if let Some(windows) = &mut self.new_windows
+            && windows.bytes() > 2 * filter.max(NewWindows::LEAST)
+        {
+            *windows = NewWindows::default();
         }
-        self.limit = limit;
+        let limit = self.limit();
+        // A cleared table would keep its memory. The old generation has former values of keys in the young one, so it
+        // never stays alone.
+        if self.young.room() > limit {
+            self.young = Table::new();
+            self.old = Table::new();
+        }
+        if self.old.room() > limit {
+            self.old = Table::new();
+        }
         limit
     }
 
@@ -154,8 +162,13 @@ impl CommittedCache {
     }
 
     fn turn_old(&mut self) {
+        let limit = self.limit();
         std::mem::swap(&mut self.young, &mut self.old);
         self.young.clear();
+        if self.young.room() > limit {
+            // A large value was in it.
+            self.young = Table::new();
+        }
     }
 
     /// Stores the new state of a key.
@@ -244,6 +257,44 @@ mod tests {
     }
 
     #[test]
+    fn a_smaller_limit_never_brings_back_a_former_value() {
+        let (memory, hasher) = (CacheMemory::new(65_536), KeyHasher::random());
+        let mut cache = CommittedCache::new(&memory);
+        let mut others = vec![CommittedCache::new(&memory)];
+        let put = |cache: &mut CommittedCache, key: u32, value: &[u8]| {
+            let key = key.to_be_bytes();
+            cache.put(hasher.hash(&key), &key, Some(value));
+        };
+        for key in 0..=128 {
+            put(&mut cache, key, &[1; 4]);
+        }
+        assert!(!cache.old.is_empty(), "key 0 is in the old generation");
+        for key in 0..35 {
+            put(&mut cache, key, &[2; 104]);
+        }
+        let key = 0_u32.to_be_bytes();
+        let latest = Some(Some(&[2; 104][..]));
+        assert_eq!(cache.get(hasher.hash(&key), &key), latest);
+        others.push(CommittedCache::new(&memory));
+        let found = cache.get(hasher.hash(&key), &key);
+        assert!(found.is_none() || found == latest, "{found:?}");
+    }
+
+    #[test]
+    fn a_large_value_does_not_take_the_room_of_later_ones() {
+        let (memory, hasher) = (CacheMemory::new(108 * 1024), KeyHasher::random());
+        let mut cache = CommittedCache::new(&memory);
+        let large = vec![0; 60_000];
+        cache.put(hasher.hash(b"large"), b"large", Some(&large));
+        for n in 0..100_000_u32 {
+            let key = n.to_be_bytes();
+            cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
+            let known = cache.young.len() + cache.old.len();
+            assert!(n < 1_000 || known > 200, "{known} after {n}");
+        }
+    }
+
+    #[test]
     fn all_stores_share_one_memory() {
         let (memory, hasher) = (CacheMemory::new(64 * 1024), KeyHasher::random());
         let fill = |cache: &mut CommittedCache| {
@@ -321,12 +372,13 @@ mod tests {
         let hasher = KeyHasher::random();
         let mut cache = CommittedCache::new(&CacheMemory::new(1));
         assert_eq!(cache.limit(), 0, "that is none");
-        cache = CommittedCache::new(&CacheMemory::new(800));
+        cache = CommittedCache::new(&CacheMemory::new(2_000));
         let hash = hasher.hash(b"k");
         cache.put(hash, b"k", Some(b"1"));
+        let mut fillers = (0..100_u8).map(|n| [n]);
         while cache.old.is_empty() {
-            cache.put(hasher.hash(b"filler"), b"filler", Some(&[0; 200]));
-            cache.put(hasher.hash(b"other"), b"other", None);
+            let filler = fillers.next().unwrap();
+            cache.put(hasher.hash(&filler), &filler, Some(&[0; 100]));
         }
         cache.put(hash, b"k", None);
         assert_eq!(cache.get(hash, b"k"), Some(None));

@@ -37,6 +37,15 @@ struct Filter {
 }
 
 impl NewWindows {
+    /// The least memory of a filter, in bytes.
+    pub(crate) const LEAST: usize = size_of::<u64>();
+
+    /// The memory of both filters.
+    pub(crate) fn bytes(&self) -> usize {
+        let words = self.filters.iter().map(|filter| filter.words.len());
+        words.sum::<usize>() * size_of::<u64>()
+    }
+
     /// Whether the last stored window is known.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
@@ -82,6 +91,11 @@ impl NewWindows {
             self.filters.swap(0, 1);
             self.filters[1].clear();
         }
+        // A window with very many keys, or one record far in the future, fills the first filter alone.
+        if self.filters[0].is_useless() {
+            self.from = Some(self.turn);
+            self.filters[0].clear();
+        }
     }
 
     /// Whether the engine certainly does not have this key.
@@ -96,7 +110,7 @@ impl NewWindows {
 impl Filter {
     /// A filter of at most this many bytes, and of at least one word.
     fn of(bytes: usize) -> Self {
-        let words = (bytes / size_of::<u64>()).max(1);
+        let words = bytes.max(NewWindows::LEAST) / size_of::<u64>();
         let words = words.next_power_of_two() / if words.is_power_of_two() { 1 } else { 2 };
         Self {
             words: vec![0; words],
@@ -133,6 +147,11 @@ impl Filter {
 
     fn is_full(&self) -> bool {
         self.keys * BITS_PER_KEY >= self.words.len() * u64::BITS as usize
+    }
+
+    /// Whether it recognises few missing keys.
+    fn is_useless(&self) -> bool {
+        self.keys * BITS_PER_KEY >= 4 * self.words.len() * u64::BITS as usize
     }
 
     fn clear(&mut self) {
@@ -216,7 +235,6 @@ mod tests {
         let next = (0..1_000).map(|number| key(200, number));
         let found = next.filter(|key| windows.lacks(hasher.hash(key), key));
         assert!(found.count() > 900);
-        let memory: usize = windows.filters.iter().map(|it| it.words.len() * 8).sum();
-        assert_eq!(memory, 2 << 10);
+        assert_eq!(windows.bytes(), 2 << 10);
     }
 }

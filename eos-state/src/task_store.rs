@@ -547,6 +547,11 @@ impl TaskStore {
         let Some(in_flight) = in_flight else {
             return Poll::Ready(Ok(()));
         };
+        if in_flight.load().is_some() {
+            // No read sees the state before the load any more.
+            (self.caches.get_mut().iter_mut()).for_each(CommittedCache::clear);
+            self.forget_due();
+        }
         for (store, cache) in in_flight.stores().iter().zip(self.caches.get_mut()) {
             let table = store.overlay.table();
             for number in table.numbers() {

@@ -36,6 +36,8 @@ pub(super) enum Operation {
     Load(Vec<(StoreId, Key, Option<Vec<u8>>)>),
     Flush,
     Reopen,
+    /// This number of other caches shares the memory of the store's.
+    ShareCache(usize),
 }
 
 pub(super) fn sequence() -> impl Strategy<Value = Vec<Operation>> {
@@ -45,17 +47,19 @@ pub(super) fn sequence() -> impl Strategy<Value = Vec<Operation>> {
 fn operation() -> impl Strategy<Value = Operation> {
     use Operation as Op;
     let read = prop_oneof![
-        (store(), key()).prop_map(|(s, k)| Op::Get(s, k)),
+        row().prop_map(|(s, k)| Op::Get(s, k)),
         (store(), proptest::collection::vec(key(), 0..6)).prop_map(|(s, k)| Op::MultiGet(s, k)),
         (store(), range(), direction()).prop_map(|(s, r, d)| Op::Scan(s, r, d)),
     ];
-    let write = (store(), key(), proptest::option::weighted(0.7, value())).prop_map(
-        |(store, key, value)| match value {
-            Some(value) => Op::Put(store, key, value),
-            None => Op::Delete(store, key),
-        },
-    );
-    let load = (store(), key(), proptest::option::of(value()));
+    let write =
+        (row(), proptest::option::weighted(0.7, value())).prop_map(|((store, key), value)| {
+            match value {
+                Some(value) => Op::Put(store, key, value),
+                None => Op::Delete(store, key),
+            }
+        });
+    let load = (row(), proptest::option::of(value()));
+    let load = load.prop_map(|((store, key), value)| (store, key, value));
     prop_oneof![
         12 => write,
         6 => read,
@@ -66,6 +70,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => proptest::collection::vec(load, 0..8).prop_map(Op::Load),
         1 => Just(Op::Flush),
         1 => Just(Op::Reopen),
+        1 => (0..4_usize).prop_map(Op::ShareCache),
     ]
 }
 
@@ -77,15 +82,22 @@ fn store() -> impl Strategy<Value = StoreId> {
     proptest::sample::select(STORES.map(|(id, _)| id).to_vec())
 }
 
-/// Only a few keys, so that sequences use them repeatedly. Includes the empty key, and keys of windows.
+/// Only a few keys, so that sequences use them repeatedly. Includes the empty key.
 fn key() -> impl Strategy<Value = Key> {
-    let bytes =
-        || proptest::collection::vec(proptest::sample::select(vec![0, 1, b'k', 0xff]), 0..3);
-    let start = prop_oneof![4 => 0..4_u64, 1 => Just(u64::MAX)];
-    prop_oneof![
-        2 => bytes(),
-        1 => (start, bytes()).prop_map(|(start, key)| [&start.to_be_bytes()[..], &key].concat()),
-    ]
+    proptest::collection::vec(proptest::sample::select(vec![0, 1, b'k', 0xff]), 0..3)
+}
+
+/// A store, and a key of it. Most keys of windowed stores begin with the start of a window.
+fn row() -> impl Strategy<Value = (StoreId, Key)> {
+    let start = prop_oneof![
+        12 => (0..6_u64).prop_map(Some),
+        1 => Just(Some(u64::MAX)),
+        1 => Just(None),
+    ];
+    (store(), start, key()).prop_map(|(store, start, key)| match start {
+        Some(start) if store.is_windowed() => (store, [&start.to_be_bytes()[..], &key].concat()),
+        _ => (store, key),
+    })
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -102,6 +114,9 @@ fn range() -> impl Strategy<Value = KeyRange> {
         (key(), key()).prop_map(|(a, b)| KeyRange::between(&a[..]..&b[..])),
         (key(), key()).prop_map(|(a, b)| KeyRange::between(&a[..]..=&b[..])),
         key().prop_map(|from| KeyRange::between(&from[..]..)),
+        (0..6_u64, 0..6_u64).prop_map(|(from, to)| {
+            KeyRange::between(&from.to_be_bytes()[..]..&to.to_be_bytes()[..])
+        }),
     ]
 }
 

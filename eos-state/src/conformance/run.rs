@@ -9,6 +9,7 @@ use proptest::test_runner::TestCaseError;
 
 use super::operation::{Key, Operation, STORES};
 use super::{Engine, Lasts, position};
+use crate::cache::CommittedCache;
 use crate::{CacheMemory, Direction, KeyRange, Load, StoreError, TaskStore};
 
 type Rows = Vec<(Key, Vec<u8>)>;
@@ -32,7 +33,9 @@ struct Run<'a> {
     engine: &'a dyn Engine,
     dir: &'a Path,
     store: Option<TaskStore>,
-    cache: usize,
+    memory: CacheMemory,
+    /// Caches that share the memory.
+    others: Vec<CommittedCache>,
     expected: Expected,
 }
 
@@ -42,7 +45,8 @@ pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> 
         dir,
         store: None,
         // No cache, a cache that evicts all the time, and one that never does.
-        cache: [0, 3_000, 1 << 20][operations.len() % 3],
+        memory: CacheMemory::new([0, 12_000, 1 << 20][operations.len() % 3]),
+        others: Vec::new(),
         expected: Expected::default(),
     };
     run.open()?;
@@ -71,7 +75,7 @@ impl Run<'_> {
         self.store = None;
         let backend = self.engine.open(self.dir).map_err(broke)?;
         let store = TaskStore::new(backend, STORES).map_err(broke)?;
-        self.store = Some(store.cached(&CacheMemory::new(self.cache)));
+        self.store = Some(store.cached(&self.memory));
         Ok(())
     }
 
@@ -104,6 +108,11 @@ impl Run<'_> {
                 self.expected.drop_record();
             }
             Operation::Apply(over) => self.apply(over.as_ref())?,
+            Operation::ShareCache(others) => {
+                self.others.clear();
+                let memory = &self.memory;
+                (self.others).extend((0..*others).map(|_| CommittedCache::new(memory)));
+            }
             Operation::Discard => {
                 self.store()?.discard();
                 self.expected.discard();
@@ -263,6 +272,10 @@ impl Run<'_> {
         for (store, _) in STORES {
             self.compare_range(store, &KeyRange::all(), Direction::Forward)?;
             self.compare_range(store, &KeyRange::all(), Direction::Reverse)?;
+        }
+        let rows: Vec<_> = self.expected.shown.keys().cloned().collect();
+        for (store, key) in rows {
+            self.compare_key(store, &key)?;
         }
         Ok(())
     }

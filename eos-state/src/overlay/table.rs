@@ -164,6 +164,7 @@ impl Table {
                 } else {
                     entry.at = self.bytes.len();
                     entry.room = written.len() as u32;
+                    self.bytes.reserve(len);
                     self.bytes.extend_from_slice(key);
                     self.bytes.extend_from_slice(written);
                 }

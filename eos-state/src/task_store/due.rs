@@ -22,7 +22,7 @@ use crate::load::Load;
 use crate::overlay::{StoreKind, Table};
 use crate::range::Direction;
 
-/// The number of entries of the index that one scan reads.
+/// The largest number of entries of the index that one scan reads.
 const READ_AHEAD: usize = 64;
 
 /// The number of loaded rows whose earlier versions are read at once.
@@ -47,9 +47,11 @@ pub(super) struct DueStores {
 struct Search {
     /// The place from which a scan begins. The index has no entry before it.
     from: From,
-    /// The first entries of the index, in order, with none missing in between. A scan is slow to begin, and reads more
+    /// The first entries of the index, in order, with none missing in between. A scan is slow to begin, so it reads more
     /// than one.
     ahead: VecDeque<Place>,
+    /// The number of entries that the last scan read at most. It doubles, because a failed record ends the search.
+    length: usize,
 }
 
 /// The place from which a search of a clock begins.
@@ -71,7 +73,7 @@ impl Search {
         {
             self.ahead.insert(at, place.clone());
             // An entry behind the last one may be missing, so a shorter list is right as well.
-            self.ahead.truncate(READ_AHEAD);
+            self.ahead.truncate(self.length);
         }
         match &self.from {
             From::Mark => {}
@@ -335,7 +337,8 @@ impl TaskStore {
                 From::End => return Ok(None),
             };
             let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
-            while search.ahead.len() < READ_AHEAD
+            search.length = (2 * search.length).clamp(1, READ_AHEAD);
+            while search.ahead.len() < search.length
                 && let Some((entry, _)) = scan.next()?
             {
                 search.ahead.extend(due::place_of(entry));

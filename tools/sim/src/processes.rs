@@ -245,6 +245,9 @@ impl<'a> Processes<'a> {
             workers.iter_mut().for_each(|worker| worker.stop(mode));
         }));
         if let Err(panic) = stopped {
+            let instance = self.slots[at].instance.clone();
+            self.nemesis
+                .note(|| format!("process {instance} ends in its clean stop"));
             self.panicked(at, &*panic, rng, found);
         }
     }

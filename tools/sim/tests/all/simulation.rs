@@ -104,18 +104,21 @@ fn a_run_is_the_same_whenever_it_is_repeated() {
     assert_eq!(shapes.len(), Shape::ALL.len());
 }
 
-/// A recorded run can be repeated from its list of faults alone. Shrinking depends on this.
 #[test]
 fn a_process_may_die_in_its_clean_stop() {
     // In this run a process dies while its clean stop waits for the database.
     let outcome = Run {
         shape: Shape::Timers,
+        traced: true,
         ..Run::of_seed(1_480)
     }
     .run();
     assert_eq!(outcome.violations, [""; 0]);
+    let died = |line: &String| line.contains("ends in its clean stop");
+    assert!(outcome.trace.iter().any(died), "look for another seed");
 }
 
+/// A recorded run can be repeated from its list of faults alone. Shrinking depends on this.
 #[test]
 fn a_run_can_be_repeated_from_its_faults() {
     let mut whole = 0;
