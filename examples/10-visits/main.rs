@@ -161,13 +161,7 @@ mod tests {
     #[test]
     fn the_top_pages_of_an_hour_are_final() {
         let mut driver = TestDriver::of(|| app(HALF_AN_HOUR));
-        for (page, minute) in [
-            ("/a", 1),
-            ("/b", 20),
-            ("/b", 40),
-            ("/c", 59),
-            ("/a", 61),
-        ] {
+        for (page, minute) in [("/a", 1), ("/b", 20), ("/b", 40), ("/c", 59), ("/a", 61)] {
             view(&mut driver, "ada", page, minute);
         }
         assert!(driver.is_empty(&top_pages()));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use eos_protocol::{IdleTime, TopicName};
+use eos_protocol::{Clock, IdleTime, TopicName};
 
 use super::error::{Mistake, Mistakes, TopologyError, check_name, check_store_name};
 use super::graph::{Graph, SourceSpec};
@@ -109,6 +109,12 @@ impl Graph {
                     first: after,
                     second: other,
                 });
+            }
+            let on_wall = Some(Clock::Wall);
+            let mut stores = self.stores_of(&stage).map(|(_, store)| store);
+            if !stores.any(|it| it.expiry.is_some() || (it.clock.is_some() && it.clock != on_wall))
+            {
+                mistakes.add(Mistake::IdleWithoutTime { after });
             }
             let written = self.outputs.iter().map(|output| &output.name);
             let letters = self.sources.iter();

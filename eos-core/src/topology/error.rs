@@ -235,6 +235,15 @@ pub enum Mistake {
         /// The second time.
         second: Duration,
     },
+    /// A stage with `close_when_idle` has nothing that depends on stream time.
+    #[error(
+        "`close_when_idle({after:?})` has no effect: its stage has no windows, no event-time timers and no rows that expire. \
+         A stage ends at `repartition`. Remove it, or let another app read the topic of the repartition with it"
+    )]
+    IdleWithoutTime {
+        /// The configured time.
+        after: Duration,
+    },
     /// A stage with `close_when_idle` reads a topic that the app writes.
     #[error(
         "a stage with `close_when_idle` reads {topic}, which the app itself writes. An idle topic does not prove that the \

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use eos_client::Producer;
-use eos_core::codec::{Plain, TimeWindowed};
+use eos_core::codec::{Plain, SessionWindowed, TimeWindowed};
 use eos_core::state::{SessionStore, WindowStore};
 use eos_core::windows::{Session, Tumbling, Windowed};
 use eos_core::{App, PlainTopic, Timer, Timestamp, Topic};
@@ -199,6 +199,19 @@ fn invalid_idle_settings_are_refused() {
     });
     assert!(
         error.contains("a-again-repartition") && error.contains("itself writes"),
+        "{error}"
+    );
+    let error = build(&|app| {
+        app.source(&views())
+            .close_when_idle(SECOND)
+            .repartition(&Topic::plain("again"))
+            .group_by_key()
+            .windowed_by(Session::gap(SECOND))
+            .count(&SessionStore::plain("visits"))
+            .to(&Topic::with("out", SessionWindowed::of(Plain), Plain));
+    });
+    assert!(
+        error.contains("has no effect") && error.contains("ends at `repartition`"),
         "{error}"
     );
 }
