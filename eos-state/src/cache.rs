@@ -7,8 +7,9 @@ use crate::new_windows::NewWindows;
 use crate::overlay::{KeyHash, Table, Written};
 use crate::range::KeyRange;
 
-/// A filter of new windows has at most this part of a store's memory, and at most so many bytes. There are two.
+/// One of the two filters of new windows may use at most a 64th of a store's cache memory.
 const FILTER_SHARE: usize = 64;
+/// The maximum memory of one filter of new windows, in bytes.
 const FILTER_BYTES: usize = 64 * 1024;
 
 /// Memory for recently read or written committed values, shared by the stores of a process. Each store has an equal
@@ -67,7 +68,7 @@ impl CacheMemory {
 pub(crate) struct CommittedCache {
     young: Table,
     old: Table,
-    /// Of a windowed store.
+    /// The missing keys of new windows, for windowed stores only.
     new_windows: Option<NewWindows>,
     memory: CacheMemory,
 }
@@ -91,12 +92,12 @@ impl CommittedCache {
     }
 
     /// Whether [`begin_after`](Self::begin_after) has to be called.
-    pub(crate) fn needs_last(&self) -> bool {
+    pub(crate) fn needs_last_key(&self) -> bool {
         let windows = self.new_windows.as_ref();
         windows.is_some_and(|windows| !windows.is_known())
     }
 
-    /// Recognises windows after this key, the last one in the engine.
+    /// Recognises missing keys of windows after that of `last`, the last key in the engine.
     pub(crate) fn begin_after(&mut self, last: Option<&[u8]>) {
         let bytes = self.filter_bytes();
         if let Some(windows) = &mut self.new_windows {
@@ -125,8 +126,8 @@ impl CommittedCache {
             *windows = NewWindows::default();
         }
         let limit = self.limit();
-        // A cleared table would keep its memory. The old generation has former values of keys in the young one, so it
-        // never stays alone.
+        // A cleared table would keep its memory. The old generation may have former values of keys in the young one, so
+        // the young one is never dropped alone.
         if self.young.room() > limit {
             self.young = Table::new();
             self.old = Table::new();
@@ -154,7 +155,7 @@ impl CommittedCache {
             let (number, _) = self.young.write(hash, key, value);
             return Some(self.young.value(number));
         }
-        // It is used, so it moves to the young generation once more.
+        // `turn_old` drops the generation of this value, so copy the value first.
         let value = value.map(<[u8]>::to_vec);
         self.turn_old();
         let (number, _) = self.young.write(hash, key, value.as_deref());
@@ -184,11 +185,11 @@ impl CommittedCache {
         if !self.young.fits(len, limit) {
             self.turn_old();
         }
-        // Also if it is larger than the limit: the old generation may have a former value.
+        // Write even a value above the limit, because the old generation may have a former value.
         self.young.write(hash, key, value);
     }
 
-    /// Stores that all keys in a range are missing.
+    /// Marks the cached keys in a range as missing. Other keys stay unknown.
     pub(crate) fn delete(&mut self, range: &KeyRange) {
         for generation in [&mut self.young, &mut self.old] {
             generation.delete(|key| range.contains(key));

@@ -138,7 +138,7 @@ impl InFlight {
     }
 
     /// The ranges of this store that the transaction deleted.
-    pub(crate) fn over_in(&self, store: StoreId) -> impl Iterator<Item = &KeyRange> {
+    pub(crate) fn deleted_ranges(&self, store: StoreId) -> impl Iterator<Item = &KeyRange> {
         let over = self.over().iter().filter(move |(id, _)| *id == store);
         over.map(|(_, range)| range)
     }

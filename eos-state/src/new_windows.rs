@@ -1,4 +1,4 @@
-//! Windows that are newer than the database.
+//! Filters that recognise missing keys of new windows.
 
 use crate::overlay::KeyHash;
 
@@ -12,9 +12,8 @@ const BITS_PER_KEY: usize = 10;
 /// Recognises missing keys of windows that began after the store was opened.
 ///
 /// The first record of a key in a window reads a key that does not exist, and the engine needs as long to find nothing
-/// as to find a row. A window that starts after the last stored one has no rows in the engine but those that are noted
-/// here, when they are written. A filter (Bloom 1970) holds them. Two filters take turns, so only the newest windows are
-/// recognised.
+/// as to find a row. A window that starts after the last stored one has only rows that were written since. A Bloom
+/// filter (Bloom 1970) notes their keys. Two filters take turns, so only the newest windows are recognised.
 #[derive(Debug, Default)]
 pub(crate) struct NewWindows {
     /// Whether the last stored window is known.
@@ -22,7 +21,7 @@ pub(crate) struct NewWindows {
     /// The first recognised start, if there is one.
     from: Option<Start>,
     /// The first start whose keys are in the second filter.
-    turn: Start,
+    second_from: Start,
     /// The last noted start.
     last: Start,
     filters: [Filter; 2],
@@ -30,7 +29,7 @@ pub(crate) struct NewWindows {
 
 #[derive(Debug, Default)]
 struct Filter {
-    /// A power of two long.
+    /// The bits. The number of words is a power of two.
     words: Vec<u64>,
     /// The number of noted keys.
     keys: usize,
@@ -51,24 +50,25 @@ impl NewWindows {
         self.is_known
     }
 
-    /// Recognises windows after this key, the last one of the store. `bytes` is the memory of a filter.
+    /// Recognises missing keys of windows after that of `last`, the last key of the store. `bytes` is the memory of a
+    /// filter.
     pub(crate) fn begin_after(&mut self, last: Option<&[u8]>, bytes: usize) {
         let last = last.unwrap_or_default();
         let from = match start_of(last) {
             Some(start) => after(start),
             None => {
-                // A key that is shorter than a start comes before all that it begins.
+                // A short key sorts before every start that begins with it.
                 let mut start = [0; 8];
                 start[..last.len()].copy_from_slice(last);
                 Some(start)
             }
         };
-        let turn = from.unwrap_or_default();
+        let second_from = from.unwrap_or_default();
         *self = Self {
             is_known: true,
             from,
-            turn,
-            last: turn,
+            second_from,
+            last: second_from,
             filters: [Filter::of(bytes), Filter::of(bytes)],
         };
     }
@@ -82,18 +82,18 @@ impl NewWindows {
             return;
         }
         self.last = self.last.max(start);
-        self.filters[usize::from(start >= self.turn)].note(hash);
+        self.filters[usize::from(start >= self.second_from)].note(hash);
         if self.filters[1].is_full()
-            && let Some(turn) = after(self.last)
+            && let Some(second_from) = after(self.last)
         {
-            self.from = Some(self.turn);
-            self.turn = turn;
+            self.from = Some(self.second_from);
+            self.second_from = second_from;
             self.filters.swap(0, 1);
             self.filters[1].clear();
         }
         // A window with very many keys, or one record far in the future, fills the first filter alone.
         if self.filters[0].is_useless() {
-            self.from = Some(self.turn);
+            self.from = Some(self.second_from);
             self.filters[0].clear();
         }
     }
@@ -103,7 +103,7 @@ impl NewWindows {
         let (Some(from), Some(start)) = (self.from, start_of(key)) else {
             return false;
         };
-        start >= from && !self.filters[usize::from(start >= self.turn)].may_have(hash)
+        start >= from && !self.filters[usize::from(start >= self.second_from)].may_have(hash)
     }
 }
 

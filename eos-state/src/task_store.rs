@@ -273,8 +273,8 @@ impl TaskStore {
         let mut caches = self.caches.borrow_mut();
         let cache = &mut caches[slot];
         cache.put(hash, key, read);
-        if cache.needs_last() {
-            // A transaction in flight may be missing here. Its keys are noted once it is applied.
+        if cache.needs_last_key() {
+            // The scan may miss a transaction in flight. `end_apply` notes the keys of that transaction.
             let last = self.backend.scan(id, &KeyRange::all(), Direction::Reverse);
             let last = self.poisoning(last)?;
             cache.begin_after(last.entry().map(|(key, _)| key));
@@ -548,7 +548,7 @@ impl TaskStore {
             return Poll::Ready(Ok(()));
         };
         if in_flight.load().is_some() {
-            // No read sees the state before the load any more.
+            // The load replaces the state, so cached values are outdated.
             (self.caches.get_mut().iter_mut()).for_each(CommittedCache::clear);
             self.forget_due();
         }
@@ -557,8 +557,8 @@ impl TaskStore {
             for number in table.numbers() {
                 cache.put(table.hash(number), table.key(number), table.value(number));
             }
-            // A deleted range takes the writes of its own transaction with it.
-            for range in in_flight.over_in(store.id) {
+            // A deleted range includes keys that its own transaction wrote.
+            for range in in_flight.deleted_ranges(store.id) {
                 cache.delete(range);
             }
         }

@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! page-views ─→ sessions per user ─ no view for the gap ─→ visits
-//!     └─(by page: repartition)─→ count per page and hour ─(by hour: repartition)─→ all counts ─→ top-pages
+//!     └─(by page: repartition)─→ count per page and hour ─(one key: repartition)─→ all counts per hour ─→ top-pages
 //! ```
 //!
 //! A visit is final when stream time passes its last view and the gap. `close_when_idle` lets stream time run on with the
 //! clock while no views arrive, so the last visits become final, too. The app writes each visit once: kill the program
 //! at any moment, and no visit is lost or repeated.
 //!
-//! The counts of pages are updates, not final results: a partition closes a window only when it gets a later record, and
-//! its results would be late for the hour of all pages. An hour is final when a view comes after its end and grace.
+//! The counts of pages are updates, not final results. A partition closes a window only when it gets a later record, so
+//! its final results could be late for the hour of all pages. An hour is final when a view arrives two minutes after
+//! its end, or later.
 //!
 //! With the embedded broker, a visit ends after five seconds without a view.
 //!
@@ -68,7 +69,7 @@ type Top = Vec<(u64, String)>;
 /// The views of each page.
 type Counts = BTreeMap<String, u64>;
 
-/// The key is the hour.
+/// The key is "all" and the hour.
 fn top_pages() -> Topic<Windowed<String>, Top, TimeWindowed, Json> {
     Topic::with("top-pages", TimeWindowed::of(HOUR), Json)
 }
@@ -165,7 +166,7 @@ mod tests {
             view(&mut driver, "ada", page, minute);
         }
         assert!(driver.is_empty(&top_pages()));
-        // One page is enough to close the first hour of all pages.
+        // One view is enough to close the first hour of all pages.
         view(&mut driver, "ada", "/a", 62);
         let top = driver.read_one(&top_pages());
         assert_eq!(top.key.window.start, Timestamp(0));

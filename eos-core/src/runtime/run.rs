@@ -373,9 +373,9 @@ fn home(
     if topology.stores().is_empty() {
         return (Arc::new(InMemory), CacheMemory::default());
     }
-    // A lookup in the cache is four times as fast as one in a database's memory, and windows that overlap have a row each
-    // for a key. The rest is left for RocksDB's uncounted memory: buffers of flushes and compactions, and unused space
-    // between blocks.
+    // A lookup in the cache is four times as fast as one in a database's memory. Overlapping windows have one row each per
+    // key, so the cache gets a quarter. An eighth is left for RocksDB's uncounted memory: buffers of flushes and
+    // compactions, and unused space between blocks.
     let cache = settings.state_memory / 4;
     let uncounted = settings.state_memory / 8;
     let home = OnDisk::new(

@@ -237,8 +237,9 @@ pub enum Mistake {
     },
     /// A stage with `close_when_idle` has nothing that depends on stream time.
     #[error(
-        "`close_when_idle({after:?})` has no effect: its stage has no windows, no event-time timers and no rows that expire. \
-         A stage ends at `repartition`. Remove it, or let another app read the topic of the repartition with it"
+        "`close_when_idle({after:?})` has no effect: its stage has no windows, no event-time timers or ticks, and no rows that \
+         expire. A stage ends at `repartition`. Remove `close_when_idle`, or write the stream to a topic with `to`, and read \
+         that topic with `close_when_idle` in another app"
     )]
     IdleWithoutTime {
         /// The configured time.

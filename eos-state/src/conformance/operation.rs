@@ -36,7 +36,7 @@ pub(super) enum Operation {
     Load(Vec<(StoreId, Key, Option<Vec<u8>>)>),
     Flush,
     Reopen,
-    /// This number of other caches shares the memory of the store's.
+    /// Sets the number of other caches that share the store's cache memory.
     ShareCache(usize),
 }
 

@@ -102,8 +102,8 @@ impl Table {
         self.bytes.capacity() + entries + self.slots.len() * size_of::<u32>()
     }
 
-    /// Whether the table stays within this many allocated bytes if a key and a value of this length together are
-    /// written. Vectors double when they are full.
+    /// Whether the table stays within `limit` allocated bytes after the write of a key and a value with `len` bytes
+    /// together. A full vector doubles.
     pub(crate) fn fits(&self, len: usize, limit: usize) -> bool {
         let mut room = self.room();
         if self.entries.len() == self.entries.capacity() {

@@ -50,7 +50,8 @@ struct Search {
     /// The first entries of the index, in order, with none missing in between. A scan is slow to begin, so it reads more
     /// than one.
     ahead: VecDeque<Place>,
-    /// The number of entries that the last scan read at most. It doubles, because a failed record ends the search.
+    /// The maximum number of entries of the last scan. It begins at one and doubles, because a failed record drops the
+    /// entries that were read ahead.
     length: usize,
 }
 
@@ -72,7 +73,7 @@ impl Search {
             && let Err(at) = self.ahead.binary_search(&place)
         {
             self.ahead.insert(at, place.clone());
-            // An entry behind the last one may be missing, so a shorter list is right as well.
+            // The list may end before the index does, so it may be cut at any entry.
             self.ahead.truncate(self.length);
         }
         match &self.from {

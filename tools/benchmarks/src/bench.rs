@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// another side's turn.
 const DELETE_AFTER: Duration = Duration::from_secs(1);
 
-/// The time between the first event and the start of the benchmark.
-const BEFORE: Duration = Duration::from_secs(3_600);
+/// The time from the base of event times to the start of the benchmark.
+const EVENT_AGE: Duration = Duration::from_secs(3_600);
 
 /// The mean size of a batch of the input.
 const BATCH_BYTES: usize = (1 << 20) / 6;
@@ -39,7 +39,7 @@ pub(crate) struct Bench {
     pub(crate) partitions: i32,
     /// How many different keys the input of [`Bench::filled`] has.
     pub(crate) keys: u64,
-    /// The time of the first record of events, in milliseconds since the epoch.
+    /// The base of event times, in milliseconds since the epoch: a record has the time `begin + event_ms(seq)`.
     begin: i64,
     /// Distinguishes this run's topics and groups from those of others on the same broker.
     run: String,
@@ -80,7 +80,7 @@ impl Bench {
             client,
             partitions,
             keys: KEYS,
-            begin: now_ms()? - i64::try_from(BEFORE.as_millis())?,
+            begin: now_ms()? - i64::try_from(EVENT_AGE.as_millis())?,
             run: format!("bench-{}", std::process::id()),
             dir: tempfile::tempdir().context("create a temporary directory")?,
             cluster,
@@ -103,7 +103,7 @@ impl Bench {
         Ok(topic)
     }
 
-    /// A topic with the first `records` in it, in which windows and sessions find times of events.
+    /// A topic with the first `records`. They have event times if the work has windows, otherwise the current time.
     pub(crate) fn filled(&mut self, name: &str, work: Work, records: u64) -> Result<String> {
         let topic = self.topic(name)?;
         // Batches have the same size for every number of partitions.

@@ -63,7 +63,7 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
     })
 }
 
-/// The topology of the work.
+/// Adds the topology of the work to the app.
 fn declare(app: &mut App, task: &Task) {
     match task.work {
         Work::Pass => app

@@ -57,7 +57,7 @@ pub(crate) struct Options {
     /// Rounds that count [default: 3; latency 1; quarantine 7]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// Throughput and count: rounds before them that only warm the broker
+    /// Throughput, count and windows: rounds before them that only warm the broker
     // After one round the broker's JIT compiler still made a record cost half as much again as later. This burdened
     // the first side of the first counted round. After two rounds the compiler still used a tenth of a core.
     #[arg(long, default_value_t = 3)]
@@ -70,18 +70,18 @@ pub(crate) struct Options {
     /// Between two commits, in milliseconds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) interval_ms: u64,
-    /// Throughput: how many records Kafka Streams passes before the run that counts, in its JVM
+    /// Throughput, count and windows: how many records Kafka Streams passes before the run that counts, in its JVM
     #[arg(long, default_value_t = 3_000_000)]
     pub(crate) warm_up: u64,
-    /// Restart, pending and windows-memory: how many keys there are, several numbers separated by commas
-    /// [default: restart 10000,1000000,10000000; pending 1000000; windows-memory 10000,100000,1000000]
+    /// Restart, pending and windows-memory: the numbers of keys, separated by commas [default: restart
+    /// 10000,1000000,10000000; pending 1000000; windows-memory 10000,100000,1000000]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: Option<Vec<u64>>,
     /// Partitions: the numbers of partitions, separated by commas; ratios are to the first
     /// [default: map 6,32,128,512; count 6,12,32,128,200,500]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: Option<Vec<i32>>,
-    /// Count, windows, windows-memory, pending and partitions: only this of them
+    /// Count, windows, windows-memory, pending and partitions: measure only this work
     #[arg(long)]
     pub(crate) work: Option<Work>,
     /// The heap of Kafka Streams, in MB [default: 512; count with every update 256, which keeps its speed]
@@ -112,12 +112,12 @@ impl Options {
         self.heap_mb.unwrap_or(least)
     }
 
-    /// The numbers of keys that were asked for, or these.
+    /// The numbers of keys of `--keys`, or these defaults.
     pub(crate) fn keys(&self, usual: &[u64]) -> Vec<u64> {
         self.keys.clone().unwrap_or_else(|| usual.to_vec())
     }
 
-    /// Those of the works that were asked for.
+    /// The work of `--work` if the list has it, or the whole list.
     pub(crate) fn works(&self, all: &[Work]) -> Vec<Work> {
         let asked = |work: &&Work| self.work.is_none_or(|only| only == **work);
         all.iter().filter(asked).copied().collect()

@@ -116,8 +116,8 @@ pub(crate) fn key_of(number: u64) -> Vec<u8> {
     format!("u{}", FIRST_KEY + number).into_bytes()
 }
 
-/// The event time of a record in milliseconds since the first one: ten records per millisecond, and up to two seconds
-/// out of order.
+/// The event time of a record in milliseconds since the base: ten records per millisecond, and up to two seconds out of
+/// order.
 pub(crate) fn event_ms(seq: u64) -> i64 {
     const DISORDER: u64 = 2_000;
     let ms = seq / 10 + mixed(!seq) % DISORDER;

@@ -83,7 +83,7 @@ fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u3
     let patience = Instant::now() + PATIENCE;
     let (records, ms) = loop {
         running.check()?;
-        match said(&running.text()) {
+        match last_restore(&running.text()) {
             Some((records, ms)) if records >= keys => break (records, ms),
             found => ensure!(
                 Instant::now() < patience,
@@ -102,8 +102,8 @@ fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u3
     Ok(records as f64 / Duration::from_secs_f64(ms / 1e3).as_secs_f64())
 }
 
-/// The last line about it: records, and milliseconds since the first task began.
-pub(crate) fn said(text: &str) -> Option<(u64, f64)> {
+/// The last reported restore: records, and milliseconds since its first task began.
+pub(crate) fn last_restore(text: &str) -> Option<(u64, f64)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(RESTORED));
     let (records, ms) = lines.next_back()?.split_once(' ')?;
     Some((records.parse().ok()?, ms.trim().parse().ok()?))

@@ -231,8 +231,8 @@ pub(crate) fn restart(outcomes: &[restart::Outcome]) -> String {
 /// A row per work and number of keys.
 pub(crate) fn pending(outcomes: &[restart::Pending]) -> String {
     let mut text = String::from(
-        "| pending | keys | every partition ms, median | by kill | records read at a restart | read by a restore | restore ms \
-         | results after it | last of them after ms |\n|---|---|---|---|---|---|---|---|---|\n",
+        "| work | keys | restart: every partition ms, median | by kill | restart: records read | restore: records read \
+         | restore ms | results | last result after ms |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for o in outcomes {
         let kills = o.kills.everywhere_ms.iter();

@@ -1,4 +1,6 @@
-//! Whether counts by window and session are those of the input: a plain loop computes all of them.
+//! A check of counts by window and session.
+//!
+//! A plain loop over the input computes all of them.
 
 use std::collections::HashMap;
 
@@ -9,7 +11,7 @@ use kafka_wire::{Client, Isolation, Record};
 use crate::records::{event_ms, key_number, number_of_key};
 use crate::work::{ADVANCE, GAP, GRACE, WINDOW, Work};
 
-/// The number of a key, the start and the end of a window or session in milliseconds since the first record.
+/// The number of a key, and the start and the end of a window or session in milliseconds since the base of event times.
 type Place = (u64, i64, i64);
 
 /// The input of a run.
@@ -19,7 +21,7 @@ pub(crate) struct Events {
     pub(crate) partitions: i32,
     /// How many different keys there are.
     pub(crate) keys: u64,
-    /// The time of the first record, in milliseconds since the epoch.
+    /// The base of event times, in milliseconds since the epoch.
     pub(crate) begin: i64,
 }
 
@@ -28,7 +30,7 @@ pub(crate) struct Events {
 pub(crate) struct WindowedCheck {
     events: Events,
     counts: HashMap<Place, u64>,
-    /// The end of the last window of each partition, of windows that closed.
+    /// The end of the last final window of each partition, in milliseconds since the base of event times.
     ends: Vec<i64>,
     outputs: u64,
     wrong: Option<String>,
@@ -53,7 +55,7 @@ impl WindowedCheck {
         }
     }
 
-    /// One more.
+    /// Checks one more output record.
     pub(crate) fn take(&mut self, partition: i32, key: &[u8], value: Option<&[u8]>) {
         self.outputs += 1;
         if let Err(why) = self.judge(partition, key, value) {
@@ -114,7 +116,7 @@ impl WindowedCheck {
         Ok((key, (number, start, end)))
     }
 
-    /// Whether the counts are those of the first `records`. Returns how many outputs there were.
+    /// Checks that the counts are those of the first `records`. Returns the number of outputs.
     pub(crate) fn complete(&self, records: u64) -> Result<u64> {
         if let Some(wrong) = &self.wrong {
             bail!("the output is wrong: {wrong}");
@@ -127,7 +129,7 @@ impl WindowedCheck {
             let found = self.counts.get(place);
             ensure!(
                 found == Some(count),
-                "{place:?} has the count {found:?}, and {count} records came"
+                "{place:?} has the count {found:?}, expected {count}"
             );
         }
         let more = self
@@ -135,7 +137,7 @@ impl WindowedCheck {
             .keys()
             .find(|place| !expected.contains_key(place));
         if let Some(place) = more {
-            bail!("{place:?} is in the output and should not be");
+            bail!("unexpected result for {place:?}");
         }
         Ok(self.outputs)
     }

@@ -1,4 +1,4 @@
-//! The work: one record in, at most one record out. The same for every side.
+//! The work, which is the same for every side that has it.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Work {
         !matches!(self, Work::Pass | Work::Map)
     }
 
-    /// Whether each of its results is written, also by Kafka Streams' cache.
+    /// Whether each update is written. Kafka Streams then has no cache.
     pub(crate) fn writes_every_update(self) -> bool {
         matches!(
             self,

@@ -235,7 +235,7 @@ impl<'a> Processes<'a> {
         self.slots.iter().position(of)
     }
 
-    /// Requests a clean stop of every worker. A worker that waits for its database may die in it.
+    /// Requests a clean stop of every worker. A worker that waits for its database may die during its stop.
     fn stop(&mut self, at: usize, mode: StopMode, rng: &mut Rng, found: &mut Found) {
         let Some(process) = &mut self.slots[at].process else {
             return;
@@ -247,8 +247,8 @@ impl<'a> Processes<'a> {
         if let Err(panic) = stopped {
             let instance = self.slots[at].instance.clone();
             self.nemesis
-                .note(|| format!("process {instance} ends in its clean stop"));
-            self.panicked(at, &*panic, rng, found);
+                .note(|| format!("process {instance} dies in its clean stop"));
+            self.handle_panic(at, &*panic, rng, found);
         }
     }
 
@@ -331,7 +331,7 @@ impl<'a> Processes<'a> {
                     return None;
                 }
                 Err(panic) => {
-                    self.panicked(at, &*panic, rng, found);
+                    self.handle_panic(at, &*panic, rng, found);
                     return None;
                 }
             }
@@ -344,8 +344,8 @@ impl<'a> Processes<'a> {
         nap
     }
 
-    /// Handles a panic of a worker, which is the death of its process or a violation.
-    fn panicked(&mut self, at: usize, panic: &dyn Any, rng: &mut Rng, found: &mut Found) {
+    /// Handles a panic of a worker, which is either a planned death of its process or a violation.
+    fn handle_panic(&mut self, at: usize, panic: &dyn Any, rng: &mut Rng, found: &mut Found) {
         if let Some(Died(kind)) = panic.downcast_ref::<Died>() {
             self.die(at, *kind, rng, found);
             return;

@@ -114,8 +114,11 @@ fn a_process_may_die_in_its_clean_stop() {
     }
     .run();
     assert_eq!(outcome.violations, [""; 0]);
-    let died = |line: &String| line.contains("ends in its clean stop");
-    assert!(outcome.trace.iter().any(died), "look for another seed");
+    let died = |line: &String| line.contains("dies in its clean stop");
+    assert!(
+        outcome.trace.iter().any(died),
+        "no process died in its clean stop: find another seed"
+    );
 }
 
 /// A recorded run can be repeated from its list of faults alone. Shrinking depends on this.
