@@ -163,13 +163,8 @@ impl CommittedCache {
     }
 
     fn turn_old(&mut self) {
-        let limit = self.limit();
         std::mem::swap(&mut self.young, &mut self.old);
         self.young.clear();
-        if self.young.room() > limit {
-            // A large value was in it.
-            self.young = Table::new();
-        }
     }
 
     /// Stores the new state of a key.

@@ -111,9 +111,8 @@ impl Filter {
     /// A filter of at most this many bytes, and of at least one word.
     fn of(bytes: usize) -> Self {
         let words = bytes.max(NewWindows::LEAST) / size_of::<u64>();
-        let words = words.next_power_of_two() / if words.is_power_of_two() { 1 } else { 2 };
         Self {
-            words: vec![0; words],
+            words: vec![0; 1 << words.ilog2()],
             keys: 0,
         }
     }
