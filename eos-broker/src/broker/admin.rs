@@ -220,6 +220,7 @@ impl Broker {
 
     fn delete_named(&mut self, name: TopicName) -> DeletableTopicResult {
         let gone = self.topics.remove(name.as_str());
+        self.topic_changes += 1;
         let answer = DeletableTopicResult::default();
         match gone {
             Some(topic) => {

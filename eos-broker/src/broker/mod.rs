@@ -70,6 +70,8 @@ pub(crate) const NODE: i32 = 1;
 pub struct Broker {
     options: BrokerOptions,
     topics: BTreeMap<String, Topic>,
+    /// The number of created and deleted topics so far.
+    topic_changes: u64,
     groups: BTreeMap<String, Group>,
     transactions: Transactions,
     /// Decided transactions whose markers are not all written yet.
@@ -136,6 +138,7 @@ impl Broker {
             transactions: Transactions::beginning_with(options.first_producer_id()),
             options,
             topics: BTreeMap::new(),
+            topic_changes: 0,
             groups: BTreeMap::new(),
             marking: Vec::new(),
             fetches: Fetches::default(),

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use super::configs::TopicConfigs;
-use crate::log::{PartitionLog, Place};
+use crate::log::{Isolation, PartitionLog, Place};
 
 /// The maximum length of a topic's name.
 const LONGEST_NAME: usize = 249;
@@ -81,6 +81,17 @@ impl Broker {
         self.topics.get(topic).map(|it| it.id)
     }
 
+    /// Returns the number of created and deleted topics so far. While it stands still, no name has another id.
+    pub fn topic_changes(&self) -> u64 {
+        self.topic_changes
+    }
+
+    /// Returns the last stable offset and the end offset of a partition, or `None` if the partition does not exist.
+    pub fn ends_of(&self, topic: &str, partition: i32) -> Option<(i64, i64)> {
+        let log = self.partition(topic, partition).ok()?;
+        Some((log.end_for(Isolation::ReadCommitted), log.end()))
+    }
+
     /// Returns the number of partitions of a topic, or 0 if the topic does not exist.
     pub fn partitions_of(&self, topic: &str) -> i32 {
         let found = self.topics.get(topic);
@@ -127,6 +138,7 @@ impl Broker {
         let id = self.fresh(0x656f_735f_746f_7069);
         let topic = Topic::new(id, partitions, configs);
         self.topics.insert(name.to_owned(), topic);
+        self.topic_changes += 1;
         id
     }
 

@@ -71,9 +71,7 @@ pub(super) fn read(fabric: &mut Fabric, topic: &str, partition: i32, from: i64) 
 }
 
 pub(super) fn ends(fabric: &mut Fabric, topic: &str, partition: i32) -> (i64, i64) {
-    let (stable, _) = bounds(fabric, topic, partition, -1, 1);
-    let (high, _) = bounds(fabric, topic, partition, -1, 0);
-    (stable, high)
+    fabric.broker.ends_of(topic, partition).unwrap_or_default()
 }
 
 pub(super) fn begin(fabric: &mut Fabric, topic: &str, partition: i32) -> i64 {

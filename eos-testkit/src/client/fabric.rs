@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use eos_protocol::state::TopicUuid;
 use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
-use super::network::{ClientId, Heard, Line, Network, Sent, version};
+use super::network::{ClientId, Heard, Line, Network, Sent, earliest, version};
 use super::watcher::{Effect, Reaction, Watcher};
 use eos_broker::broker::{Broker, Output, Request, Ticket, key_of};
 
@@ -83,8 +83,7 @@ impl Fabric {
 
     /// The time of the next arrival, or of the broker's next timeout.
     pub(super) fn next_event(&self) -> Option<i64> {
-        let network = self.network.next_arrival().into_iter();
-        network.chain(self.broker.next_wake()).min()
+        earliest(self.network.next_arrival(), self.broker.next_wake())
     }
 
     /// Removes a client. Requests that it sent still arrive.
@@ -147,6 +146,11 @@ impl<'a> Wire<'a> {
     pub(super) fn topic_id(&self, topic: &str) -> Option<TopicUuid> {
         let id = self.fabric.broker.id_of(topic)?.as_u128();
         Some(TopicUuid(id))
+    }
+
+    /// See [`Broker::topic_changes`].
+    pub(super) fn topic_changes(&self) -> u64 {
+        self.fabric.broker.topic_changes()
     }
 
     /// The partition count of a topic, as the client's last Metadata response reports it.

@@ -102,13 +102,12 @@ impl Members {
         self.wakes.first().map(|(at, _)| *at)
     }
 
-    /// Runs the threads of members that are due or have an arrival. Returns whether there were any.
-    pub(super) fn tick(&mut self, arrived: &BTreeSet<ClientId>, fabric: &mut Fabric) -> bool {
+    /// Runs the threads of members that are due or have an arrival.
+    pub(super) fn tick(&mut self, arrived: &BTreeSet<ClientId>, fabric: &mut Fabric) {
         let now = fabric.now();
         let due = self.wakes.iter().take_while(|(at, _)| *at <= now);
         let mut clients: BTreeSet<ClientId> = due.map(|(_, client)| *client).collect();
         clients.extend(arrived);
-        let mut ticked = false;
         for client in clients {
             let Some(joined) = self.by_client.get_mut(&client) else {
                 continue;
@@ -119,9 +118,7 @@ impl Members {
             let mut wire = Wire::new(fabric, client, &joined.client_id);
             joined.member.tick(&mut wire);
             joined.schedule(client, &self.frozen, &mut self.wakes);
-            ticked = true;
         }
-        ticked
     }
 }
 

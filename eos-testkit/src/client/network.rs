@@ -205,9 +205,9 @@ impl Network {
 
     /// The time of the next arrival, on either side.
     pub(crate) fn next_arrival(&self) -> Option<i64> {
-        let request = self.requests.keys().next().map(|(at, _)| *at);
-        let answer = self.answers.keys().next().map(|(at, _)| *at);
-        request.into_iter().chain(answer).min()
+        let request = self.requests.first_key_value().map(|((at, _), _)| *at);
+        let answer = self.answers.first_key_value().map(|((at, _), _)| *at);
+        earliest(request, answer)
     }
 
     /// Delivers all due requests and responses.
@@ -250,6 +250,14 @@ impl Network {
             let at = (now + back, self.next());
             self.answers.insert(at, (ticket, heard));
         }
+    }
+}
+
+/// The earlier of two times.
+pub(crate) fn earliest(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use super::fabric::{Fabric, Wire};
 use super::member::Member;
 use super::members::Members;
-use super::network::ClientId;
+use super::network::{ClientId, earliest};
 use super::watcher::Watcher;
 use eos_broker::broker::Broker;
 
@@ -103,20 +103,16 @@ impl World {
 
     /// The time of the next event that no call causes.
     pub(super) fn next_event(&self) -> Option<i64> {
-        let members = self.members.wake().into_iter();
-        members.chain(self.fabric.next_event()).min()
+        earliest(self.members.wake(), self.fabric.next_event())
     }
 
     /// Does all that is due now.
     fn settle(&mut self) {
-        loop {
+        let now = self.fabric.now();
+        while self.next_event().is_some_and(|at| at <= now) {
             let mut arrived = self.fabric.deliver();
-            let ticked = self.members.tick(&arrived, &mut self.fabric);
+            self.members.tick(&arrived, &mut self.fabric);
             self.arrived.append(&mut arrived);
-            let now = self.fabric.now();
-            if !ticked && self.fabric.next_event().is_none_or(|at| at > now) {
-                return;
-            }
         }
     }
 }
