@@ -15,7 +15,8 @@ use crate::codec::{Codec, CodecError, Field, Json, Part, Plain, PlainType};
 /// A store of the open sessions of each key, for
 /// [`windowed_by(Session::gap(..))`](crate::stream::Grouped::windowed_by).
 ///
-/// It has one row per key with all open sessions of the key. A session leaves the store after it has closed.
+/// It has one row per key with all open sessions of the key. A closed session leaves the store: at once if results
+/// are final, otherwise within three times the gap and the grace.
 ///
 /// ```
 /// # use eos_core::state::SessionStore;

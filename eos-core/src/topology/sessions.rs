@@ -20,8 +20,8 @@ use crate::windowed_key::Windowed;
 /// Combines a record with the sessions of its key that it joins, and keeps and forwards the result
 /// (`KStreamSessionWindowAggregate`). A record whose session would be closed leaves unchanged by the second exit.
 ///
-/// A row has all sessions of a key that are open, and those that are closed and not handled yet. It is due when its first
-/// session closes. If results are final, they are forwarded only then.
+/// A row has all sessions of a key that are open, and those that are closed and not handled yet. If results are final, it
+/// is due when its first session closes, and they are forwarded only then. If not, it is due some time later.
 pub(crate) struct SessionAggregate<K, V, A, F> {
     store: usize,
     windows: Session,
@@ -55,14 +55,14 @@ where
             .map_err(|error| store.unreadable(CodecError::invalid("sessions of a key", error)))
     }
 
-    /// Writes the sessions of a key, due when the first of them closes.
+    /// Writes the sessions of a key, due when they have to be looked at.
     fn write(
         &self,
         store: &RowStore<'_, K, A>,
         key: &[u8],
         sessions: &OpenSessions<'_>,
     ) -> Result<(), Fault> {
-        let Some(due) = sessions.first_close(&self.windows) else {
+        let Some(due) = sessions.next_due(&self.windows, store.is_final) else {
             return store.delete(key);
         };
         let mut row = Vec::new();

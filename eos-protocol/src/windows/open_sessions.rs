@@ -146,10 +146,15 @@ impl<'a> OpenSessions<'a> {
         self.0.extract_if(.., joins).collect()
     }
 
-    /// The first stream time at which one of the sessions closes.
+    /// The stream time at which the row has to be looked at: when its first session closes, if results are final. If they
+    /// are not, closed sessions only take space, so one look for several sessions is enough.
     #[must_use]
-    pub fn first_close(&self, windows: &Session) -> Option<Timestamp> {
-        self.0.iter().map(|it| windows.closes_at(it.last)).min()
+    pub fn next_due(&self, windows: &Session, is_final: bool) -> Option<Timestamp> {
+        let closes = self.0.iter().map(|it| windows.closes_at(it.last)).min()?;
+        Some(match is_final {
+            true => closes,
+            false => windows.removed_at(closes),
+        })
     }
 }
 
@@ -158,6 +163,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::due::Place;
     use proptest::prelude::*;
 
     fn session(first: i64, last: i64, result: &[u8]) -> OpenSession<'_> {
@@ -187,6 +193,23 @@ mod tests {
         bytes[0] = 2;
         let newer = Err(SessionsError::Newer { version: 2 });
         assert_eq!(OpenSessions::decode(&bytes), newer);
+    }
+
+    #[test]
+    fn closed_sessions_without_a_final_result_are_removed_later() {
+        let windows = Session::gap(Duration::from_millis(10)).grace(Duration::from_millis(5));
+        let mut sessions = OpenSessions::default();
+        assert_eq!(sessions.next_due(&windows, true), None);
+        sessions.insert(session(1, 20, b""));
+        sessions.insert(session(30, 30, b""));
+        assert_eq!(sessions.next_due(&windows, true), Some(Timestamp(36)));
+        assert_eq!(sessions.next_due(&windows, false), Some(Timestamp(81)));
+        let mut sessions = OpenSessions::default();
+        sessions.insert(session(1, i64::MAX, b""));
+        for is_final in [false, true] {
+            let due = sessions.next_due(&windows, is_final);
+            assert_eq!(due, Some(Place::LAST));
+        }
     }
 
     proptest! {

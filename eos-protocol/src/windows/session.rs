@@ -6,6 +6,9 @@ use super::{WindowError, checked_ms, ms};
 use crate::due::Place;
 use crate::ids::Timestamp;
 
+/// For how many times its gap and grace a closed session may stay in its store.
+const KEPT: i64 = 3;
+
 /// Windows of activity: records of a key belong to one session as long as no gap between them is longer than a
 /// duration (Kafka Streams' `SessionWindows`).
 ///
@@ -67,6 +70,15 @@ impl Session {
     pub fn closes_at(&self, last: Timestamp) -> Timestamp {
         let open = ms(self.gap.saturating_add(self.grace));
         Timestamp(last.0.saturating_add(open).saturating_add(1)).min(Place::LAST)
+    }
+
+    /// The stream time at which a session that closed at this time leaves its store, if no result waits for its end. It is
+    /// later by [`KEPT`] times the gap and the grace. A key with regular records then has one row that is looked at
+    /// seldom, instead of at each gap between its sessions.
+    #[must_use]
+    pub(super) fn removed_at(&self, closed: Timestamp) -> Timestamp {
+        let open = ms(self.gap.saturating_add(self.grace));
+        Timestamp(closed.0.saturating_add(open.saturating_mul(KEPT))).min(Place::LAST)
     }
 
     /// Whether a session with this last record is closed at this stream time, which includes the current record
