@@ -88,6 +88,7 @@ mod store;
 mod store_handle;
 mod streams;
 mod table;
+mod table_rows;
 mod timer;
 mod topic;
 #[cfg_attr(
@@ -136,6 +137,7 @@ pub mod state {
         WindowView,
     };
     pub use crate::store_handle::{StoreDef, StoreHandle};
+    pub use crate::table_rows::{Rows, RowsView, WindowRowsView};
 }
 
 /// Timers: handles, views and due moments. The definition is [`Timer`].

@@ -41,11 +41,11 @@ pub struct Store<D> {
     definition: PhantomData<fn(D) -> D>,
 }
 
-/// A [`Store`]. This trait is sealed.
+/// A [`Store`], or the [`Rows`](crate::state::Rows) of a table. This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a store's definition, and this takes its handle",
     label = "not a handle",
-    note = "get the handle from the app: `let store = app.store(&definition);`"
+    note = "get the handle from the app: `let store = app.store(&definition);`, or from a table: `let rows = table.rows();`"
 )]
 pub trait StoreHandle: sealed::Handle {
     /// The view that [`Ctx::store`] returns.

@@ -351,7 +351,8 @@ impl<K, V, W> fmt::Debug for WindowedGroup<K, V, W> {
 ///
 /// `U` is the type of an update: the new result, or an `Option` of it if results can be deleted. `None` is a Kafka
 /// tombstone.
-#[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
+#[must_use = "a table is kept, but its updates go nowhere until a stream reads its `rows`, or it ends in `to` or \
+              `to_stream`"]
 pub struct WindowedTable<K, A, U = Option<A>> {
     stream: Stream<Windowed<K>, U>,
     /// The index of the store with the results.
@@ -361,6 +362,11 @@ pub struct WindowedTable<K, A, U = Option<A>> {
 }
 
 impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
+    /// The stream of updates, and the index of the store with the results.
+    pub(crate) fn parts(&self) -> (&Stream<Windowed<K>, U>, usize) {
+        (&self.stream, self.store)
+    }
+
     /// Writes each update to a topic. Its key codec is [`TimeWindowed`](crate::codec::TimeWindowed) or your own.
     pub fn to<KC, VC>(self, topic: &Topic<Windowed<K>, U, KC, VC>)
     where

@@ -15,8 +15,9 @@ use crate::codec::{Codec, CodecError, Field, Json, Part, Plain, PlainType};
 /// A store of the open sessions of each key, for
 /// [`windowed_by(Session::gap(..))`](crate::stream::Grouped::windowed_by).
 ///
-/// It has one row per key with all open sessions of the key. A closed session leaves the store: at once if results
-/// are final, otherwise within three times the gap and the grace.
+/// It has one row per key with all open sessions of the key. A closed session leaves the store
+/// with the next record of its key, at the latest after three more times gap and grace. If results are final, it leaves at
+/// once.
 ///
 /// ```
 /// # use eos_core::state::SessionStore;

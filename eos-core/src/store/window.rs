@@ -223,6 +223,15 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
 
     /// Returns all entries of the windows that start in this range of time, in order of start, then of the keys' bytes.
     pub fn all(&self, starts: impl RangeBounds<Timestamp>) -> Entries<'c, (Timestamp, K, V)> {
+        self.entries(&starts, |entry| entry)
+    }
+
+    /// The same, with a function of each entry.
+    pub(crate) fn entries<T: 'c>(
+        &self,
+        starts: &impl RangeBounds<Timestamp>,
+        convert: fn((Timestamp, K, V)) -> T,
+    ) -> Entries<'c, T> {
         let found = match self.found() {
             Ok(found) => found,
             Err(error) => return Entries::error(error),
@@ -230,10 +239,11 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         let decode = move |key: &[u8], value: &[u8]| {
             let (start, key) = read_key(&found, key)?;
             let value = found.definition.decode_value(value);
-            Ok(Some((start, key, value.map_err(|e| found.unreadable(e))?)))
+            let value = value.map_err(|e| found.unreadable(e))?;
+            Ok(Some(convert((start, key, value))))
         };
         let failed = move |error| found.failed(error);
-        let range = self.range(&starts);
+        let range = self.range(starts);
         Entries::new(found.task, found.id, range, failed, Box::new(decode))
     }
 

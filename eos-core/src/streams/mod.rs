@@ -83,6 +83,11 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         self.own(store.spec(StoreKind::Point))
     }
 
+    /// The token of the app.
+    pub(crate) fn app(&self) -> u64 {
+        self.graph().token()
+    }
+
     /// A store of any kind that only the next node uses.
     pub(crate) fn own(&self, store: StoreSpec) -> usize {
         let mut graph = self.graph();

@@ -280,17 +280,16 @@ impl Graph {
         written
     }
 
-    /// Whether it stores rows that need no exit: those of a topic, or those that a join queries.
+    /// Whether it stores rows that need no exit: those of a topic, or those that a join or a closure reads.
     fn is_a_table(&self, kind: Kind) -> bool {
-        let joined = |store| {
-            self.nodes
-                .iter()
-                .any(|node| node.kind.joins() == Some(store))
+        let is_read = |store| {
+            let mut nodes = self.nodes.iter();
+            nodes.any(|node| node.kind.joins() == Some(store) || node.stores.contains(&store))
         };
         match kind {
             Kind::Table(_) => true,
             Kind::Join(_) | Kind::LeftJoin(_) => false,
-            _ => kind.own_store().is_some_and(joined),
+            _ => kind.own_store().is_some_and(is_read),
         }
     }
 

@@ -21,6 +21,7 @@ mod outages;
 mod own_time;
 mod policies;
 mod programs;
+mod rows;
 mod sessions;
 mod sliding;
 mod state;

@@ -1,0 +1,221 @@
+//! Rows of tables that closures read.
+
+use std::time::Duration;
+
+use eos_core::codec::{Plain, TimeWindowed};
+use eos_core::state::{SessionStore, WindowStore};
+use eos_core::windows::{Session, Tumbling};
+use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
+use eos_testkit::{TestDriver, crash_everywhere};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn clicks() -> PlainTopic<String, String> {
+    Topic::plain("clicks")
+}
+
+fn found() -> PlainTopic<String, String> {
+    Topic::plain("found")
+}
+
+fn counts() -> KeyValueStore<String, u64> {
+    KeyValueStore::plain("counts")
+}
+
+fn pipe(driver: &mut TestDriver, records: &[(&str, &str, i64)]) {
+    for (key, value, time) in records {
+        driver.pipe_at(&clicks(), *key, *value, Timestamp(*time));
+    }
+}
+
+/// The number of clicks of each user and of the user who invited them, with the time of the latter's row.
+fn with_inviter() -> App {
+    let mut app = App::new("a");
+    let clicks = app.source(&clicks());
+    let counts = clicks.clone().group_by_key().count(&counts()).rows();
+    clicks
+        .with_store(&counts)
+        .process_values(move |ctx, click| {
+            let rows = ctx.store(&counts);
+            let own = rows.get(click.key)?.unwrap_or_default();
+            let inviter = rows.get_with_time(&click.value)?;
+            let inviter = inviter.map(|(count, time)| (count, time.map(|time| time.0)));
+            ctx.forward(format!("{own} {inviter:?}"))
+        })
+        .to(&found());
+    app
+}
+
+const CLICKS: [(&str, &str, i64); 4] = [
+    ("a", "b", 10),
+    ("b", "a", 20),
+    ("b", "b", 15),
+    ("a", "b", 30),
+];
+
+#[test]
+fn closures_read_the_rows_of_other_keys() {
+    let mut driver = TestDriver::new(with_inviter());
+    pipe(&mut driver, &CLICKS[..2]);
+    driver.crash_and_lose_state();
+    pipe(&mut driver, &CLICKS[2..]);
+    let found: Vec<String> = driver
+        .read_pairs(&found())
+        .into_iter()
+        .map(|(_, it)| it)
+        .collect();
+    let expected = [
+        "1 None",
+        "1 Some((1, Some(10)))",
+        "2 Some((2, Some(20)))",
+        "2 Some((2, Some(20)))",
+    ];
+    assert_eq!(found, expected);
+    let start = || TestDriver::new(with_inviter());
+    let places = crash_everywhere(start, |driver| {
+        pipe(driver, &CLICKS);
+        driver.committed()
+    });
+    assert!(places > 20, "{places}");
+}
+
+/// Writes the results of a key in all windows for each record of another key.
+fn with_windows() -> App {
+    let mut app = App::new("a");
+    let clicks = app.source(&clicks());
+    let windows = Tumbling::of(MINUTE);
+    let counts = clicks
+        .clone()
+        .group_by_key()
+        .windowed_by(windows)
+        .count(&WindowStore::plain("per-minute").retention(2 * MINUTE));
+    let rows = counts.rows();
+    counts
+        .emit_on_close()
+        .to(&Topic::with("final", TimeWindowed::of(MINUTE), Plain));
+    clicks
+        .with_store(&rows)
+        .process_values(move |ctx, click| {
+            let view = ctx.store(&rows);
+            let minute = |n: i64| Timestamp(n * 60_000);
+            let first = view.get(&click.value, minute(0))?;
+            let starts = (0..10).map(minute);
+            let fetched = view.fetch(&click.value, starts)?.into_iter();
+            let fetched: Vec<_> = fetched.map(|(start, n)| (start.0 / 60_000, n)).collect();
+            let mut all = Vec::new();
+            for entry in view.all(minute(1)..) {
+                let (start, key, n) = entry?;
+                all.push(format!("{key}{}={n}", start.0 / 60_000));
+            }
+            ctx.forward(format!("{first:?} {fetched:?} {}", all.join(" ")))
+        })
+        .to(&found());
+    app
+}
+
+#[test]
+fn closures_read_open_and_closed_windows_until_they_expire() {
+    let clicks = [
+        ("a", "a", 0),
+        ("a", "a", 1),
+        ("b", "a", 60_000),
+        ("a", "a", 61_000),
+        ("b", "a", 170_000),
+    ];
+    let mut driver = TestDriver::new(with_windows());
+    pipe(&mut driver, &clicks[..3]);
+    driver.crash_and_lose_state();
+    pipe(&mut driver, &clicks[3..]);
+    let found: Vec<String> = driver
+        .read_pairs(&found())
+        .into_iter()
+        .map(|(_, it)| it)
+        .collect();
+    let expected = [
+        "Some(1) [(0, 1)] ",
+        "Some(2) [(0, 2)] ",
+        "Some(2) [(0, 2)] b1=1",
+        "Some(2) [(0, 2), (1, 1)] a1=1 b1=1",
+        "None [(1, 1)] a1=1 b1=1 b2=1",
+    ];
+    assert_eq!(found, expected);
+    let start = || TestDriver::new(with_windows());
+    let places = crash_everywhere(start, |driver| {
+        pipe(driver, &clicks);
+        driver.committed()
+    });
+    assert!(places > 20, "{places}");
+}
+
+#[test]
+fn a_closure_without_the_store_cannot_read_its_rows() {
+    let mut app = App::new("a");
+    let clicks_of = app.source(&clicks());
+    let table = clicks_of.clone().group_by_key().count(&counts());
+    let counts = table.rows();
+    table.to(&Topic::plain("counts"));
+    clicks_of
+        .process_values(move |ctx, click| {
+            let error = ctx.store(&counts).get(click.key).unwrap_err();
+            ctx.forward(error.to_string())
+        })
+        .to(&found());
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&clicks(), "a", "x");
+    let text = &driver.read_pairs(&found())[0].1;
+    assert!(
+        text.contains("with_store") && text.contains("counts"),
+        "{text}"
+    );
+}
+
+#[test]
+fn rows_of_another_app_are_refused() {
+    let mut other = App::new("other");
+    let rows = other
+        .source(&clicks())
+        .group_by_key()
+        .count(&counts())
+        .rows();
+    let mut app = App::new("a");
+    app.source(&clicks()).with_store(&rows).to(&found());
+    let error = app.describe().unwrap_err().to_string();
+    assert!(error.contains("with_store"), "{error}");
+}
+
+#[test]
+fn windows_of_a_new_key() {
+    let per_value = Topic::plain("by-value");
+    let visits: PlainTopic<String, u64> = Topic::plain("visits");
+    let mut app = App::new("a");
+    let clicks_of = app.source(&clicks());
+    let grouped = |topic| {
+        clicks_of
+            .clone()
+            .group_by(|value: &String| value.clone(), topic)
+    };
+    grouped(&per_value)
+        .windowed_by(Tumbling::of(MINUTE))
+        .count(&WindowStore::plain("per-minute"))
+        .emit_on_close()
+        .without_windows()
+        .to(&Topic::<String, u64>::plain("final"));
+    grouped(&Topic::plain("sessions-by-value"))
+        .windowed_by(Session::gap(MINUTE))
+        .count(&SessionStore::plain("visits"))
+        .emit_on_close()
+        .without_windows()
+        .to(&visits);
+    let mut driver = TestDriver::new(app);
+    let clicks = [
+        ("a", "x", 0),
+        ("b", "x", 30_000),
+        ("c", "x", 61_000),
+        ("c", "x", 200_000),
+    ];
+    pipe(&mut driver, &clicks);
+    let x = |count| ("x".to_owned(), count);
+    let minutes = driver.read_pairs(&Topic::<String, u64>::plain("final"));
+    assert_eq!(minutes, [x(2), x(1)]);
+    assert_eq!(driver.read_pairs(&visits), [x(3)]);
+}
