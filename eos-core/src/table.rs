@@ -109,7 +109,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// A record that is processed again after a crash or an abort finds the same rows.
+    /// The read of a row is part of the transaction that commits the record's offset. A record that is processed again after
+    /// a crash or an abort finds the same rows, and perhaps older rows that arrived in the meantime.
     pub fn join<T: 'static, U: 'static, R: 'static>(
         self,
         table: &Table<K, T, U>,

@@ -34,31 +34,36 @@ impl<D> Rows<D> {
 }
 
 impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
-    /// Returns a handle of the rows. Closures of a stream with [`with_store`](crate::Stream::with_store) read rows of any
-    /// key in their task. To read only the row of a record's own key, [`join`](crate::Stream::join) is shorter.
+    /// Returns a handle of the rows. Closures of a stream with [`with_store`](crate::Stream::with_store) read rows of all
+    /// keys in their task. To read only the row of a record's own key, [`join`](crate::Stream::join) is shorter.
     ///
-    /// A closure sees the updates of all earlier records of its task. The topics of both streams need equal numbers of
-    /// partitions, as for a join.
+    /// A task has only the rows of its own partition. For a key of another partition, `get` returns `None`, as for a
+    /// missing row. Read only keys that are in the partition of the record's key.
+    ///
+    /// A closure sees the updates of all earlier records of its task. It sees the update of its own record only if the
+    /// table is declared before the closure's step. The topics of both streams need equal numbers of partitions.
+    /// [`join`](crate::Stream::join) describes the order of records of several topics.
     ///
     /// ```
-    /// # use eos_core::{App, Failure, KeyValueStore, Topic};
+    /// # use eos_core::{App, KeyValueStore, Topic};
     /// # let mut app = App::new("a");
-    /// // Clicks of users who have more clicks than the user who invited them.
+    /// // Every hundredth click of a user.
     /// let clicks = app.source(&Topic::<String, String>::plain("clicks"));
     /// let counts = clicks.clone().group_by_key().count(&KeyValueStore::plain("counts")).rows();
     /// clicks
     ///     .with_store(&counts)
     ///     .process_values(move |ctx, click| {
-    ///         let counts = ctx.store(&counts);
-    ///         let (own, inviters) = (counts.get(click.key)?, counts.get(&click.value)?);
-    ///         if own > inviters { ctx.forward(click.value)?; }
+    ///         let count = ctx.store(&counts).get(click.key)?.unwrap_or(0);
+    ///         if count % 100 == 0 { ctx.forward(click.value)?; }
     ///         Ok(())
     ///     })
-    ///     .to(&Topic::plain("ahead"));
+    ///     .to(&Topic::plain("every-hundredth"));
     /// ```
     ///
     /// # Exactly-once
-    /// A record that is processed again after a crash or an abort reads the same rows.
+    /// Reads and updates of rows are part of the transaction that commits the input's offset. If both streams come from one
+    /// topic, a record that is processed again reads the same rows. With several topics, it may also read rows of older
+    /// records that arrived in the meantime.
     #[must_use]
     pub fn rows(&self) -> Rows<KeyValueStore<K, V>> {
         Rows::new(self.stream.app(), self.store)
@@ -66,11 +71,12 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
 }
 
 impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
-    /// Returns a handle of the results. Closures of a stream with [`with_store`](crate::Stream::with_store) read the results
-    /// of any key and window in their task, from the first record of a window until its retention is over. A window that
-    /// is still open has the result so far.
+    /// Returns a handle of the results. Closures of a stream with [`with_store`](crate::Stream::with_store) read the
+    /// results of all keys in their task. An open window returns its current result. A window has no result once its
+    /// retention is over. The default retention is size plus grace, so set
+    /// [`retention`](crate::state::WindowStore::retention) to read closed windows.
     ///
-    /// See [`Table::rows`] for the order of records.
+    /// See [`Table::rows`] for keys of other partitions and for the order of records.
     ///
     /// ```
     /// # use eos_core::state::WindowStore;
@@ -99,7 +105,7 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
     /// ```
     ///
     /// # Exactly-once
-    /// A record that is processed again after a crash or an abort reads the same results.
+    /// See [`Table::rows`].
     #[must_use]
     pub fn rows(&self) -> Rows<WindowStore<K, A>> {
         let (stream, store) = self.parts();
@@ -158,8 +164,8 @@ impl<K: 'static, V: 'static> RowsView<'_, K, V> {
         Ok(self.rows.read(key)?.map(|row| row.value))
     }
 
-    /// Returns the row of a key and its timestamp: the highest one of the records of an aggregated row, and the last one for
-    /// a row of a topic.
+    /// Returns the row of a key and its timestamp. An aggregated row has the highest timestamp of its records. A row of a
+    /// topic has the timestamp of its last record.
     #[must_use = "return the failure with `?`"]
     pub fn get_with_time(&self, key: &K) -> Result<Option<(V, Option<Timestamp>)>, Failure> {
         let row = self.rows.read(key)?;

@@ -57,7 +57,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///
     /// # Windows that overlap
     /// With [`Hopping`] windows, a record is in several windows. It updates each of them, in the order of their starts,
-    /// and its key and value are cloned for each. It is late if all of its windows are closed; closed windows of a
+    /// and its key and value are cloned for each; `count` clones only the key. It is late if all of its windows are closed; closed windows of a
     /// record that is not late are left out.
     ///
     /// # Sessions
@@ -114,7 +114,8 @@ impl Windows for Session {
     }
 }
 
-/// Windows that can take records of these types. [`Hopping`] windows need keys and values that are `Clone`.
+/// Windows that can take records of these types. [`Hopping`] windows need keys and values that are `Clone`. To count
+/// records, `V` is `()`.
 #[diagnostic::on_unimplemented(
     message = "windows that overlap need a key and a value that are `Clone`",
     label = "`{K}` or `{V}` is not `Clone`",
@@ -150,6 +151,10 @@ mod sealed {
     }
 }
 
+fn same<T>(value: T) -> T {
+    value
+}
+
 /// A stream grouped by key and time window. Returned by [`Grouped::windowed_by`].
 #[must_use = "windows do nothing until they are counted, reduced or aggregated"]
 pub struct WindowedGroup<K, V, W = Tumbling> {
@@ -170,7 +175,7 @@ impl<K: 'static, V: 'static, W> WindowedGroup<K, V, W> {
     }
 }
 
-impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
+impl<K: 'static, V: 'static, W> WindowedGroup<K, V, W> {
     /// Writes late records unchanged to this topic: key, value, timestamp and headers. By default late records are
     /// dropped. The metric `late_records` counts them in both cases.
     ///
@@ -188,10 +193,17 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
     }
 
     /// Counts the records of each key and window.
-    pub fn count(self, store: &WindowStore<K, u64>) -> WindowedTable<K, u64, u64> {
-        self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
+    pub fn count(self, store: &WindowStore<K, u64>) -> WindowedTable<K, u64, u64>
+    where
+        W: WindowsOf<K, ()>,
+    {
+        self.kept_or_deleted(Kind::Count, store, same, drop, |_, (), count| {
+            Some(count.unwrap_or(0) + 1)
+        })
     }
+}
 
+impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
     /// Combines all values of a key and window into one, like [`Grouped::reduce`].
     pub fn reduce(
         self,
@@ -214,10 +226,16 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
         f: impl Fn(V, V) -> Option<V> + Send + Sync + 'static,
     ) -> WindowedTable<K, V> {
         let kind = Kind::ReduceOrDelete;
-        self.kept_or_deleted(kind, store, Some, move |_, value, result| match result {
-            Some(result) => f(result, value),
-            None => Some(value),
-        })
+        self.kept_or_deleted(
+            kind,
+            store,
+            Some,
+            same,
+            move |_, value, result| match result {
+                Some(result) => f(result, value),
+                None => Some(value),
+            },
+        )
     }
 
     /// Combines all values of a key and window into a result of another type, like [`Grouped::aggregate`].
@@ -270,7 +288,7 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
         f: impl Fn(&K, V, A) -> Option<A> + Send + Sync + 'static,
     ) -> WindowedTable<K, A> {
         let kind = Kind::AggregateOrDelete;
-        self.kept_or_deleted(kind, store, Some, move |key, value, result| {
+        self.kept_or_deleted(kind, store, Some, same, move |key, value, result| {
             f(key, value, result.unwrap_or_else(&init))
         })
     }
@@ -282,16 +300,23 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
         f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
     ) -> WindowedTable<K, A, A> {
         let f = move |key: &K, value, result| Some(f(key, value, result));
-        self.kept_or_deleted(kind, store, |result| result, f)
+        self.kept_or_deleted(kind, store, same, same, f)
     }
+}
 
-    fn kept_or_deleted<A: 'static, U: 'static>(
+impl<K: 'static, V: 'static, W> WindowedGroup<K, V, W> {
+    /// `part` returns the part of a value that `f` takes. Windows that overlap copy only this part.
+    fn kept_or_deleted<P: 'static, A: 'static, U: 'static>(
         self,
         kind: fn(usize) -> Kind,
         store: &WindowStore<K, A>,
         update: fn(Option<A>) -> Option<U>,
-        f: impl Fn(&K, V, Option<A>) -> Option<A> + Send + Sync + 'static,
-    ) -> WindowedTable<K, A, U> {
+        part: fn(V) -> P,
+        f: impl Fn(&K, P, Option<A>) -> Option<A> + Send + Sync + 'static,
+    ) -> WindowedTable<K, A, U>
+    where
+        W: WindowsOf<K, P>,
+    {
         let (windows, least) = (self.windows, self.windows.lifetime());
         let retention = store.retention.unwrap_or(least);
         let name = store.name().to_owned();
@@ -315,11 +340,17 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
             ..store.stamped().spec(expiry)
         };
         let store = self.stream.own(spec);
-        let copy = W::COPY;
+        let copy = <W as sealed::Copies<K, P>>::COPY;
         let make = move || -> Box<dyn Node> {
             let f = Arc::clone(&f);
-            let node = WindowedAggregate::<K, V, A, U, _>::new(store, windows, copy, f, update);
-            Box::new(node)
+            Box::new(WindowedAggregate {
+                store,
+                windows,
+                part,
+                copy,
+                f,
+                update,
+            })
         };
         let (stream, late) = self.stream.then_or_else(kind(store), make);
         if let Some(end) = self.late {
@@ -351,8 +382,7 @@ impl<K, V, W> fmt::Debug for WindowedGroup<K, V, W> {
 ///
 /// `U` is the type of an update: the new result, or an `Option` of it if results can be deleted. `None` is a Kafka
 /// tombstone.
-#[must_use = "a table is kept, but its updates go nowhere until a stream reads its `rows`, or it ends in `to` or \
-              `to_stream`"]
+#[must_use = "nothing uses a table until a stream reads its `rows`, or it ends in `to` or `to_stream`"]
 pub struct WindowedTable<K, A, U = Option<A>> {
     stream: Stream<Windowed<K>, U>,
     /// The index of the store with the results.

@@ -220,7 +220,7 @@ impl Broker {
 
     fn delete_named(&mut self, name: TopicName) -> DeletableTopicResult {
         let gone = self.topics.remove(name.as_str());
-        self.topic_changes += 1;
+        self.topic_changes += u64::from(gone.is_some());
         let answer = DeletableTopicResult::default();
         match gone {
             Some(topic) => {

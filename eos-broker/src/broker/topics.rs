@@ -81,7 +81,7 @@ impl Broker {
         self.topics.get(topic).map(|it| it.id)
     }
 
-    /// Returns the number of created and deleted topics so far. While it stands still, no name has another id.
+    /// Returns how many topics were created or deleted so far. While the number is unchanged, each name has the same id.
     pub fn topic_changes(&self) -> u64 {
         self.topic_changes
     }

@@ -198,6 +198,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             expiry: None,
             windows: None,
             is_final: false,
+            closes_when_idle: false,
             clock: self.expire_after.map(|_| Clock::Background),
             period: None,
             definition: Box::new(self.clone()),

@@ -15,9 +15,10 @@ use crate::codec::{Codec, CodecError, Field, Json, Part, Plain, PlainType};
 /// A store of the open sessions of each key, for
 /// [`windowed_by(Session::gap(..))`](crate::stream::Grouped::windowed_by).
 ///
-/// It has one row per key with all open sessions of the key. A closed session leaves the store
-/// with the next record of its key, at the latest after three more times gap and grace. If results are final, it leaves at
-/// once.
+/// It has one row per key. The row has all open sessions of the key, and closed sessions that are not removed yet. The next
+/// record of the key that is not late removes them. Without such a record, a closed session leaves the store once stream
+/// time is three times the sum of gap and grace after its close. With final results, or with
+/// [`close_when_idle`](crate::Stream::close_when_idle), it leaves when it closes.
 ///
 /// ```
 /// # use eos_core::state::SessionStore;
@@ -77,6 +78,7 @@ impl<K: 'static, A: 'static> SessionStore<K, A> {
             expiry: None,
             windows: Some(windows),
             is_final: false,
+            closes_when_idle: false,
             clock: Some(Clock::Background),
             period: None,
             definition: Box::new(self.clone()),

@@ -25,6 +25,8 @@ pub(crate) struct StoreSpec {
     pub(crate) windows: Option<AnyWindows>,
     /// Whether the results of the windows are emitted when they close.
     pub(crate) is_final: bool,
+    /// Whether its stage closes windows while no records arrive.
+    pub(crate) closes_when_idle: bool,
     /// The clock of its moments, if its rows have moments.
     pub(crate) clock: Option<Clock>,
     /// The period of a tick, in milliseconds.
@@ -34,6 +36,12 @@ pub(crate) struct StoreSpec {
 }
 
 impl StoreSpec {
+    /// Whether a task has to visit a row when its first session closes. Then it emits results, or it moves stream time on
+    /// while no records arrive. Other sessions only take space once they have closed.
+    pub(crate) fn visits_at_close(&self) -> bool {
+        self.is_final || self.closes_when_idle
+    }
+
     /// Whether it has the moments of a timer or a tick.
     pub(crate) fn is_timer(&self) -> bool {
         self.windows.is_none() && matches!(self.clock, Some(Clock::Stream | Clock::Wall))

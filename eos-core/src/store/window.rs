@@ -105,6 +105,7 @@ impl<K, V> WindowStore<K, V> {
             expiry: Some(expiry),
             windows: None,
             is_final: false,
+            closes_when_idle: false,
             clock: None,
             period: None,
             definition: Box::new(self.clone()),
@@ -226,7 +227,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         self.entries(&starts, |entry| entry)
     }
 
-    /// The same, with a function of each entry.
+    /// Like [`all`](Self::all), and converts each entry.
     pub(crate) fn entries<T: 'c>(
         &self,
         starts: &impl RangeBounds<Timestamp>,

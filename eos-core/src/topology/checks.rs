@@ -284,11 +284,15 @@ impl Graph {
     fn is_a_table(&self, kind: Kind) -> bool {
         let is_read = |store| {
             let mut nodes = self.nodes.iter();
-            nodes.any(|node| node.kind.joins() == Some(store) || node.stores.contains(&store))
+            nodes.any(|node| {
+                let by_closure = node.kind.has_context() && node.stores.contains(&store);
+                node.kind.joins() == Some(store) || by_closure
+            })
         };
         match kind {
             Kind::Table(_) => true,
-            Kind::Join(_) | Kind::LeftJoin(_) => false,
+            // Final results are emitted once, so they need an exit.
+            Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) => false,
             _ => kind.own_store().is_some_and(is_read),
         }
     }

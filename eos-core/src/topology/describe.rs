@@ -65,6 +65,8 @@ pub(super) struct Used {
     pub(super) name: String,
     /// The changelog, if the node changes the store.
     pub(super) changelog: Option<TopicName>,
+    /// Whether the node may read rows of all keys, not only that of the record.
+    pub(super) of_all_keys: bool,
 }
 
 impl Graph {
@@ -169,14 +171,23 @@ impl Graph {
                 kind.own_store() == Some(*at)
             }
         });
-        used.map(|(_, store)| Used {
-            name: store.name.to_string(),
-            changelog: kind
-                .joins()
-                .is_none()
-                .then(|| TopicName::new(self.changelog_name(stage, store.id.family()))),
+        used.map(|(at, store)| {
+            let reads_table = kind.has_context() && self.is_kept_by_a_node(at);
+            let reads_only = kind.joins().is_some() || reads_table;
+            Used {
+                name: store.name.to_string(),
+                changelog: (!reads_only)
+                    .then(|| TopicName::new(self.changelog_name(stage, store.id.family()))),
+                of_all_keys: reads_table,
+            }
         })
         .collect()
+    }
+
+    /// Whether a store has the rows of a table, which closures can't change.
+    fn is_kept_by_a_node(&self, store: usize) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| node.kind.own_store() == Some(store))
     }
 
     /// Returns the outputs that closures may emit to.

@@ -416,12 +416,22 @@ impl Graph {
     pub(super) fn finish(&mut self) -> Result<Vec<Stage>, TopologyError> {
         self.check()?;
         let stages = self.stages();
+        self.mark_idle(&stages);
         self.add_changelogs(&stages);
         let mut mistakes = Mistakes::default();
         mistakes.check(self.check_internals());
         mistakes.none()?;
         self.add_dead_letters();
         Ok(stages)
+    }
+
+    /// Marks the stores of the stages that close windows while no records arrive.
+    fn mark_idle(&mut self, stages: &[Stage]) {
+        let idle = stages.iter().filter(|it| self.idle_of(it).next().is_some());
+        let idle = idle.flat_map(|stage| self.stores_of(stage).map(|(at, _)| at));
+        for at in idle.collect::<Vec<_>>() {
+            self.stores[at].closes_when_idle = true;
+        }
     }
 
     /// Adds a changelog for each stage and family of its stores. The changelog is named after the stage, or after one

@@ -63,7 +63,7 @@ impl Subtopology {
             .collect()
     }
 
-    /// Returns the edges to a join from the tables that it queries. These tables are not parents of the join.
+    /// Returns the edges to a join or a closure from the tables that it reads. These tables are not its parents.
     fn rows_for<'d>(&'d self, node: &'d Described) -> impl Iterator<Item = Edge<'d>> {
         let asked = node.stores().iter().filter(|used| used.changelog.is_none());
         let keeper = |used: &Used| {
@@ -80,10 +80,13 @@ impl Subtopology {
             Some(Edge {
                 from: End::Node(&keeper(used)?.name),
                 to: End::Node(&node.name),
-                how: format!(
-                    "in memory; the row of each record's key, of the store {}",
-                    used.name
-                ),
+                how: match used.of_all_keys {
+                    true => format!("in memory; rows of the store {}", used.name),
+                    false => format!(
+                        "in memory; the row of each record's key, of the store {}",
+                        used.name
+                    ),
+                },
                 dead_letters: false,
             })
         })

@@ -103,7 +103,7 @@ impl Kind {
         matches!(self, Self::Process | Self::ProcessValues | Self::ForEach)
     }
 
-    /// The store that the node writes or queries, and to which no closure has a handle.
+    /// The store that the node writes or queries. Closures can only read it.
     pub(crate) fn own_store(self) -> Option<usize> {
         match self {
             Self::Table(store) | Self::PerCommit(store) | Self::OnClose(store) => Some(store),

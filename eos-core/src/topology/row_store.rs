@@ -17,6 +17,8 @@ pub(super) struct RowStore<'c, K, A> {
     id: StoreId,
     /// Whether results are forwarded only when their windows close.
     pub(super) is_final: bool,
+    /// See [`StoreSpec::visits_at_close`](crate::store::StoreSpec::visits_at_close).
+    pub(super) visits_at_close: bool,
     task: &'c TaskStore,
 }
 
@@ -30,6 +32,7 @@ impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
                 definition,
                 id: spec.id,
                 is_final: spec.is_final,
+                visits_at_close: spec.visits_at_close(),
                 task,
             }),
             _ => Err(Fault::State(StateError::OtherApp)),

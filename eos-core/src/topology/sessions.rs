@@ -20,8 +20,8 @@ use crate::windowed_key::Windowed;
 /// Combines a record with the sessions of its key that it joins, and keeps and forwards the result
 /// (`KStreamSessionWindowAggregate`). A record whose session would be closed leaves unchanged by the second exit.
 ///
-/// A row has all sessions of a key that are open, and those that are closed and not handled yet. If results are final, it
-/// is due when its first session closes, and they are forwarded only then. If not, it is due some time later.
+/// A row has all open sessions of a key, and closed sessions that are not removed yet. With final results, the row is due
+/// when its first session closes, and the node forwards results only then. Without final results, it is due later.
 pub(crate) struct SessionAggregate<K, V, A, F> {
     store: usize,
     windows: Session,
@@ -55,14 +55,14 @@ where
             .map_err(|error| store.unreadable(CodecError::invalid("sessions of a key", error)))
     }
 
-    /// Writes the sessions of a key, due when they have to be looked at.
+    /// Writes the sessions of a key with the next moment at which the row is due.
     fn write(
         &self,
         store: &RowStore<'_, K, A>,
         key: &[u8],
         sessions: &OpenSessions<'_>,
     ) -> Result<(), Fault> {
-        let Some(due) = sessions.next_due(&self.windows, store.is_final) else {
+        let Some(due) = sessions.next_due(&self.windows, store.visits_at_close) else {
             return store.delete(key);
         };
         let mut row = Vec::new();

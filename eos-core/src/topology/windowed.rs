@@ -19,46 +19,29 @@ use crate::windowed_key::Windowed;
 /// Combines a record with the current result of its window, and keeps and forwards each new result, with the highest
 /// time of its records (`KStreamWindowAggregate`). `None` deletes the key and its time from the window. A record of a
 /// closed window leaves unchanged by the second exit.
-pub(crate) struct WindowedAggregate<K, V, A, U, F> {
-    store: usize,
-    windows: Hopping,
-    /// Copies key and value for windows that overlap.
-    copy: Option<CopyBoth<K, V>>,
-    f: Arc<F>,
+pub(crate) struct WindowedAggregate<K, V, P, A, U, F> {
+    pub(crate) store: usize,
+    pub(crate) windows: Hopping,
+    /// Returns the part of a value that `f` takes.
+    pub(crate) part: fn(V) -> P,
+    /// Copies key and part for windows that overlap.
+    pub(crate) copy: Option<CopyBoth<K, P>>,
+    pub(crate) f: Arc<F>,
     /// Converts a result, or its absence, into the forwarded update.
-    update: fn(Option<A>) -> Option<U>,
-    types: PhantomData<fn(K, V)>,
+    pub(crate) update: fn(Option<A>) -> Option<U>,
 }
 
 /// Copies a key and a value.
 pub(crate) type CopyBoth<K, V> = fn(&K, &V) -> (K, V);
 
-impl<K, V, A, U, F> WindowedAggregate<K, V, A, U, F> {
-    pub(crate) fn new(
-        store: usize,
-        windows: Hopping,
-        copy: Option<CopyBoth<K, V>>,
-        f: Arc<F>,
-        update: fn(Option<A>) -> Option<U>,
-    ) -> Self {
-        Self {
-            store,
-            windows,
-            copy,
-            f,
-            update,
-            types: PhantomData,
-        }
-    }
-}
-
-impl<K, V, A, U, F> Node for WindowedAggregate<K, V, A, U, F>
+impl<K, V, P, A, U, F> Node for WindowedAggregate<K, V, P, A, U, F>
 where
     K: 'static,
     V: 'static,
+    P: 'static,
     A: 'static,
     U: 'static,
-    F: Fn(&K, V, Option<A>) -> Option<A> + Send + Sync,
+    F: Fn(&K, P, Option<A>) -> Option<A> + Send + Sync,
 {
     fn process(
         &mut self,
@@ -98,6 +81,7 @@ where
                 }),
             );
         };
+        let value = (self.part)(value);
         for later in open {
             // Windows that do not overlap have no later one.
             if let Some(copy) = self.copy {
@@ -122,13 +106,14 @@ where
     }
 }
 
-impl<K, V, A, U, F> WindowedAggregate<K, V, A, U, F>
+impl<K, V, P, A, U, F> WindowedAggregate<K, V, P, A, U, F>
 where
     K: 'static,
     V: 'static,
+    P: 'static,
     A: 'static,
     U: 'static,
-    F: Fn(&K, V, Option<A>) -> Option<A> + Send + Sync,
+    F: Fn(&K, P, Option<A>) -> Option<A> + Send + Sync,
 {
     /// Adds a record to one window, and forwards the result.
     fn update(
@@ -136,7 +121,7 @@ where
         ctx: &Ctx<'_>,
         store: &WindowView<'_, K, Stamped<A>>,
         window: Window,
-        ((key, value), timestamp, headers): ((K, V), Option<Timestamp>, Headers),
+        ((key, value), timestamp, headers): ((K, P), Option<Timestamp>, Headers),
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
         let kept = store.read(&key, window.start).map_err(Fault::State)?;

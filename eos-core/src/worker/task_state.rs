@@ -150,7 +150,7 @@ impl TaskState {
                 // An unreadable row has no open session that could stay.
                 let mut sessions = OpenSessions::decode(&value).unwrap_or_default();
                 let closed = sessions.take_closed(&windows, at);
-                if let Some(due) = sessions.next_due(&windows, store.is_final) {
+                if let Some(due) = sessions.next_due(&windows, store.visits_at_close()) {
                     let mut row = Vec::new();
                     sessions.encode(&mut row);
                     self.store.put_due(store.id, key, due, &row)?;

@@ -146,12 +146,12 @@ impl<'a> OpenSessions<'a> {
         self.0.extract_if(.., joins).collect()
     }
 
-    /// The stream time at which the row has to be looked at: when its first session closes, if results are final. If they
-    /// are not, closed sessions only take space, so one look for several sessions is enough.
+    /// Returns the stream time at which the task visits the row. `at_close` is the time at which the first session closes.
+    /// Otherwise it is later, so that one visit removes several sessions.
     #[must_use]
-    pub fn next_due(&self, windows: &Session, is_final: bool) -> Option<Timestamp> {
+    pub fn next_due(&self, windows: &Session, at_close: bool) -> Option<Timestamp> {
         let closes = self.0.iter().map(|it| windows.closes_at(it.last)).min()?;
-        Some(match is_final {
+        Some(match at_close {
             true => closes,
             false => windows.removed_at(closes),
         })

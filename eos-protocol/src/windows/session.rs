@@ -6,7 +6,7 @@ use super::{WindowError, checked_ms, ms};
 use crate::due::Place;
 use crate::ids::Timestamp;
 
-/// For how many times its gap and grace a closed session may stay in its store.
+/// Without final results, a closed session stays in its store for at most this many times the sum of gap and grace.
 const KEPT: i64 = 3;
 
 /// Windows of activity: records of a key belong to one session as long as no gap between them is longer than a
@@ -72,9 +72,9 @@ impl Session {
         Timestamp(last.0.saturating_add(open).saturating_add(1)).min(Place::LAST)
     }
 
-    /// The stream time at which a session that closed at this time leaves its store, if no result waits for its end. It is
-    /// later by [`KEPT`] times the gap and the grace. A key with regular records then has one row that is looked at
-    /// seldom, instead of at each gap between its sessions.
+    /// Returns the stream time at which the task removes a session that closed at this time, if nothing waits for its end.
+    /// The delay is [`KEPT`] times the sum of gap and grace. So the task visits the row of a key with regular records less
+    /// often.
     #[must_use]
     pub(super) fn removed_at(&self, closed: Timestamp) -> Timestamp {
         let open = ms(self.gap.saturating_add(self.grace));

@@ -145,7 +145,8 @@ impl Cluster {
         self.with(|world| world.fabric.broker.partitions_of(topic))
     }
 
-    /// The end offsets of a partition: for a reader of committed records, and for a reader of all records.
+    /// The end offsets of a partition: for a reader of committed records, and for a reader of all records. Due markers and
+    /// timeouts of the broker do not run first.
     #[must_use]
     pub fn ends(&self, topic: &str, partition: i32) -> (i64, i64) {
         self.with(|world| admin::ends(&mut world.fabric, topic, partition))

@@ -35,8 +35,9 @@ pub(super) struct Look {
     call: Option<Call>,
     /// The time of the last response.
     answered: Option<i64>,
-    /// [`Wire::topic_changes`] when every known topic had its known id. A comparison of all topics in each step of a
-    /// worker would take a fifth of a simulation.
+    /// The value of [`Wire::topic_changes`] when the last comparison found no known topic with another id. While it is
+    /// unchanged, the ids are not compared again. A comparison of all topics in each step of a worker takes a fifth of a
+    /// simulation's time.
     unchanged: Option<u64>,
     /// The time since which a response is pending.
     suspicious: Option<i64>,

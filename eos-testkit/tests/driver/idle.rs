@@ -74,6 +74,36 @@ fn windows_close_while_nothing_arrives() {
     assert_eq!(results(&mut driver), own(&[("b", 10_000, 1)]));
 }
 
+/// A session closes at 110,001 ms of idle time. Then a record behind it is late, and a record of its key begins another session.
+#[test]
+fn sessions_without_final_results_close_while_nothing_arrives() {
+    let updates = Topic::<Windowed<String>, Option<u64>, _, _>::with(
+        "visits",
+        SessionWindowed::of(Plain),
+        Plain,
+    );
+    let late = Topic::<String, String>::plain("late");
+    let mut app = App::new("a");
+    app.source(&views())
+        .close_when_idle(3 * SECOND)
+        .group_by_key()
+        .windowed_by(Session::gap(10 * SECOND))
+        .late_to(&late)
+        .count(&SessionStore::plain("visits"))
+        .to(&updates);
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, "a", 100_000);
+    driver.advance_wall_clock(16 * SECOND);
+    pipe(&mut driver, "b", 99_999);
+    pipe(&mut driver, "a", 105_000);
+    let found: Vec<_> = (driver.read_pairs(&updates).into_iter())
+        .map(|(key, count)| (key.key, key.window.start.0, count))
+        .collect();
+    let own = |key: &str, start| (key.to_owned(), start, Some(1));
+    assert_eq!(found, [own("a", 100_000), own("a", 105_000)]);
+    assert_eq!(driver.read_pairs(&late).len(), 1);
+}
+
 #[test]
 fn the_clock_closes_no_window_without_the_setting() {
     let mut app = App::new("a");

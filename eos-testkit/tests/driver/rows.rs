@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use eos_core::codec::{Plain, TimeWindowed};
-use eos_core::state::{SessionStore, WindowStore};
-use eos_core::windows::{Session, Tumbling};
+use eos_core::state::WindowStore;
+use eos_core::windows::Tumbling;
 use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
@@ -184,38 +184,66 @@ fn rows_of_another_app_are_refused() {
 }
 
 #[test]
-fn windows_of_a_new_key() {
-    let per_value = Topic::plain("by-value");
-    let visits: PlainTopic<String, u64> = Topic::plain("visits");
-    let mut app = App::new("a");
-    let clicks_of = app.source(&clicks());
-    let grouped = |topic| {
-        clicks_of
+fn a_table_needs_an_end_or_a_reader() {
+    let build = |reads: bool, is_final: bool| {
+        let mut app = App::new("a");
+        let clicks = app.source(&clicks());
+        let table = clicks
             .clone()
-            .group_by(|value: &String| value.clone(), topic)
+            .group_by_key()
+            .windowed_by(Tumbling::of(MINUTE))
+            .count(&WindowStore::plain("counts"));
+        let rows = table.rows();
+        if is_final {
+            drop(table.emit_on_close());
+        }
+        let clicks = clicks.with_store(&rows);
+        match reads {
+            true => clicks.process_values(|ctx, click| ctx.forward(click.value)),
+            false => clicks,
+        }
+        .to(&found());
+        app.describe().map(drop).map_err(|error| error.to_string())
     };
-    grouped(&per_value)
-        .windowed_by(Tumbling::of(MINUTE))
-        .count(&WindowStore::plain("per-minute"))
-        .emit_on_close()
-        .without_windows()
-        .to(&Topic::<String, u64>::plain("final"));
-    grouped(&Topic::plain("sessions-by-value"))
-        .windowed_by(Session::gap(MINUTE))
-        .count(&SessionStore::plain("visits"))
-        .emit_on_close()
-        .without_windows()
-        .to(&visits);
+    assert_eq!(build(true, false), Ok(()));
+    for (reads, is_final) in [(false, false), (true, true)] {
+        let error = build(reads, is_final).unwrap_err();
+        assert!(error.contains("go nowhere"), "{error}");
+    }
+}
+
+#[test]
+fn closures_read_rows_of_another_topic_and_do_not_change_them() {
+    let names = Topic::<String, Option<String>>::plain("names");
+    let mut app = App::new("a");
+    let rows = app.table(&names, &KeyValueStore::plain("names")).rows();
+    app.source(&clicks())
+        .with_store(&rows)
+        .process_values(move |ctx, click| {
+            let name = ctx.store(&rows).get(click.key)?;
+            ctx.forward(name.unwrap_or_default())
+        })
+        .to(&found());
+    let graph = app.describe().unwrap();
+    let guarantees = graph.guarantees().to_string();
+    assert!(
+        guarantees.contains("in memory; rows of the store names"),
+        "{guarantees}"
+    );
+    assert_eq!(
+        guarantees.matches("changes of names commit").count(),
+        1,
+        "{guarantees}"
+    );
     let mut driver = TestDriver::new(app);
-    let clicks = [
-        ("a", "x", 0),
-        ("b", "x", 30_000),
-        ("c", "x", 61_000),
-        ("c", "x", 200_000),
-    ];
-    pipe(&mut driver, &clicks);
-    let x = |count| ("x".to_owned(), count);
-    let minutes = driver.read_pairs(&Topic::<String, u64>::plain("final"));
-    assert_eq!(minutes, [x(2), x(1)]);
-    assert_eq!(driver.read_pairs(&visits), [x(3)]);
+    driver.pipe_at(&names, "a", Some("Ann".to_owned()), Timestamp(1));
+    pipe(&mut driver, &[("a", "x", 2)]);
+    driver.pipe_tombstone(&names, "a");
+    pipe(&mut driver, &[("a", "x", 4)]);
+    let read: Vec<String> = driver
+        .read_pairs(&found())
+        .into_iter()
+        .map(|(_, it)| it)
+        .collect();
+    assert_eq!(read, ["Ann", ""]);
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use eos_core::codec::{Plain, TimeWindowed};
-use eos_core::state::WindowStore;
-use eos_core::windows::{Hopping, Tumbling, Windowed};
+use eos_core::codec::{Json, Plain, TimeWindowed};
+use eos_core::state::{SessionStore, WindowStore};
+use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
 use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
+use serde::{Deserialize, Serialize};
 
 const SIZE: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_millis(20);
@@ -238,6 +239,28 @@ fn a_record_counts_in_each_open_window_around_it_and_is_late_if_there_is_none() 
     assert!(places > 20, "{places}");
 }
 
+/// A value that can't be cloned.
+#[derive(Serialize, Deserialize)]
+struct Upload {
+    bytes: u64,
+}
+
+#[test]
+fn values_need_no_copies_to_be_counted_in_windows_that_overlap() {
+    let uploads = Topic::<String, Upload, Plain, Json>::with("uploads", Plain, Json);
+    let mut app = App::new("a");
+    app.source(&uploads)
+        .group_by_key()
+        .windowed_by(Hopping::of(SIZE).every(SIZE / 2))
+        .count(&store())
+        .to(&counts());
+    let mut driver = TestDriver::new(app);
+    driver.pipe_at(&uploads, "k", Upload { bytes: 7 }, Timestamp(120));
+    let starts = driver.read_pairs(&counts()).into_iter();
+    let starts: Vec<_> = starts.map(|(key, n)| (key.window.start.0, n)).collect();
+    assert_eq!(starts, [(50, 1), (100, 1)]);
+}
+
 #[test]
 fn windows_that_overlap_too_much_are_refused_with_the_numbers() {
     let mut app = App::new("a");
@@ -249,4 +272,44 @@ fn windows_that_overlap_too_much_are_refused_with_the_numbers() {
     let error = TestDriver::build(app).err().map(|error| error.to_string());
     let error = error.unwrap_or_default();
     assert!(error.contains("each record is in 3600 windows"), "{error}");
+}
+
+#[test]
+fn windows_of_a_new_key() {
+    let minute = Duration::from_secs(60);
+    let per_value = Topic::plain("by-value");
+    let visits: PlainTopic<String, u64> = Topic::plain("visits");
+    let mut app = App::new("a");
+    let views_of = app.source(&views());
+    let grouped = |topic| {
+        views_of
+            .clone()
+            .group_by(|value: &String| value.clone(), topic)
+    };
+    grouped(&per_value)
+        .windowed_by(Tumbling::of(minute))
+        .count(&WindowStore::plain("per-minute"))
+        .emit_on_close()
+        .without_windows()
+        .to(&Topic::<String, u64>::plain("final"));
+    grouped(&Topic::plain("sessions-by-value"))
+        .windowed_by(Session::gap(minute))
+        .count(&SessionStore::plain("visits"))
+        .emit_on_close()
+        .without_windows()
+        .to(&visits);
+    let mut driver = TestDriver::new(app);
+    let records = [
+        ("a", "x", 0),
+        ("b", "x", 30_000),
+        ("c", "x", 61_000),
+        ("c", "x", 200_000),
+    ];
+    for (key, page, time) in records {
+        driver.pipe_at(&views(), key, page, Timestamp(time));
+    }
+    let x = |count| ("x".to_owned(), count);
+    let minutes = driver.read_pairs(&Topic::<String, u64>::plain("final"));
+    assert_eq!(minutes, [x(2), x(1)]);
+    assert_eq!(driver.read_pairs(&visits), [x(3)]);
 }
