@@ -34,7 +34,9 @@ fn declare_case(operator: &str, case: &Value, app: &mut App) {
 
 fn declare<W>(operator: &str, windows: W, size: Duration, app: &mut App)
 where
-    W: WindowsOf<String, Text> + Windows<Group<String, Text> = WindowedGroup<String, Text, W>>,
+    W: WindowsOf<String, Text>
+        + WindowsOf<String, ()>
+        + Windows<Group<String, Text> = WindowedGroup<String, Text, W>>,
 {
     let source = app.source(&Topic::<String, Text>::plain("in"));
     let group = |group: crate::stream::Grouped<String, Text>| -> WindowedGroup<String, Text, W> {
