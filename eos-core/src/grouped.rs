@@ -239,8 +239,7 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 /// `emit_per_commit` it emits only the last update of each transaction. The timestamp of a result is the highest one
 /// of its records. A row of a topic has the timestamp of its record.
 ///
-/// A join reads the row of the record's own key. Closures read rows of all keys in
-/// their task with [`rows`](Table::rows).
+/// A join reads the row of the record's own key. Closures read rows of all keys in their task with [`rows`](Table::rows).
 ///
 /// `U` is the type of an update. By default it is `Option<V>`: rows can be deleted, and `None` is a Kafka tombstone. It
 /// is `V` for tables whose rows are never deleted: [`count`](Grouped::count) returns a `Table<K, u64, u64>`.

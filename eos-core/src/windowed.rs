@@ -57,8 +57,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///
     /// # Windows that overlap
     /// With [`Hopping`] windows, a record is in several windows. It updates each of them, in the order of their starts,
-    /// and its key and value are cloned for each; `count` clones only the key. It is late if all of its windows are closed; closed windows of a
-    /// record that is not late are left out.
+    /// and its key and value are cloned for each; `count` clones only the key. It is late if all of its windows are
+    /// closed; closed windows of a record that is not late are left out.
     ///
     /// # Sessions
     /// [`Session`] windows have no fixed length: see [`SessionGroup`]. [`Sliding`] windows start and end at records: see

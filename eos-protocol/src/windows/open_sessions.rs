@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(sessions.next_due(&windows, false), Some(Timestamp(81)));
         let mut sessions = OpenSessions::default();
         sessions.insert(session(1, i64::MAX, b""));
-        for is_final in [false, true] {
-            let due = sessions.next_due(&windows, is_final);
+        for at_close in [false, true] {
+            let due = sessions.next_due(&windows, at_close);
             assert_eq!(due, Some(Place::LAST));
         }
     }

@@ -76,7 +76,8 @@ impl Look {
             let later = if self.missing { SOON } else { LATER };
             let due = self.answered.is_none_or(|at| now - at >= later);
             // A refused fetch makes the client refresh its own metadata.
-            if !due && !self.has_news(wire) {
+            let is_known = self.unchanged == Some(wire.topic_changes());
+            if !due && (is_known || !self.has_news(wire)) {
                 return None;
             }
             self.suspicious.get_or_insert(now);
@@ -94,18 +95,13 @@ impl Look {
 
     /// Whether a known topic exists with another id.
     fn has_news(&mut self, wire: &Wire<'_>) -> bool {
-        let changes = wire.topic_changes();
-        if self.unchanged == Some(changes) {
-            return false;
-        }
         let foreign = self.known.keys().filter(|it| self.is_foreign(it, wire));
-        let mut foreign = foreign.peekable();
-        if foreign.peek().is_none() {
-            drop(foreign);
-            self.unchanged = Some(changes);
-            return false;
+        let foreign: Vec<&String> = foreign.collect();
+        let exists = foreign.iter().any(|it| wire.topic_id(it).is_some());
+        if foreign.is_empty() {
+            self.unchanged = Some(wire.topic_changes());
         }
-        foreign.any(|it| wire.topic_id(it).is_some())
+        exists
     }
 
     fn request(&self) -> MetadataRequest {

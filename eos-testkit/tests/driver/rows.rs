@@ -28,6 +28,28 @@ fn pipe(driver: &mut TestDriver, records: &[(&str, &str, i64)]) {
     }
 }
 
+fn read(driver: &mut TestDriver) -> Vec<String> {
+    let pairs = driver.read_pairs(&found()).into_iter();
+    pairs.map(|(_, value)| value).collect()
+}
+
+/// Compares the output, with a restore of the rows half-way, and with a crash at every effect.
+#[track_caller]
+fn check(app: impl Fn() -> App, clicks: &[(&str, &str, i64)], expected: &[&str]) {
+    let start = || TestDriver::new(app());
+    let mut driver = start();
+    let (first, second) = clicks.split_at(clicks.len() / 2);
+    pipe(&mut driver, first);
+    driver.crash_and_lose_state();
+    pipe(&mut driver, second);
+    assert_eq!(read(&mut driver), expected);
+    let places = crash_everywhere(start, |driver| {
+        pipe(driver, clicks);
+        driver.committed()
+    });
+    assert!(places > 20, "{places}");
+}
+
 /// The number of clicks of each user and of the user who invited them, with the time of the latter's row.
 fn with_inviter() -> App {
     let mut app = App::new("a");
@@ -55,28 +77,13 @@ const CLICKS: [(&str, &str, i64); 4] = [
 
 #[test]
 fn closures_read_the_rows_of_other_keys() {
-    let mut driver = TestDriver::new(with_inviter());
-    pipe(&mut driver, &CLICKS[..2]);
-    driver.crash_and_lose_state();
-    pipe(&mut driver, &CLICKS[2..]);
-    let found: Vec<String> = driver
-        .read_pairs(&found())
-        .into_iter()
-        .map(|(_, it)| it)
-        .collect();
     let expected = [
         "1 None",
         "1 Some((1, Some(10)))",
         "2 Some((2, Some(20)))",
         "2 Some((2, Some(20)))",
     ];
-    assert_eq!(found, expected);
-    let start = || TestDriver::new(with_inviter());
-    let places = crash_everywhere(start, |driver| {
-        pipe(driver, &CLICKS);
-        driver.committed()
-    });
-    assert!(places > 20, "{places}");
+    check(with_inviter, &CLICKS, &expected);
 }
 
 /// Writes the results of a key in all windows for each record of another key.
@@ -122,15 +129,6 @@ fn closures_read_open_and_closed_windows_until_they_expire() {
         ("a", "a", 61_000),
         ("b", "a", 170_000),
     ];
-    let mut driver = TestDriver::new(with_windows());
-    pipe(&mut driver, &clicks[..3]);
-    driver.crash_and_lose_state();
-    pipe(&mut driver, &clicks[3..]);
-    let found: Vec<String> = driver
-        .read_pairs(&found())
-        .into_iter()
-        .map(|(_, it)| it)
-        .collect();
     let expected = [
         "Some(1) [(0, 1)] ",
         "Some(2) [(0, 2)] ",
@@ -138,13 +136,7 @@ fn closures_read_open_and_closed_windows_until_they_expire() {
         "Some(2) [(0, 2), (1, 1)] a1=1 b1=1",
         "None [(1, 1)] a1=1 b1=1 b2=1",
     ];
-    assert_eq!(found, expected);
-    let start = || TestDriver::new(with_windows());
-    let places = crash_everywhere(start, |driver| {
-        pipe(driver, &clicks);
-        driver.committed()
-    });
-    assert!(places > 20, "{places}");
+    check(with_windows, &clicks, &expected);
 }
 
 #[test]
@@ -162,7 +154,7 @@ fn a_closure_without_the_store_cannot_read_its_rows() {
         .to(&found());
     let mut driver = TestDriver::new(app);
     driver.pipe(&clicks(), "a", "x");
-    let text = &driver.read_pairs(&found())[0].1;
+    let text = &read(&mut driver)[0];
     assert!(
         text.contains("with_store") && text.contains("counts"),
         "{text}"
@@ -240,10 +232,5 @@ fn closures_read_rows_of_another_topic_and_do_not_change_them() {
     pipe(&mut driver, &[("a", "x", 2)]);
     driver.pipe_tombstone(&names, "a");
     pipe(&mut driver, &[("a", "x", 4)]);
-    let read: Vec<String> = driver
-        .read_pairs(&found())
-        .into_iter()
-        .map(|(_, it)| it)
-        .collect();
-    assert_eq!(read, ["Ann", ""]);
+    assert_eq!(read(&mut driver), ["Ann", ""]);
 }
