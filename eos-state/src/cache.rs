@@ -12,6 +12,9 @@ const FILTER_SHARE: usize = 64;
 /// The maximum memory of one filter of new windows, in bytes.
 const FILTER_BYTES: usize = 64 * 1024;
 
+/// The number of keys whose places are read before the first of them is written.
+const READ_AHEAD: u32 = 16;
+
 /// Memory for recently read or written committed values, shared by the stores of a process. Each store has an equal
 /// part, which changes with the number of stores.
 #[derive(Debug, Clone, Default)]
@@ -182,6 +185,17 @@ impl CommittedCache {
         }
         // Write even a value above the limit, because the old generation may have a former value.
         self.young.write(hash, key, value);
+    }
+
+    /// Stores the new states of all keys of a table.
+    pub(crate) fn put_all(&mut self, table: &Table) {
+        for number in table.numbers() {
+            if number % READ_AHEAD == 0 {
+                let next = (number..table.len() as u32).take(READ_AHEAD as usize);
+                self.young.read_ahead(next.map(|number| table.hash(number)));
+            }
+            self.put(table.hash(number), table.key(number), table.value(number));
+        }
     }
 
     /// Marks the cached keys in a range as missing. Other keys stay unknown.

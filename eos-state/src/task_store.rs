@@ -553,10 +553,7 @@ impl TaskStore {
             self.forget_due();
         }
         for (store, cache) in in_flight.stores().iter().zip(self.caches.get_mut()) {
-            let table = store.overlay.table();
-            for number in table.numbers() {
-                cache.put(table.hash(number), table.key(number), table.value(number));
-            }
+            cache.put_all(store.overlay.table());
             // A deleted range includes keys that its own transaction wrote.
             for range in in_flight.deleted_ranges(store.id) {
                 cache.delete(range);
