@@ -268,6 +268,13 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().came_late();
     }
 
+    /// The record came too late for this number of windows.
+    pub(crate) fn missed_windows(&self, closed: u64) {
+        if closed > 0 {
+            self.scratch.borrow_mut().missed_windows(closed);
+        }
+    }
+
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> KeyValueView<'_, K, V> {
         KeyValueView::new(&self.state, index, self.origin.stream_time)
     }

@@ -388,19 +388,19 @@ fn items_are_handled_once_their_record_is_kept() {
         .unwrap()
         .with_due([(store_id, Clock::Stream)])
         .unwrap();
-    assert_eq!(store.handled_to(time(10)), Ok(time(10)));
+    assert_eq!(store.handled_to(Clock::Stream, time(10)), Ok(time(10)));
     store.put_due(store_id, b"k", time(5), b"").unwrap();
     store.keep_record();
-    assert_eq!(store.handled_to(time(10)), Ok(time(4)));
-    assert_eq!(store.handled_to(time(3)), Ok(time(3)));
+    assert_eq!(store.handled_to(Clock::Stream, time(10)), Ok(time(4)));
+    assert_eq!(store.handled_to(Clock::Stream, time(3)), Ok(time(3)));
     let NextDue::Item(item) = store.next_due(Clock::Stream, time(10)).unwrap() else {
         panic!("an item is due");
     };
     store.handle_due(&item).unwrap();
-    assert_eq!(store.handled_to(time(10)), Ok(time(4)));
+    assert_eq!(store.handled_to(Clock::Stream, time(10)), Ok(time(4)));
     store.drop_record();
-    assert_eq!(store.handled_to(time(10)), Ok(time(4)));
+    assert_eq!(store.handled_to(Clock::Stream, time(10)), Ok(time(4)));
     store.handle_due(&item).unwrap();
     store.keep_record();
-    assert_eq!(store.handled_to(time(10)), Ok(time(10)));
+    assert_eq!(store.handled_to(Clock::Stream, time(10)), Ok(time(10)));
 }

@@ -22,6 +22,7 @@ pub(crate) enum Count {
     Retried,
     DeadLetters,
     Late,
+    LateWindows,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -32,13 +33,14 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
         Self::Retried,
         Self::DeadLetters,
         Self::Late,
+        Self::LateWindows,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -56,6 +58,7 @@ impl Count {
             Self::Retried => &mut totals.retried,
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Late => &mut totals.late_records,
+            Self::LateWindows => &mut totals.late_windows,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -82,6 +82,9 @@ pub struct Totals {
     /// Records that came too late for their window: it was closed. They are dropped, or written where
     /// [`late_to`](crate::windows::WindowedGroup::late_to) says. Those of aborted transactions included.
     pub late_records: u64,
+    /// Closed tumbling and hopping windows that would contain a record. A late record counts once for each of them. A
+    /// record that other, open windows contain is not late, but counts here, too. Those of aborted transactions included.
+    pub late_windows: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -114,6 +117,7 @@ impl Totals {
         self.retried += other.retried;
         self.dead_letters += other.dead_letters;
         self.late_records += other.late_records;
+        self.late_windows += other.late_windows;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;
@@ -333,6 +337,9 @@ pub struct TaskMetrics {
     /// How far the latest window of its stores starts ahead of that. Until stream time is there, the
     /// changelog is not trimmed behind it. `None` if none is ahead.
     pub windows_ahead: Option<Duration>,
+    /// How long the first timer, closed window or expired row that is not handled yet is due, by its own clock. Zero if
+    /// none is due; `None` if the app has none of these.
+    pub due_behind: Option<Duration>,
 }
 
 /// How far one input partition is, half a second ago at most unless a closure takes longer.
@@ -405,6 +412,7 @@ impl TaskMetrics {
             inputs,
             stream_time: None,
             windows_ahead: None,
+            due_behind: None,
         }
     }
 }

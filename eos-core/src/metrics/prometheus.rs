@@ -4,18 +4,24 @@
 //! sample has the labels `app` and `worker`; the sums over workers are Prometheus' business.
 
 use std::fmt::{Display, Write};
+use std::time::Duration;
 
 use eos_protocol::State;
 
 #[cfg(test)]
 use super::RestoreKind;
-use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
+use super::{InputMetrics, Metrics, Phase, TaskMetrics, Totals, WorkerMetrics};
 
 /// Name, help, value.
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
+type TaskDuration = (
+    &'static str,
+    &'static str,
+    fn(&TaskMetrics) -> Option<Duration>,
+);
 
-const COUNTERS: [Counter; 13] = [
+const COUNTERS: [Counter; 14] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -45,6 +51,11 @@ const COUNTERS: [Counter; 13] = [
         "eos_late_records_total",
         "Records that came too late for their window.",
         |t| t.late_records,
+    ),
+    (
+        "eos_late_windows_total",
+        "Closed windows that would contain a record.",
+        |t| t.late_windows,
     ),
     (
         "eos_aborts_total",
@@ -277,17 +288,30 @@ impl<'a> Text<'a> {
                 self.sample(name, worker, &[("task", &id)], time.0 as f64 / 1_000.0);
             }
         }
-        let name = "eos_windows_ahead_seconds";
-        let help = "How far the latest window of a task's stores starts ahead of stream time; absent if \
-             none does.";
-        self.family(name, "gauge", help);
-        for worker in workers {
-            for task in &worker.tasks {
-                let Some(ahead) = task.windows_ahead else {
-                    continue;
-                };
-                let id = task.id.to_string();
-                self.sample(name, worker, &[("task", &id)], ahead.as_secs_f64());
+        let durations: [TaskDuration; 2] = [
+            (
+                "eos_windows_ahead_seconds",
+                "How far the latest window of a task's stores starts ahead of stream time; absent if \
+                 none does.",
+                |task| task.windows_ahead,
+            ),
+            (
+                "eos_due_behind_seconds",
+                "How long the first unhandled timer, closed window or expired row of a task is due; \
+                 absent for tasks without these.",
+                |task| task.due_behind,
+            ),
+        ];
+        for (name, help, value) in durations {
+            self.family(name, "gauge", help);
+            for worker in workers {
+                for task in &worker.tasks {
+                    let Some(duration) = value(task) else {
+                        continue;
+                    };
+                    let id = task.id.to_string();
+                    self.sample(name, worker, &[("task", &id)], duration.as_secs_f64());
+                }
             }
         }
     }

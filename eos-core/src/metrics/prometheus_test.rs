@@ -141,6 +141,7 @@ fn metrics() -> Metrics {
     let mut task = TaskMetrics::new(TaskId::default(), inputs);
     task.stream_time = Some(eos_protocol::Timestamp(1_700_000_000_500));
     task.windows_ahead = Some(Duration::from_millis(2_500));
+    task.due_behind = Some(Duration::from_millis(750));
     busy.tasks(
         Generation::new(4).ok(),
         vec![task],
@@ -201,6 +202,7 @@ fn the_times_of_tasks_are_in_seconds() {
     let value = |name| scraped.value(name, &task);
     assert_eq!(value("eos_stream_time_seconds"), Some(1_700_000_000.5));
     assert_eq!(value("eos_windows_ahead_seconds"), Some(2.5));
+    assert_eq!(value("eos_due_behind_seconds"), Some(0.75));
 }
 
 #[test]

@@ -21,12 +21,20 @@ pub(crate) struct Scratch {
     outputs: Vec<Output>,
     /// The outputs of moments of timers that came in the unit of a record.
     moments: Vec<MomentOutputs>,
-    /// The number of windows for which the record came too late.
-    late: u64,
+    late: Late,
     /// The reason why the record fails, even if user code ignores the error.
     pub(crate) fault: Option<Fault>,
     /// The buffer of the codecs. A codec may clear it.
     encoded: Vec<u8>,
+}
+
+/// The counts of one record that came too late.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Late {
+    /// The number of stages in which all windows of the record are closed.
+    pub(crate) records: u64,
+    /// The number of closed windows.
+    pub(crate) windows: u64,
 }
 
 /// The outputs of a due item.
@@ -209,17 +217,22 @@ impl Scratch {
         self.bytes.clear();
         self.outputs.clear();
         self.moments.clear();
-        self.late = 0;
+        self.late = Late::default();
         self.fault = None;
     }
 
-    /// Records that the record came too late for a window.
+    /// Counts the record as late.
     pub(crate) fn came_late(&mut self) {
-        self.late += 1;
+        self.late.records += 1;
     }
 
-    /// Returns the number of such windows, and resets it.
-    pub(crate) fn take_late(&mut self) -> u64 {
+    /// Counts closed windows that would contain the record.
+    pub(crate) fn missed_windows(&mut self, closed: u64) {
+        self.late.windows += closed;
+    }
+
+    /// Returns the counts of the record, and resets them.
+    pub(crate) fn take_late(&mut self) -> Late {
         std::mem::take(&mut self.late)
     }
 }

@@ -65,11 +65,19 @@ where
         let store = ctx.windows_at::<K, Stamped<A>>(self.store);
         // An open window may be over, or its final result emitted, for a store that had a shorter grace before. For other
         // stores it never is, because the graph is checked for that.
-        let is_open = |window: &Window| {
-            !self.windows.is_closed(*window, stream_time) && !store.is_closed(window.start)
+        let is_closed = |window: &Window| {
+            self.windows.is_closed(*window, stream_time) || store.is_closed(window.start)
         };
-        let mut open = self.windows.windows(time).filter(is_open);
-        let Some(mut window) = open.next() else {
+        // Windows come in the order of their starts, so the closed ones come first.
+        let mut open = self.windows.windows(time);
+        let mut closed = 0;
+        let first = open.by_ref().find(|window| {
+            let is_closed = is_closed(window);
+            closed += u64::from(is_closed);
+            !is_closed
+        });
+        ctx.missed_windows(closed);
+        let Some(mut window) = first else {
             ctx.came_late();
             return next.forward_rest(
                 ctx,

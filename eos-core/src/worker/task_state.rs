@@ -1,6 +1,7 @@
 //! The state of a task, in changelog and database.
 
 use std::task::Poll;
+use std::time::Duration;
 
 use eos_protocol::state::{
     ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
@@ -185,8 +186,29 @@ impl TaskState {
 
     /// Returns the last moment of stream time up to which all due items are handled, at most this one.
     fn handled_to(&self, stream_time: Timestamp) -> Result<Timestamp, StoreError> {
-        let handled = self.store.handled_to(stream_time)?;
+        let handled = self.store.handled_to(Clock::Stream, stream_time)?;
         self.windows.handled_to(&self.store, handled)
+    }
+
+    /// Returns how long the first unhandled item is due, by its own clock. `None` if the task has no due work.
+    pub(super) fn due_behind(
+        &self,
+        stream_time: Option<Timestamp>,
+        wall_clock: Timestamp,
+    ) -> Option<Duration> {
+        let since = |now: Timestamp, handled: Result<Timestamp, StoreError>| {
+            let first = handled.ok()?.0.saturating_add(1);
+            let millis = now.0.saturating_sub(first);
+            Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+        };
+        // Before the first record with a time, nothing is due.
+        let by_stream = (self.has_due_of(Clock::Stream)).then(|| match stream_time {
+            Some(time) => since(time, self.handled_to(time)),
+            None => Some(Duration::ZERO),
+        });
+        let by_clock = (self.has_due_of(Clock::Wall))
+            .then(|| since(wall_clock, self.store.handled_to(Clock::Wall, wall_clock)));
+        by_stream.flatten().max(by_clock.flatten())
     }
 
     /// Adds the metadata of the windows to the changes of the transaction, at the end of intake.

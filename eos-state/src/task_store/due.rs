@@ -304,27 +304,25 @@ impl TaskStore {
         self.due.as_ref()?.next[at(clock)].get()
     }
 
-    /// Returns the last moment of stream time up to which all items are handled, at most this one. The writes of the
-    /// current record do not count: it may still be dropped.
+    /// Returns the last moment up to which all items of this clock are handled, at most `now`. The writes of the current
+    /// record do not count: it may still be dropped.
     ///
     /// # Errors
     /// If the engine can't read.
-    pub fn handled_to(&self, stream_time: Timestamp) -> Result<Timestamp, StoreError> {
-        let Some(state) =
-            (self.due.as_ref()).filter(|_| self.may_be_due(Clock::Stream, stream_time))
-        else {
-            return Ok(stream_time);
+    pub fn handled_to(&self, clock: Clock, now: Timestamp) -> Result<Timestamp, StoreError> {
+        let Some(state) = (self.due.as_ref()).filter(|_| self.may_be_due(clock, now)) else {
+            return Ok(now);
         };
         self.healthy()?;
-        let range = match &state.searches[at(Clock::Stream)].borrow().from {
-            From::At(place) => due::from(Clock::Stream, place),
-            From::Mark => due::behind(Clock::Stream, None),
-            From::End => return Ok(stream_time),
+        let range = match &state.searches[at(clock)].borrow().from {
+            From::At(place) => due::from(clock, place),
+            From::Mark => due::behind(clock, None),
+            From::End => return Ok(now),
         };
         let mut scan = self.scan_below(0, &Table::new(), &range, Direction::Forward)?;
         let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
         let before = |place: Place| Timestamp(place.moment().0.saturating_sub(1));
-        Ok(first.map_or(stream_time, before).min(stream_time))
+        Ok(first.map_or(now, before).min(now))
     }
 
     /// The first place that the index lists. The next search begins there.

@@ -348,6 +348,25 @@ fn a_failed_handler_is_tried_again() {
 }
 
 #[test]
+fn metrics_show_how_long_the_first_unhandled_moment_is_due() {
+    let policy = ErrorPolicy::retry_forever(Backoff::fixed(minutes(1)));
+    let mut driver = TestDriver::new(failing(policy));
+    let behind = |driver: &mut TestDriver| {
+        driver.advance_wall_clock(seconds(1));
+        let metrics = driver.metrics().unwrap();
+        metrics.workers[0].tasks[0].due_behind
+    };
+    assert_eq!(behind(&mut driver), Some(Duration::ZERO));
+    pipe(&mut driver, &[("bad", "10", 0), ("b", "60", 9)]);
+    assert_eq!(behind(&mut driver), Some(Duration::ZERO));
+    pipe(&mut driver, &[("c", "", 13)]);
+    assert_eq!(behind(&mut driver), Some(minutes(3)));
+    let mut none = App::new("none");
+    none.source(&input()).to(&output());
+    assert_eq!(behind(&mut TestDriver::new(none)), None);
+}
+
+#[test]
 fn a_failed_handler_leaves_a_dead_letter() {
     let mut driver = TestDriver::new(failing(ErrorPolicy::dead_letter("dlq")));
     pipe(&mut driver, &[("bad", "10", 0), ("b", "", 40)]);

@@ -215,7 +215,11 @@ fn a_record_counts_in_each_open_window_around_it_and_is_late_if_there_is_none() 
         let late = driver.read_pairs(&late()).into_iter();
         (counts, late.map(|(_, page)| page).collect::<Vec<_>>())
     };
-    let (counts, late) = scenario(&mut hopping());
+    let mut driver = hopping();
+    let (counts, late) = scenario(&mut driver);
+    let totals = driver.metrics().unwrap().totals;
+    // One window at 95 and three at 99.
+    assert_eq!((totals.late_records, totals.late_windows), (1, 4));
     let expected = [
         // 90 is in three windows.
         (0, 1),

@@ -47,6 +47,9 @@ pub(in crate::worker) fn report<C: Client>(
         });
         let mut report = TaskMetrics::new(id, inputs.collect());
         report.stream_time = task.progress.stream_time();
+        if let Some(state) = &task.state {
+            report.due_behind = state.due_behind(report.stream_time, clock);
+        }
         if let Some(state) = &mut task.state
             && let Some(trimming) = &state.trimming
         {

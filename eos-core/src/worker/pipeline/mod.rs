@@ -157,6 +157,7 @@ struct Counters {
     skipped: u64,
     dead_letters: u64,
     late: u64,
+    late_windows: u64,
     retries: u64,
 }
 
@@ -260,6 +261,7 @@ impl Pipeline {
             (Count::Skipped, counts.skipped),
             (Count::DeadLetters, counts.dead_letters),
             (Count::Late, counts.late),
+            (Count::LateWindows, counts.late_windows),
             (Count::Retried, counts.retries),
         ] {
             meter.count(what, number);
@@ -427,8 +429,9 @@ impl Pipeline {
             return Done::Begin;
         }
         let late = self.scratch.get_mut().take_late();
-        if late > 0 {
-            self.counters.late += late;
+        self.counters.late_windows += late.windows;
+        if late.records > 0 {
+            self.counters.late += late.records;
             self.warn_late(shared, task, record);
         }
         txn.pace.took(task.keep());

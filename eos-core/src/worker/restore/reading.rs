@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_protocol::state::{
     ChangelogOffsets, Family, Position, RestartError, Restore, RestoreKind, Restored, StoreId,
 };
-use eos_protocol::{Now, Offset, TaskId, TopicPartition};
+use eos_protocol::{Clock, Now, Offset, TaskId, TopicPartition};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Load, TaskStore};
 
@@ -153,7 +153,7 @@ impl<C: Client> Restoring<C> {
         // Windows stay for the items that are due but not handled yet.
         let handled = self
             .stream_time
-            .map(|time| store.handled_to(time))
+            .map(|time| store.handled_to(Clock::Stream, time))
             .transpose();
         let handled = handled.map_err(|source| store_failed(self.task, source))?;
         let windows = Windows::of(&store, self.windows, self.stream_time, handled);
