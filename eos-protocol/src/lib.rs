@@ -27,6 +27,7 @@
 //! | [`check_widths`] | whether their topics can be read together |
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`windows`] | the window of a record, when it closes, when it expires |
+//! | [`identity`] | whether the id of a record was seen before |
 //! | [`MissingOffsets`] | when a task believes that the group has no offset |
 //! | [`CoordinatorWait`] | when a call that waits for a coordinator needs a reconnect |
 //! | [`BrokerTime`] | for how long brokers have been reachable |
@@ -46,6 +47,7 @@ mod errors;
 mod fnv;
 mod guarantee;
 mod halving;
+pub mod identity;
 mod idle;
 mod ids;
 mod markers;

@@ -1,0 +1,270 @@
+//! The windows in which an id counts as seen.
+
+use std::time::Duration;
+
+use super::Seen;
+use crate::ids::Timestamp;
+use crate::windows::Expiry;
+
+/// The longest lateness that a window gets by default.
+const DEFAULT_LATENESS: Duration = Duration::from_secs(3_600);
+
+/// How long an id counts as seen, and how late a record may be.
+///
+/// Sightings are stored by bucket: half a window of event time. A bucket and an id make a key, and the value is a
+/// [`Sighting`]. Two first sightings of one id are at least a window apart, so each is in a bucket of its own.
+///
+/// A record at `t` is a duplicate of a sighting at `f` if `|t - f|` is less than the window. If no sighting is found and
+/// the record is further behind stream time than the lateness, it is too old: a sighting may have expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenWindow {
+    window: i64,
+    lateness: i64,
+    /// Whether a duplicate extends the window.
+    slides: bool,
+    /// The longest time from the first sighting to a duplicate.
+    at_most: i64,
+}
+
+/// Why a window of ids is invalid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SeenWindowError {
+    /// The window is shorter than a millisecond.
+    #[error("its window is {0:?}, but timestamps have milliseconds. Set a window of at least 1 ms")]
+    TooShort(Duration),
+    /// The window is longer than the offsets in its buckets reach.
+    #[error(
+        "its window of {} days is longer than {} days. Use `SeenIds::for_ever`, or ids that contain their time",
+        .0.as_secs() / 86_400, SeenWindow::LONGEST.as_secs() / 86_400
+    )]
+    TooLong(Duration),
+    /// A sliding window ends before it can slide.
+    #[error(
+        "its window of {window:?} slides for at most {at_most:?}, which is shorter. Set a longer `at_most`"
+    )]
+    AtMost {
+        /// The window.
+        window: Duration,
+        /// The limit.
+        at_most: Duration,
+    },
+    /// Senders repeat a record after its id is forgotten.
+    #[error(
+        "its window is {window:?}, but senders repeat records for {horizon:?} (`redelivered_within`), so later \
+         repetitions would count as new. Set a window of at least {horizon:?}"
+    )]
+    Horizon {
+        /// The window.
+        window: Duration,
+        /// The time for which senders repeat a record.
+        horizon: Duration,
+    },
+}
+
+impl SeenWindow {
+    /// The longest window.
+    pub const LONGEST: Duration = Duration::from_secs(99 * 86_400);
+
+    /// A window that begins with the first sighting and never moves.
+    #[must_use]
+    pub fn fixed(window: Duration) -> Self {
+        Self {
+            window: ms(window),
+            lateness: ms(window.min(DEFAULT_LATENESS)),
+            slides: false,
+            at_most: i64::MAX,
+        }
+    }
+
+    /// A window that begins again with each sighting.
+    #[must_use]
+    pub fn sliding(window: Duration) -> Self {
+        Self {
+            slides: true,
+            ..Self::fixed(window)
+        }
+    }
+
+    /// Sets the longest time from the first sighting to a duplicate.
+    #[must_use]
+    pub fn at_most(self, at_most: Duration) -> Self {
+        Self {
+            at_most: ms(at_most),
+            ..self
+        }
+    }
+
+    /// Sets how far behind stream time a record may be. The default is the window, and at most an hour.
+    #[must_use]
+    pub fn lateness(self, lateness: Duration) -> Self {
+        Self {
+            lateness: ms(lateness),
+            ..self
+        }
+    }
+
+    /// Whether a duplicate extends the window.
+    #[must_use]
+    pub fn slides(&self) -> bool {
+        self.slides
+    }
+
+    /// The length of the window.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        duration(self.window)
+    }
+
+    /// Checks the durations. `horizon`: the time for which senders repeat a record, if it is known.
+    ///
+    /// # Errors
+    /// [`SeenWindowError`] with the durations and the fix.
+    pub fn check(&self, horizon: Option<Duration>) -> Result<(), SeenWindowError> {
+        let window = self.length();
+        if self.window < 1 {
+            return Err(SeenWindowError::TooShort(window));
+        }
+        if window > Self::LONGEST {
+            return Err(SeenWindowError::TooLong(window));
+        }
+        if self.slides && self.at_most < self.window {
+            let at_most = duration(self.at_most);
+            return Err(SeenWindowError::AtMost { window, at_most });
+        }
+        match horizon {
+            Some(horizon) if window < horizon => Err(SeenWindowError::Horizon { window, horizon }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long buckets are kept. A sighting is needed as long as a record within the lateness can be its duplicate.
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        let retention = self
+            .bucket()
+            .saturating_add(self.window)
+            .saturating_add(self.lateness);
+        Expiry::new(duration(retention), duration(self.bucket()))
+    }
+
+    /// The length of a bucket, in ms: half a window, rounded up.
+    fn bucket(&self) -> i64 {
+        (self.window / 2 + self.window % 2).max(1)
+    }
+
+    /// The start of the bucket of this time.
+    #[must_use]
+    pub fn bucket_of(&self, time: Timestamp) -> Timestamp {
+        Timestamp(time.0 - time.0.rem_euclid(self.bucket()))
+    }
+
+    /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: three without
+    /// late records, and at most five. No sighting is later than stream time.
+    pub fn buckets(
+        &self,
+        time: Timestamp,
+        stream_time: Timestamp,
+    ) -> impl Iterator<Item = Timestamp> + use<> {
+        let reach = self.window - 1;
+        let first = self.bucket_of(Timestamp(time.0.saturating_sub(reach).max(0)));
+        let last = Timestamp(time.0.saturating_add(reach)).min(stream_time);
+        let bucket = self.bucket();
+        let mut next = Some(first.0);
+        std::iter::from_fn(move || {
+            let start = next.filter(|start| *start <= last.0)?;
+            next = start.checked_add(bucket);
+            Some(Timestamp(start))
+        })
+    }
+
+    /// Judges a record at this time by the sightings of its id in [`buckets`](Self::buckets), and returns the sighting to
+    /// store in the bucket of the record's time, if one is to be stored.
+    #[must_use]
+    pub fn judge(
+        &self,
+        time: Timestamp,
+        stream_time: Timestamp,
+        sightings: impl IntoIterator<Item = Sighting>,
+    ) -> (Seen, Option<Sighting>) {
+        let matches = |sighting: &Sighting| {
+            let apart = time.0.saturating_sub(sighting.at.0).saturating_abs();
+            apart < self.window && time.0.saturating_sub(sighting.first.0) < self.at_most
+        };
+        let (mut found, mut latest): (Option<Sighting>, _) = (None, Timestamp(i64::MIN));
+        for sighting in sightings.into_iter().filter(matches) {
+            latest = latest.max(sighting.at);
+            if found.is_none_or(|found| sighting.first < found.first) {
+                found = Some(sighting);
+            }
+        }
+        let Some(Sighting { first, .. }) = found else {
+            if time.0 < stream_time.0.saturating_sub(self.lateness) {
+                return (Seen::TooOld, None);
+            }
+            let (at, first) = (time, time);
+            return (Seen::New, Some(Sighting { at, first }));
+        };
+        let at = time;
+        let moved = (self.slides && time > latest).then_some(Sighting { at, first });
+        (Seen::Duplicate { first }, moved)
+    }
+}
+
+/// A record whose id was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sighting {
+    /// The time of the record.
+    pub at: Timestamp,
+    /// The time of the first record of a chain of duplicates.
+    pub first: Timestamp,
+}
+
+/// Bytes that are no sighting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a sighting has 4 or 12 bytes, not {len}: another program wrote to the changelog")]
+pub struct SightingError {
+    /// The number of bytes.
+    pub len: usize,
+}
+
+impl Sighting {
+    /// Writes the sighting relative to its bucket: milliseconds from the start of the bucket to the record (4 bytes), and,
+    /// if it is not the first one, the time of the first record (8 bytes). Numbers are big-endian.
+    pub fn encode(&self, bucket: Timestamp, into: &mut Vec<u8>) {
+        // A bucket is at most half of `SeenWindow::LONGEST`.
+        let offset = u32::try_from(self.at.0 - bucket.0).unwrap_or(u32::MAX);
+        into.extend_from_slice(&offset.to_be_bytes());
+        if self.first != self.at {
+            into.extend_from_slice(&self.first.0.to_be_bytes());
+        }
+    }
+
+    /// Reads the bytes of [`encode`](Self::encode).
+    ///
+    /// # Errors
+    /// [`SightingError`] if the length is another one.
+    pub fn decode(bucket: Timestamp, bytes: &[u8]) -> Result<Self, SightingError> {
+        let damaged = SightingError { len: bytes.len() };
+        let (offset, first) = bytes.split_first_chunk::<4>().ok_or(damaged)?;
+        let at = Timestamp(bucket.0.saturating_add(u32::from_be_bytes(*offset).into()));
+        let first = match <[u8; 8]>::try_from(first) {
+            Ok(first) => Timestamp(i64::from_be_bytes(first)),
+            Err(_) if first.is_empty() => at,
+            Err(_) => return Err(damaged),
+        };
+        Ok(Self { at, first })
+    }
+}
+
+fn ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn duration(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
+#[cfg(test)]
+#[path = "window_test.rs"]
+mod tests;
