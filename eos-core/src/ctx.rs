@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use eos_protocol::identity::Seen;
 use eos_protocol::{Clock, Offset, Partition, TaskId, Timestamp, TopicPartition};
 
 use crate::client::Headers;
@@ -265,13 +266,24 @@ impl<'r> Ctx<'r> {
 
     /// The record came too late for a window.
     pub(crate) fn came_late(&self) {
-        self.scratch.borrow_mut().came_late();
+        self.scratch.borrow_mut().counts.late += 1;
     }
 
     /// The record came too late for this number of windows.
     pub(crate) fn missed_windows(&self, closed: u64) {
         if closed > 0 {
-            self.scratch.borrow_mut().missed_windows(closed);
+            self.scratch.borrow_mut().counts.late_windows += closed;
+        }
+    }
+
+    /// The id of the record was judged.
+    pub(crate) fn judged(&self, seen: Seen) {
+        let counts = &mut self.scratch.borrow_mut().counts;
+        match seen {
+            Seen::Duplicate { .. } => counts.duplicates += 1,
+            Seen::TooOld => counts.too_old += 1,
+            Seen::NoId => counts.without_id += 1,
+            _ => counts.new_ids += 1,
         }
     }
 

@@ -61,6 +61,7 @@ mod app;
 )]
 mod config;
 mod ctx;
+mod dedup;
 mod error;
 mod error_policy;
 mod failpoints;
@@ -153,6 +154,13 @@ pub mod windows {
     pub use crate::sliding::{SlidingGroup, SlidingTable};
     pub use crate::windowed::{WindowedGroup, WindowedTable, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;
+}
+
+/// Deduplication: known ids, and what is known of a record's id.
+pub mod identity {
+    pub use crate::dedup::{
+        ContentId, Dedup, IdentityError, Judged, Seen, SeenIds, SeenWindowError,
+    };
 }
 
 /// Processors of values, and what a context says about its record.

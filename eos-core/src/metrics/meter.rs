@@ -23,6 +23,10 @@ pub(crate) enum Count {
     DeadLetters,
     Late,
     LateWindows,
+    NewIds,
+    Duplicates,
+    TooOld,
+    WithoutId,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -33,7 +37,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 18] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -41,6 +45,10 @@ impl Count {
         Self::DeadLetters,
         Self::Late,
         Self::LateWindows,
+        Self::NewIds,
+        Self::Duplicates,
+        Self::TooOld,
+        Self::WithoutId,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -59,6 +67,10 @@ impl Count {
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Late => &mut totals.late_records,
             Self::LateWindows => &mut totals.late_windows,
+            Self::NewIds => &mut totals.new_ids,
+            Self::Duplicates => &mut totals.duplicates,
+            Self::TooOld => &mut totals.too_old,
+            Self::WithoutId => &mut totals.without_id,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -85,6 +85,15 @@ pub struct Totals {
     /// Closed tumbling and hopping windows that would contain a record. A late record counts once for each of them. A
     /// record that other, open windows contain is not late, but counts here, too. Those of aborted transactions included.
     pub late_windows: u64,
+    /// Records that a deduplication passed because their ids were new. Those of aborted transactions included, as in the
+    /// next three.
+    pub new_ids: u64,
+    /// Records that a deduplication recognised as duplicates.
+    pub duplicates: u64,
+    /// Records that were too old for a deduplication to judge, and did not fail.
+    pub too_old: u64,
+    /// Records without an id for a deduplication that did not fail.
+    pub without_id: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -118,6 +127,10 @@ impl Totals {
         self.dead_letters += other.dead_letters;
         self.late_records += other.late_records;
         self.late_windows += other.late_windows;
+        self.new_ids += other.new_ids;
+        self.duplicates += other.duplicates;
+        self.too_old += other.too_old;
+        self.without_id += other.without_id;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

@@ -21,7 +21,7 @@ type TaskDuration = (
     fn(&TaskMetrics) -> Option<Duration>,
 );
 
-const COUNTERS: [Counter; 14] = [
+const COUNTERS: [Counter; 18] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -56,6 +56,26 @@ const COUNTERS: [Counter; 14] = [
         "eos_late_windows_total",
         "Closed windows that would contain a record.",
         |t| t.late_windows,
+    ),
+    (
+        "eos_dedup_new_total",
+        "Records that a deduplication passed because their ids were new.",
+        |t| t.new_ids,
+    ),
+    (
+        "eos_dedup_duplicates_total",
+        "Records that a deduplication recognised as duplicates.",
+        |t| t.duplicates,
+    ),
+    (
+        "eos_dedup_too_old_total",
+        "Records that were too old for a deduplication to judge, and did not fail.",
+        |t| t.too_old,
+    ),
+    (
+        "eos_dedup_missing_id_total",
+        "Records without an id for a deduplication that did not fail.",
+        |t| t.without_id,
     ),
     (
         "eos_aborts_total",

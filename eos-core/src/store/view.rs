@@ -31,6 +31,8 @@ pub(crate) struct StoreSpec {
     pub(crate) clock: Option<Clock>,
     /// The period of a tick, in milliseconds.
     pub(crate) period: Option<i64>,
+    /// Whether its operator compares timestamps with the machine's clock.
+    pub(crate) reads_wall_clock: bool,
     /// The [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
 }

@@ -108,6 +108,7 @@ impl<K, V> WindowStore<K, V> {
             closes_when_idle: false,
             clock: None,
             period: None,
+            reads_wall_clock: false,
             definition: Box::new(self.clone()),
         }
     }

@@ -20,13 +20,19 @@ use crate::store::StoreSpec;
 pub(crate) struct Topology {
     pub(super) stages: Vec<Stage>,
     pub(super) graph: Graph,
+    reads_wall_clock: bool,
 }
 
 impl Topology {
     /// Checks a graph and cuts it into stages.
     pub(crate) fn of(mut graph: Graph) -> Result<Self, TopologyError> {
         let stages = graph.finish()?;
-        Ok(Self { stages, graph })
+        let reads_wall_clock = graph.stores.iter().any(|store| store.reads_wall_clock);
+        Ok(Self {
+            stages,
+            graph,
+            reads_wall_clock,
+        })
     }
 
     pub(crate) fn token(&self) -> u64 {
@@ -55,6 +61,11 @@ impl Topology {
     /// Returns all stores of the app.
     pub(crate) fn stores(&self) -> &[StoreSpec] {
         &self.graph.stores
+    }
+
+    /// Whether an operator compares timestamps with the machine's clock.
+    pub(crate) fn reads_wall_clock(&self) -> bool {
+        self.reads_wall_clock
     }
 
     /// Returns the stores of one stage.

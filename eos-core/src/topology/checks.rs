@@ -291,8 +291,8 @@ impl Graph {
         };
         match kind {
             Kind::Table(_) => true,
-            // Final results are emitted once, so they need an exit.
-            Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) => false,
+            // Final results and new records are forwarded once, so they need an exit.
+            Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) | Kind::Dedup(_) => false,
             _ => kind.own_store().is_some_and(is_read),
         }
     }

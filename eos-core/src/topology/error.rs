@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
+use eos_protocol::identity::SeenWindowError;
 use eos_protocol::windows::WindowError;
 
 use crate::error_policy::{ErrorPolicy, PolicyError};
@@ -179,6 +180,14 @@ pub enum Mistake {
         store: String,
         /// The cause.
         reason: WindowError,
+    },
+    /// Known ids have an invalid window.
+    #[error("the ids of {store}: {reason}")]
+    SeenIds {
+        /// The name of the `SeenIds`.
+        store: String,
+        /// The cause.
+        reason: SeenWindowError,
     },
     /// A store's retention is shorter than its windows.
     #[error(

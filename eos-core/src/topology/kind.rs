@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     PerCommit(usize),
     /// The store of the results.
     OnClose(usize),
+    /// The store of the known ids.
+    Dedup(usize),
     /// The output to the repartition topic.
     Repartition(usize),
     /// The output of the node.
@@ -78,6 +80,7 @@ impl Kind {
             Self::LeftJoin(_) => "left_join",
             Self::PerCommit(_) => "emit_per_commit",
             Self::OnClose(_) => "emit_on_close",
+            Self::Dedup(_) => "dedup",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
             Self::Route(..) => "route",
@@ -106,7 +109,10 @@ impl Kind {
     /// The store that the node writes or queries. Closures can only read it.
     pub(crate) fn own_store(self) -> Option<usize> {
         match self {
-            Self::Table(store) | Self::PerCommit(store) | Self::OnClose(store) => Some(store),
+            Self::Table(store)
+            | Self::PerCommit(store)
+            | Self::OnClose(store)
+            | Self::Dedup(store) => Some(store),
             _ => self.aggregates().or_else(|| self.joins()),
         }
     }
@@ -164,6 +170,7 @@ impl Kind {
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
             Self::PerCommit(_) => "PER-COMMIT",
             Self::OnClose(_) => "SUPPRESS",
+            Self::Dedup(_) => "DEDUP",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

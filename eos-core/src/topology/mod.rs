@@ -6,6 +6,7 @@ mod checked;
 mod checks;
 #[cfg(test)]
 mod declaration_test;
+mod dedup;
 mod deleting;
 mod describe;
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod windowed;
 pub(crate) use aggregate::Aggregate;
 pub(crate) use chains::Chains;
 pub(crate) use checked::Topology;
+pub(crate) use dedup::{Deduplicate, IdOf, Strictness};
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
@@ -61,7 +63,7 @@ pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
-pub(crate) use scratch::{MomentOutputs, Scratch};
+pub(crate) use scratch::{Counts, MomentOutputs, Scratch};
 pub(crate) use sessions::SessionAggregate;
 pub(crate) use sliding::SlidingAggregate;
 pub(crate) use timed::{Handler, Handlers, TickHandler, Ticks, Timed};

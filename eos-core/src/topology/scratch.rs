@@ -21,20 +21,26 @@ pub(crate) struct Scratch {
     outputs: Vec<Output>,
     /// The outputs of moments of timers that came in the unit of a record.
     moments: Vec<MomentOutputs>,
-    late: Late,
+    pub(crate) counts: Counts,
     /// The reason why the record fails, even if user code ignores the error.
     pub(crate) fault: Option<Fault>,
     /// The buffer of the codecs. A codec may clear it.
     encoded: Vec<u8>,
 }
 
-/// The counts of one record that came too late.
+/// What the operators count of one record.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Late {
-    /// The number of stages in which all windows of the record are closed.
-    pub(crate) records: u64,
-    /// The number of closed windows.
-    pub(crate) windows: u64,
+pub(crate) struct Counts {
+    /// The number of operators for which the record came too late.
+    pub(crate) late: u64,
+    /// The number of closed windows that would contain the record.
+    pub(crate) late_windows: u64,
+    /// New ids.
+    pub(crate) new_ids: u64,
+    pub(crate) duplicates: u64,
+    /// Records that are too old to be judged by their ids.
+    pub(crate) too_old: u64,
+    pub(crate) without_id: u64,
 }
 
 /// The outputs of a due item.
@@ -217,23 +223,13 @@ impl Scratch {
         self.bytes.clear();
         self.outputs.clear();
         self.moments.clear();
-        self.late = Late::default();
+        self.counts = Counts::default();
         self.fault = None;
     }
 
-    /// Counts the record as late.
-    pub(crate) fn came_late(&mut self) {
-        self.late.records += 1;
-    }
-
-    /// Counts closed windows that would contain the record.
-    pub(crate) fn missed_windows(&mut self, closed: u64) {
-        self.late.windows += closed;
-    }
-
     /// Returns the counts of the record, and resets them.
-    pub(crate) fn take_late(&mut self) -> Late {
-        std::mem::take(&mut self.late)
+    pub(crate) fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
     }
 }
 

@@ -70,6 +70,10 @@ impl UnknownStore {
                 "{name} was a timer (`app.timer`). Now it is a store. Make it a timer again, or start under another app \
                  name"
             ),
+            Self::OtherFormat { name } if store.is_seen(name) => format!(
+                "{name} was a `SeenIds` of another kind or scope, or it is none any more. The keys of its ids differ. Restore \
+                 the kind (`fixed`, `sliding`, `for_ever`) and the scope, or start under another app name"
+            ),
             Self::OtherFormat { name } if store == StoreId::stamped(store.family(), name) => {
                 format!(
                     "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), which keeps \

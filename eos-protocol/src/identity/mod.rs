@@ -1,8 +1,10 @@
 //! The identity of records: which ids were seen before.
 
+mod content;
 mod key;
 mod window;
 
+pub use content::ContentHash;
 pub use key::{IdKey, LONGEST_RAW_ID};
 pub use window::{SeenWindow, SeenWindowError, Sighting, SightingError};
 
@@ -24,4 +26,34 @@ pub enum Seen {
     TooOld,
     /// The record has no id.
     NoId,
+}
+
+/// For how long an id counts as seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeenKind {
+    /// For a window after the first record.
+    Fixed,
+    /// For a window after the last record.
+    Sliding,
+    /// For ever.
+    Ever,
+}
+
+impl SeenKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Fixed, Self::Sliding, Self::Ever];
+}
+
+/// The part of a stream in which an id is unique.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdScope {
+    /// The records of one key.
+    Key,
+    /// The records of one partition.
+    Partition,
+}
+
+impl IdScope {
+    /// Every scope.
+    pub const ALL: [Self; 2] = [Self::Key, Self::Partition];
 }

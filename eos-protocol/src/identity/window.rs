@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Seen;
+use super::{Seen, SeenKind};
 use crate::ids::Timestamp;
 use crate::windows::Expiry;
 
@@ -106,8 +106,17 @@ impl SeenWindow {
 
     /// Whether a duplicate extends the window.
     #[must_use]
-    pub fn slides(&self) -> bool {
-        self.slides
+    pub fn kind(&self) -> SeenKind {
+        match self.slides {
+            true => SeenKind::Sliding,
+            false => SeenKind::Fixed,
+        }
+    }
+
+    /// How far behind stream time a record may be.
+    #[must_use]
+    pub fn most_late(&self) -> Duration {
+        duration(self.lateness)
     }
 
     /// The length of the window.

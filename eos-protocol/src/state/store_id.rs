@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Family;
+use crate::identity::{IdScope, SeenKind};
 
 /// The bit that marks the id of a windowed store.
 const WINDOWED: u32 = 0x8000_0000;
@@ -48,6 +49,30 @@ impl StoreId {
     #[must_use]
     pub const fn due(name: &str) -> Self {
         Self::named(name, DUE, 0)
+    }
+
+    /// The id of a store of known ids. It differs for each kind and scope, because their keys and values do.
+    #[must_use]
+    pub const fn seen(name: &str, kind: SeenKind, scope: IdScope) -> Self {
+        let (mark, class) = match (kind, scope) {
+            (SeenKind::Fixed, IdScope::Key) => ("\0seen-fixed-key", WINDOWED),
+            (SeenKind::Fixed, IdScope::Partition) => ("\0seen-fixed-partition", WINDOWED),
+            (SeenKind::Sliding, IdScope::Key) => ("\0seen-sliding-key", WINDOWED),
+            (SeenKind::Sliding, IdScope::Partition) => ("\0seen-sliding-partition", WINDOWED),
+            (SeenKind::Ever, IdScope::Key) => ("\0seen-ever-key", 0),
+            (SeenKind::Ever, IdScope::Partition) => ("\0seen-ever-partition", 0),
+        };
+        Self::named(name, mark, class)
+    }
+
+    /// Whether this is the id of known ids of this name, of any kind and scope.
+    #[must_use]
+    pub fn is_seen(self, name: &str) -> bool {
+        let mut ids = SeenKind::ALL.into_iter().flat_map(|kind| {
+            let scopes = IdScope::ALL.into_iter();
+            scopes.map(move |scope| Self::seen(name, kind, scope))
+        });
+        ids.any(|id| id == self)
     }
 
     /// The reserved id of a family's commit record.
@@ -133,6 +158,11 @@ mod tests {
         assert_eq!(stamped(Family::Plain), "59bf3a0f");
         assert_eq!(stamped(Family::Windowed), "d9bf3a0f");
         assert_eq!(StoreId::due("counts").to_string(), "09cc8adb");
+        let seen = |kind, scope| StoreId::seen("counts", kind, scope).to_string();
+        assert_eq!(seen(SeenKind::Fixed, IdScope::Key), "d0ffeca5");
+        assert_eq!(seen(SeenKind::Sliding, IdScope::Key), "ab5bb42d");
+        assert_eq!(seen(SeenKind::Ever, IdScope::Key), "0854a881");
+        assert_eq!(seen(SeenKind::Fixed, IdScope::Partition), "a0c6bc44");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod basics;
 mod codecs;
+mod dedup;
 mod dying;
 mod expiry;
 mod found;

@@ -28,7 +28,7 @@ use crate::failpoints::{self, Point};
 use crate::metrics::{Count, WorkerMeter};
 use crate::rules;
 use crate::store::Buffers;
-use crate::topology::{Fault, Scratch};
+use crate::topology::{Counts, Fault, Scratch};
 
 pub(crate) use run::panic_text;
 
@@ -156,9 +156,20 @@ struct Counters {
     sent: u64,
     skipped: u64,
     dead_letters: u64,
-    late: u64,
-    late_windows: u64,
     retries: u64,
+    of_operators: Counts,
+}
+
+impl Counters {
+    fn add(&mut self, counts: &Counts) {
+        let sum = &mut self.of_operators;
+        sum.late += counts.late;
+        sum.late_windows += counts.late_windows;
+        sum.new_ids += counts.new_ids;
+        sum.duplicates += counts.duplicates;
+        sum.too_old += counts.too_old;
+        sum.without_id += counts.without_id;
+    }
 }
 
 /// Takes records through the nodes of their tasks.
@@ -260,8 +271,12 @@ impl Pipeline {
             (Count::RecordsOut, counts.sent),
             (Count::Skipped, counts.skipped),
             (Count::DeadLetters, counts.dead_letters),
-            (Count::Late, counts.late),
-            (Count::LateWindows, counts.late_windows),
+            (Count::Late, counts.of_operators.late),
+            (Count::LateWindows, counts.of_operators.late_windows),
+            (Count::NewIds, counts.of_operators.new_ids),
+            (Count::Duplicates, counts.of_operators.duplicates),
+            (Count::TooOld, counts.of_operators.too_old),
+            (Count::WithoutId, counts.of_operators.without_id),
             (Count::Retried, counts.retries),
         ] {
             meter.count(what, number);
@@ -428,10 +443,9 @@ impl Pipeline {
             self.held = Some(record);
             return Done::Begin;
         }
-        let late = self.scratch.get_mut().take_late();
-        self.counters.late_windows += late.windows;
-        if late.records > 0 {
-            self.counters.late += late.records;
+        let counts = self.scratch.get_mut().take_counts();
+        self.counters.add(&counts);
+        if counts.late > 0 {
             self.warn_late(shared, task, record);
         }
         txn.pace.took(task.keep());
@@ -496,9 +510,9 @@ impl Pipeline {
     }
 }
 
-/// Returns the time of the machine's clock, if a timer of the task uses it.
+/// Returns the time of the machine's clock, if a timer or an operator of the task uses it.
 fn wall_clock<C: Client>(shared: &Shared<C>, state: Option<&TaskState>) -> Option<Timestamp> {
-    state
-        .is_some_and(|state| state.has_due_of(Clock::Wall))
-        .then(|| shared.env.wall_clock())
+    let reads =
+        |state: &TaskState| state.has_due_of(Clock::Wall) || shared.topology.reads_wall_clock();
+    state.is_some_and(reads).then(|| shared.env.wall_clock())
 }

@@ -54,8 +54,8 @@ impl Names {
                 Family::Plain => StoreId::plain(name),
                 Family::Windowed => StoreId::windowed(name),
             };
-            let others = [StoreId::stamped(*family, name), StoreId::due(name)];
-            raw == store || others.contains(&store)
+            let others = [raw, StoreId::stamped(*family, name), StoreId::due(name)];
+            others.contains(&store) || store.is_seen(name)
         };
         let found = self.here.iter().find(has);
         found.map(|(_, name)| name.clone().into_string())

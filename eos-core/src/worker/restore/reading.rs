@@ -307,6 +307,13 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
     let named = stores.find(|store| store.id == id);
     let store = named.map_or_else(|| id.to_string(), |store| store.name.to_string());
     let error = match refused {
+        // The windows of known ids are half as long as the window of the program.
+        Refused::Other(source) if id.is_seen(&store) => RestartError::OtherSeenWindow {
+            task,
+            store,
+            found: 2 * source.found,
+            now: 2 * source.now,
+        },
         Refused::Other(source) => RestartError::OtherWindows {
             task,
             store,

@@ -118,6 +118,22 @@ pub enum RestartError {
         /// Both kinds of windows.
         source: OtherWindows,
     },
+    /// The ids of a store count as seen for another time now.
+    #[error(
+        "task {task}, store {store}: its ids count as seen for {found:?} in the existing state, and for {now:?} in this \
+         program. Ids are stored by half a window, so the ids of both would not meet. No state is lost. Restore the window, \
+         or start under another app name with new state. The lateness may change at any time"
+    )]
+    OtherSeenWindow {
+        /// The task.
+        task: TaskId,
+        /// The name of the `SeenIds`.
+        store: String,
+        /// The window of the stored ids, rounded up to an even number of milliseconds.
+        found: Duration,
+        /// The window of the program, rounded up in the same way.
+        now: Duration,
+    },
     /// The retention terms of a windowed store can't be read.
     #[error("task {task}: the window definition of store {store} can't be read: {source}")]
     Terms {

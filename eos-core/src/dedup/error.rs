@@ -1,0 +1,61 @@
+//! Faults of deduplication.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::Timestamp;
+
+/// Why deduplication can't judge a record. The error policy of the source decides about the record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// The record has no id, or an empty one.
+    #[error(
+        "the record has no id for {store}. Let its producer set one, or call `.pass_without_id()` on the \
+         deduplication"
+    )]
+    NoId {
+        /// The name of the `SeenIds`.
+        store: Arc<str>,
+    },
+    /// The record is too old: its id may have been forgotten.
+    #[error(
+        "the record is of {} ms since 1970, which is {behind:?} behind stream time, but {store} accepts records up to \
+         {lateness:?} behind. Its id may have been forgotten. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
+         `.pass_too_old()` on the deduplication",
+        .time.0
+    )]
+    TooOld {
+        /// The name of the `SeenIds`.
+        store: Arc<str>,
+        /// The timestamp of the record.
+        time: Timestamp,
+        /// The time from the record to stream time.
+        behind: Duration,
+        /// The accepted time behind stream time.
+        lateness: Duration,
+    },
+    /// The timestamp of the record is far ahead of the machine's clock. All current records would be too old after it.
+    #[error(
+        "the record is of {} ms since 1970, which is {ahead:?} ahead of the machine's clock; {store} accepts up to an \
+         hour. Correct the clock of its producer, or call `SeenIds::trust_times`",
+        .time.0
+    )]
+    Future {
+        /// The name of the `SeenIds`.
+        store: Arc<str>,
+        /// The timestamp of the record.
+        time: Timestamp,
+        /// The time from the machine's clock to the record.
+        ahead: Duration,
+    },
+    /// The header `eos-replay-generation` is not a number.
+    #[error(
+        "the header eos-replay-generation has the value {value:?}, which is not a whole number. Set it to the number of \
+         the replay, or remove it"
+    )]
+    Generation {
+        /// The value, with replacement characters for bytes that are not UTF-8.
+        value: String,
+    },
+}

@@ -1,0 +1,495 @@
+//! Deduplication, with a crash at every effect.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use eos_core::codec::{Json, Plain};
+use eos_core::identity::{Dedup, Seen, SeenIds};
+use eos_core::{App, ErrorPolicy, Failure, PlainTopic, Stream, Timestamp, Topic};
+use eos_testkit::{Input, TestDriver, crash_everywhere};
+use serde::{Deserialize, Serialize};
+
+/// The time at which the clock of a test begins.
+const BEGIN: i64 = 1_704_067_200_000;
+const MINUTE: i64 = 60_000;
+
+fn minutes(n: u64) -> Duration {
+    Duration::from_secs(60 * n)
+}
+
+fn input() -> PlainTopic<String, String> {
+    Topic::plain("in")
+}
+
+fn output() -> PlainTopic<String, String> {
+    Topic::plain("out")
+}
+
+fn repeated() -> PlainTopic<String, String> {
+    Topic::plain("repeated")
+}
+
+fn old() -> PlainTopic<String, String> {
+    Topic::plain("old")
+}
+
+fn five_minutes() -> SeenIds<String> {
+    SeenIds::fixed("seen", minutes(5))
+}
+
+/// The id is the value.
+fn app_with(
+    seen: &SeenIds<String>,
+    policy: ErrorPolicy,
+    change: impl FnOnce(Dedup<String, String>) -> Stream<String, String>,
+) -> App {
+    let mut app = App::new("a");
+    change(app.source(&input()).on_error(policy).dedup(seen)).to(&output());
+    app
+}
+
+fn app(seen: &SeenIds<String>) -> App {
+    app_with(seen, ErrorPolicy::fail(), |dedup| {
+        dedup.duplicates_to(&repeated()).by(String::clone)
+    })
+}
+
+/// Pipes key, id and time in milliseconds after the begin.
+fn pipe(driver: &mut TestDriver, records: &[(&str, &str, i64)]) {
+    for (key, id, at) in records {
+        driver.pipe_at(&input(), *key, *id, Timestamp(BEGIN + at));
+    }
+}
+
+/// The new records of a topic: keys and ids.
+fn read(driver: &mut TestDriver, topic: &PlainTopic<String, String>) -> Vec<(String, String)> {
+    driver.read_pairs(topic)
+}
+
+fn own(records: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |(key, id): &(&str, &str)| ((*key).to_owned(), (*id).to_owned());
+    records.iter().map(own).collect()
+}
+
+fn ids(driver: &mut TestDriver) -> Vec<String> {
+    let records = read(driver, &output()).into_iter();
+    records.map(|(_, id)| id).collect()
+}
+
+#[test]
+fn an_id_is_new_again_exactly_a_window_after_its_first_record() {
+    let records = [
+        ("k", "a", 0),
+        ("k", "a", 5 * MINUTE - 1),
+        ("k", "a", 5 * MINUTE),
+        ("k", "b", 5 * MINUTE),
+        ("k", "a", 10 * MINUTE - 1),
+    ];
+    let mut driver = TestDriver::new(app(&five_minutes()));
+    pipe(&mut driver, &records);
+    assert_eq!(ids(&mut driver), ["a", "a", "b"]);
+    assert_eq!(
+        read(&mut driver, &repeated()),
+        own(&[("k", "a"), ("k", "a")])
+    );
+    let totals = driver.metrics().unwrap().totals;
+    assert_eq!((totals.new_ids, totals.duplicates), (3, 2));
+    let places = crash_everywhere(
+        || TestDriver::new(app(&five_minutes())),
+        |driver| {
+            pipe(driver, &records);
+            driver.committed()
+        },
+    );
+    assert!(places > 20, "{places}");
+}
+
+#[test]
+fn a_crash_between_duplicates_of_one_transaction_or_a_move_lets_none_pass() {
+    let scenario = |driver: &mut TestDriver| {
+        let at =
+            |id: &str, at: i64| Input::<String, String>::new("k", id).at(Timestamp(BEGIN + at));
+        driver.pipe_all(&input(), [at("a", 0), at("a", 1), at("b", 2)]);
+        driver.pipe_all(&input(), [at("b", 3), at("c", 4)]);
+        driver.rebalance();
+        driver.pipe_all(&input(), [at("c", 5), at("a", 6), at("d", 7)]);
+        (ids(driver), read(driver, &repeated()).len())
+    };
+    let own = |ids: [&str; 4]| ids.map(str::to_owned).to_vec();
+    let expected = (own(["a", "b", "c", "d"]), 4);
+    assert_eq!(
+        scenario(&mut TestDriver::new(app(&five_minutes()))),
+        expected
+    );
+    let places = crash_everywhere(|| TestDriver::new(app(&five_minutes())), scenario);
+    assert!(places > 20, "{places}");
+}
+
+#[test]
+fn an_id_counts_within_its_key_or_within_its_partition() {
+    let records = [("k", "a", 0), ("l", "a", 1), ("l", "a", 2)];
+    let mut driver = TestDriver::new(app(&five_minutes()));
+    pipe(&mut driver, &records);
+    assert_eq!(read(&mut driver, &output()), own(&[("k", "a"), ("l", "a")]));
+    let mut driver = TestDriver::new(app(&five_minutes().per_partition()));
+    pipe(&mut driver, &records);
+    assert_eq!(read(&mut driver, &output()), own(&[("k", "a")]));
+}
+
+#[test]
+fn equal_ids_of_two_tenants_are_different() {
+    let seen = five_minutes().per_partition();
+    let app = app_with(&seen, ErrorPolicy::fail(), |dedup| {
+        dedup
+            .tenant(|value| value[..1].to_owned())
+            .by(|value| value[1..].to_owned())
+    });
+    let mut driver = TestDriver::new(app);
+    pipe(
+        &mut driver,
+        &[("k", "a12345", 0), ("k", "b12345", 1), ("k", "a12345", 2)],
+    );
+    assert_eq!(ids(&mut driver), ["a12345", "b12345"]);
+}
+
+#[test]
+fn a_sliding_window_and_an_endless_one() {
+    let sliding = || SeenIds::sliding("seen", minutes(5));
+    let ever = SeenIds::for_ever("seen");
+    let records = [
+        ("k", "a", 0),
+        ("k", "a", 4 * MINUTE),
+        ("k", "a", 8 * MINUTE),
+        ("k", "b", 8 * MINUTE),
+        ("k", "a", 13 * MINUTE),
+    ];
+    let new = |seen: SeenIds<String>| {
+        let mut driver = TestDriver::new(app(&seen));
+        pipe(&mut driver, &records);
+        let new = ids(&mut driver);
+        let places = crash_everywhere(
+            || TestDriver::new(app(&seen)),
+            |driver| {
+                pipe(driver, &records);
+                driver.committed()
+            },
+        );
+        assert!(places > 20, "{places}");
+        new
+    };
+    assert_eq!(new(sliding()), ["a", "b", "a"]);
+    assert_eq!(new(sliding().at_most(minutes(7))), ["a", "a", "b", "a"]);
+    assert_eq!(new(ever), ["a", "b"]);
+}
+
+#[test]
+fn ids_come_from_headers_keys_and_contents() {
+    let header = |id: &[u8], value: &str| Input::<String, String>::new("k", value).header("id", id);
+    let by_header = || {
+        app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+            dedup.by_header("id")
+        })
+    };
+    let mut driver = TestDriver::new(by_header());
+    let long = vec![b'x'; 1_000_000];
+    let mut longer = long.clone();
+    longer.push(b'y');
+    for (id, value) in [
+        (&b"1"[..], "a"),
+        (b"1", "b"),
+        // Not UTF-8.
+        (&[0xff, 0xfe], "c"),
+        (&[0xff, 0xfe], "d"),
+        (&[0xff, 0xfd], "e"),
+        (&long, "f"),
+        (&long, "g"),
+        (&longer, "h"),
+    ] {
+        driver.pipe_input(&input(), header(id, value));
+    }
+    assert_eq!(ids(&mut driver), ["a", "c", "e", "f", "h"]);
+    let by_key = app_with(&five_minutes(), ErrorPolicy::fail(), Dedup::by_key);
+    let mut driver = TestDriver::new(by_key);
+    pipe(&mut driver, &[("1", "a", 0), ("2", "b", 1), ("1", "c", 2)]);
+    assert_eq!(ids(&mut driver), ["a", "b"]);
+
+    #[derive(Serialize, Deserialize, Debug, PartialEq)]
+    struct Cart {
+        customer: String,
+        cents: u64,
+        sent: u64,
+    }
+    let carts = || Topic::<String, Cart, Plain, Json>::with("carts", Plain, Json);
+    let kept = || Topic::<String, Cart, Plain, Json>::with("kept", Plain, Json);
+    let mut app = App::new("a");
+    app.source(&carts())
+        .dedup(&five_minutes())
+        .by_content("checkout", |cart, id| {
+            id.add(&cart.customer).add(cart.cents)
+        })
+        .to(&kept());
+    let mut driver = TestDriver::new(app);
+    for (customer, cents, sent) in [
+        ("ada", 11, 1),
+        ("ada", 11, 2),
+        ("ada1", 1, 3),
+        ("ada", 12, 4),
+    ] {
+        let customer = customer.to_owned();
+        driver.pipe(
+            &carts(),
+            "k",
+            Cart {
+                customer,
+                cents,
+                sent,
+            },
+        );
+    }
+    let sent = driver
+        .read_pairs(&kept())
+        .into_iter()
+        .map(|(_, cart)| cart.sent);
+    assert_eq!(sent.collect::<Vec<_>>(), [1, 3, 4]);
+}
+
+#[test]
+fn a_record_without_an_id_fails_unless_it_may_pass() {
+    let by_option = |dedup: Dedup<String, String>| {
+        dedup.by(|value| (value != "none").then(|| value.replace("empty", "")))
+    };
+    let failing = || app_with(&five_minutes(), ErrorPolicy::fail(), by_option);
+    for value in ["none", "empty"] {
+        let mut driver = TestDriver::new(failing());
+        let error = driver
+            .try_pipe(&input(), Input::<String, String>::new("k", value))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("the record has no id for seen. Let its producer"),
+            "{error}"
+        );
+    }
+    let passing = |dedup: Dedup<String, String>| by_option(dedup.pass_without_id());
+    let mut driver = TestDriver::new(app_with(&five_minutes(), ErrorPolicy::fail(), passing));
+    pipe(
+        &mut driver,
+        &[("k", "none", 0), ("k", "empty", 1), ("k", "none", 2)],
+    );
+    assert_eq!(ids(&mut driver), ["none", "empty", "none"]);
+    assert_eq!(driver.metrics().unwrap().totals.without_id, 3);
+}
+
+#[test]
+fn a_record_that_is_too_old_fails_or_goes_elsewhere_or_passes() {
+    let records = [
+        ("k", "now", 60 * MINUTE),
+        ("k", "late", 55 * MINUTE),
+        ("k", "old", 55 * MINUTE - 1),
+    ];
+    let build = |change: fn(Dedup<String, String>) -> Dedup<String, String>| {
+        let app = app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+            change(dedup).by(String::clone)
+        });
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, &records[..2]);
+        driver
+    };
+    let old_record =
+        || Input::<String, String>::new("k", "old").at(Timestamp(BEGIN + records[2].2));
+    let mut driver = build(|dedup| dedup);
+    let error = driver
+        .try_pipe(&input(), old_record())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("300.001s behind stream time, but seen accepts records up to 300s"),
+        "{error}"
+    );
+    let mut driver = build(|dedup| dedup.too_old_to(&old()));
+    driver.pipe_input(&input(), old_record());
+    assert_eq!(ids(&mut driver), ["now", "late"]);
+    assert_eq!(read(&mut driver, &old()), own(&[("k", "old")]));
+    let mut driver = build(Dedup::pass_too_old);
+    driver.pipe_input(&input(), old_record());
+    assert_eq!(ids(&mut driver), ["now", "late", "old"]);
+    assert_eq!(driver.metrics().unwrap().totals.too_old, 1);
+}
+
+/// One wrong timestamp would make all current records too old.
+#[test]
+fn a_record_from_the_future_fails_and_moves_no_time() {
+    let hour = 60 * MINUTE;
+    let records = [("k", "a", 0), ("k", "early", hour), ("k", "b", 1)];
+    let app =
+        |seen: SeenIds<String>| app_with(&seen, ErrorPolicy::skip(), |it| it.by(String::clone));
+    let long = || SeenIds::fixed("seen", minutes(120)).lateness(minutes(90));
+    let mut driver = TestDriver::new(app(long()));
+    pipe(&mut driver, &records);
+    pipe(
+        &mut driver,
+        &[("k", "future", hour + MINUTE), ("k", "c", 2)],
+    );
+    assert_eq!(ids(&mut driver), ["a", "early", "b", "c"]);
+    assert_eq!(driver.stream_time("in", 0), Some(Timestamp(BEGIN + hour)));
+    let mut driver = TestDriver::new(app(long().trust_times()));
+    pipe(&mut driver, &[("k", "future", 24 * hour), ("k", "a", 0)]);
+    assert_eq!(
+        ids(&mut driver),
+        ["future"],
+        "the other one is too old and skipped"
+    );
+    let mut app = App::new("a");
+    app.source(&input())
+        .dedup(&long())
+        .by(String::clone)
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    let future = Input::<String, String>::new("k", "a").at(Timestamp(BEGIN + 2 * hour));
+    let error = driver.try_pipe(&input(), future).unwrap_err().to_string();
+    assert!(
+        error.contains("s ahead of the machine's clock; seen accepts up to an hour"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_id_of_a_failed_record_is_not_remembered() {
+    let start = || {
+        let calls = AtomicU32::new(0);
+        let app = app_with(&five_minutes(), ErrorPolicy::skip(), |dedup| {
+            dedup.by(String::clone).try_map(move |value| {
+                match calls.fetch_add(1, Ordering::Relaxed) {
+                    0 => Err(Failure::from("the service is down")),
+                    _ => Ok(value),
+                }
+            })
+        });
+        TestDriver::new(app)
+    };
+    let mut driver = start();
+    pipe(&mut driver, &[("k", "a", 0), ("k", "a", 1), ("k", "a", 2)]);
+    assert_eq!(ids(&mut driver), ["a"]);
+    let totals = driver.metrics().unwrap().totals;
+    assert_eq!((totals.skipped, totals.duplicates), (1, 1));
+}
+
+#[test]
+fn another_generation_passes_once() {
+    let mut driver = TestDriver::new(app(&five_minutes()));
+    let replay = |generation: &str| {
+        Input::<String, String>::new("k", "a")
+            .header("eos-replay-generation", generation.as_bytes())
+    };
+    pipe(&mut driver, &[("k", "a", 0), ("k", "a", 0)]);
+    for generation in ["0", "1", "1", "2"] {
+        driver.pipe_input(&input(), replay(generation));
+    }
+    assert_eq!(ids(&mut driver).len(), 3);
+    let error = driver
+        .try_pipe(&input(), replay("-1"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("eos-replay-generation has the value \"-1\", which is not"),
+        "{error}"
+    );
+}
+
+#[test]
+fn judged_records_say_what_is_known() {
+    let mut app = App::new("a");
+    app.source(&input())
+        .dedup(&five_minutes())
+        .judge_by(String::clone)
+        .map(|judged| match judged.seen {
+            Seen::New => format!("{} is new", judged.value),
+            Seen::Duplicate { first } => format!("again after {}", first.0 - BEGIN),
+            Seen::TooOld => "too old".to_owned(),
+            _ => "no id".to_owned(),
+        })
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    let records = [
+        ("k", "a", 10 * MINUTE),
+        ("k", "a", 11 * MINUTE),
+        ("k", "b", 0),
+        ("k", "", 0),
+    ];
+    pipe(&mut driver, &records);
+    assert_eq!(
+        ids(&mut driver),
+        ["a is new", "again after 600000", "too old", "no id"]
+    );
+}
+
+/// Starts version after version of a program over the same state.
+fn versions(
+    seen: impl Fn(u32) -> SeenIds<String> + Send + 'static,
+) -> (TestDriver, Arc<AtomicU32>) {
+    let version = Arc::new(AtomicU32::new(0));
+    let next = Arc::clone(&version);
+    let driver = TestDriver::of(move || app(&seen(next.load(Ordering::Relaxed))));
+    (driver, version)
+}
+
+#[test]
+fn another_kind_window_or_scope_over_known_ids_does_not_start() {
+    type Definition = fn() -> SeenIds<String>;
+    let others: [(Definition, &str); 4] = [
+        (
+            || SeenIds::fixed("seen", minutes(6)),
+            "for 300s in the existing state, and for 360s in this program",
+        ),
+        (
+            || SeenIds::sliding("seen", minutes(5)),
+            "of another kind or scope",
+        ),
+        (
+            || SeenIds::for_ever("seen"),
+            "had windowed stores at the last commit, and this program declares none",
+        ),
+        (
+            || five_minutes().per_partition(),
+            "of another kind or scope",
+        ),
+    ];
+    for (other, word) in others {
+        let (mut driver, version) = versions(move |version| match version {
+            0 => five_minutes(),
+            _ => other(),
+        });
+        pipe(&mut driver, &[("k", "a", 0)]);
+        version.store(1, Ordering::Relaxed);
+        let restarted = catch_unwind(AssertUnwindSafe(|| driver.crash()));
+        assert!(restarted.is_err());
+        let error = driver.error().unwrap().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+    let (mut driver, version) =
+        versions(|version| five_minutes().lateness(minutes(version.into())));
+    pipe(&mut driver, &[("k", "a", 0)]);
+    version.store(3, Ordering::Relaxed);
+    driver.crash();
+    pipe(&mut driver, &[("k", "a", 1)]);
+    assert_eq!(ids(&mut driver), ["a"], "the lateness may change");
+}
+
+#[test]
+fn windows_that_can_not_work_are_refused() {
+    let refused = |seen: SeenIds<String>| {
+        let text = app(&seen).describe().unwrap_err().to_string();
+        assert!(text.contains("the ids of seen: its window"), "{text}");
+    };
+    refused(SeenIds::fixed("seen", Duration::ZERO));
+    refused(SeenIds::fixed("seen", minutes(100 * 24 * 60)));
+    refused(SeenIds::sliding("seen", minutes(5)).at_most(minutes(4)));
+    refused(five_minutes().redelivered_within(minutes(6)));
+    assert!(
+        app(&five_minutes().redelivered_within(minutes(5)))
+            .describe()
+            .is_ok()
+    );
+}
