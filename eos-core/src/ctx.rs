@@ -264,19 +264,19 @@ impl<'r> Ctx<'r> {
         WindowView::new(&self.state, index, self.origin.stream_time)
     }
 
-    /// The record came too late for a window.
+    /// Counts the record as late.
     pub(crate) fn came_late(&self) {
         self.scratch.borrow_mut().counts.late += 1;
     }
 
-    /// The record came too late for this number of windows.
+    /// Counts closed windows of the record.
     pub(crate) fn missed_windows(&self, closed: u64) {
         if closed > 0 {
             self.scratch.borrow_mut().counts.late_windows += closed;
         }
     }
 
-    /// The id of the record was judged.
+    /// Counts the result of a deduplication.
     pub(crate) fn judged(&self, seen: Seen) {
         let counts = &mut self.scratch.borrow_mut().counts;
         match seen {

@@ -156,7 +156,30 @@ pub mod windows {
     pub use crate::windowed_key::Windowed;
 }
 
-/// Deduplication: known ids, and what is known of a record's id.
+/// Deduplication by record id. The entry point is [`Stream::dedup`](crate::Stream::dedup).
+///
+/// A record is a duplicate if the store has the id of an earlier processed record with the same scope and replay
+/// generation, and the window of that record contains it. Only the first copy is passed on.
+///
+/// | window | a record is a duplicate if its timestamp is |
+/// |---|---|
+/// | [`fixed`](identity::SeenIds::fixed) | less than the window from that of the first record |
+/// | [`sliding`](identity::SeenIds::sliding) | less than the window from that of a repetition, and less than `at_most` after the first record |
+/// | [`for_ever`](identity::SeenIds::for_ever) | any |
+///
+/// | record | default | changed by |
+/// |---|---|---|
+/// | new | passed on, its id is stored | |
+/// | duplicate | dropped and counted | `duplicates_to` |
+/// | further behind stream time than the lateness, and its id is not stored | fails: `TooOld` | `too_old_to`, `pass_too_old` |
+/// | without an id, or with an empty one | fails: `NoId` | `pass_without_id` |
+/// | more than an hour ahead of the machine's clock | fails: `Future` | `trust_times` |
+/// | with an invalid header `eos-replay-generation` | fails: `Generation` | |
+/// | without a timestamp, or with a negative one (`fixed`, `sliding`) | fails | |
+/// | with a key or a field that can't be encoded | fails | |
+///
+/// The error policy of the source decides about failed records. By default, the app stops. `judge_by` forwards records of
+/// the first four rows with their status.
 pub mod identity {
     pub use crate::dedup::{
         ContentId, Dedup, IdentityError, Judged, Seen, SeenIds, SeenWindowError,

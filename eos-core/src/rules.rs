@@ -131,6 +131,10 @@ rules! {
     keeps_windows_behind_cursor = WindowsBehindCursor,
     /// Stream time runs on only with evidence that the inputs are idle.
     proves_idle_inputs = IdleEvidence,
+    /// The scope of an id is a part of its key.
+    keeps_scopes_apart = DedupKey,
+    /// A sighting of an id is kept as long as a record within the lateness can be its duplicate.
+    keeps_sightings_for_late_records = Sightings,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -144,7 +144,7 @@ impl<K: 'static> Timer<K> {
             closes_when_idle: false,
             clock: Some(self.clock.into()),
             period: None,
-            reads_wall_clock: false,
+            refuses_future: false,
             definition: Box::new(self.clone()),
         }
     }
@@ -280,7 +280,7 @@ pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec
         closes_when_idle: false,
         clock: Some(clock.into()),
         period: Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)),
-        reads_wall_clock: false,
+        refuses_future: false,
         definition: Box::new(()),
     }
 }

@@ -12,7 +12,7 @@ const FILTER_SHARE: usize = 64;
 /// The maximum memory of one filter of new windows, in bytes.
 const FILTER_BYTES: usize = 64 * 1024;
 
-/// The number of keys whose places are read before the first of them is written.
+/// The number of keys whose slots are read before their rows are written.
 const READ_AHEAD: u32 = 16;
 
 /// Memory for recently read or written committed values, shared by the stores of a process. Each store has an equal

@@ -133,7 +133,7 @@ impl InFlight {
         direction: Direction,
     ) -> Option<(StoreId, &Table, Entries<'_>)> {
         let store = self.stores().get(store)?;
-        let entries = store.overlay.scan(range, direction);
+        let entries = store.overlay.scan_sealed(&store.order, range, direction);
         Some((store.id, store.overlay.table(), entries))
     }
 

@@ -1,4 +1,4 @@
-//! Faults of deduplication.
+//! Errors of deduplication.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,17 @@ use eos_protocol::Timestamp;
 pub enum IdentityError {
     /// The record has no id, or an empty one.
     #[error(
-        "the record has no id for {store}. Let its producer set one, or call `.pass_without_id()` on the \
-         deduplication"
+        "the record has no id (store {store}). Set the id in the producer, or call `.pass_without_id()`"
     )]
     NoId {
         /// The name of the `SeenIds`.
         store: Arc<str>,
     },
-    /// The record is too old: its id may have been forgotten.
+    /// The record is too old: its id may have expired.
     #[error(
-        "the record is of {} ms since 1970, which is {behind:?} behind stream time, but {store} accepts records up to \
-         {lateness:?} behind. Its id may have been forgotten. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
-         `.pass_too_old()` on the deduplication",
+        "the timestamp of the record ({} ms since 1970) is {behind:?} behind stream time; the limit of store {store} is \
+         {lateness:?}. Its id may have expired. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
+         `.pass_too_old()`",
         .time.0
     )]
     TooOld {
@@ -37,8 +36,8 @@ pub enum IdentityError {
     },
     /// The timestamp of the record is far ahead of the machine's clock. All current records would be too old after it.
     #[error(
-        "the record is of {} ms since 1970, which is {ahead:?} ahead of the machine's clock; {store} accepts up to an \
-         hour. Correct the clock of its producer, or call `SeenIds::trust_times`",
+        "the timestamp of the record ({} ms since 1970) is {ahead:?} ahead of the machine's clock; the limit of store {store} \
+         is one hour. Correct the clock of the producer, or call `SeenIds::trust_times`",
         .time.0
     )]
     Future {

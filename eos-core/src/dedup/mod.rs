@@ -1,4 +1,4 @@
-//! Deduplication.
+//! Deduplication by record id.
 
 mod error;
 mod operator;

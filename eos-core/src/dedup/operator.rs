@@ -16,11 +16,11 @@ use crate::topic::Topic;
 use crate::topology::{Deduplicate, Fault, IdOf, Kind, Mistake, Node, Strictness};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Recognises records whose id was seen before.
+    /// Drops duplicates: records whose id was seen before.
     ///
-    /// The methods of [`Dedup`] say where the id of a record is, and what happens to duplicates. Requires the records of a
-    /// key in one task. For ids that are unique across keys, call [`key_by`](Self::key_by) with the id and
-    /// [`repartition`](Self::repartition) first.
+    /// [`SeenIds`] defines for how long an id counts as seen. The methods of [`Dedup`] select the id and the topic for
+    /// duplicates. Requires the records of a key in one task. For ids that are unique across keys, call
+    /// [`key_by`](Self::key_by) with the id and [`repartition`](Self::repartition) first.
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;
@@ -39,9 +39,11 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// The store remembers an id in the transaction that commits the effects of its record. If a later step fails, the
-    /// error policy decides about the record, and its id is not remembered. So its retry, or a later copy, is not a
-    /// duplicate.
+    /// The id is stored in the transaction that commits the effects of its record. If a later step fails and the record is
+    /// skipped or becomes a dead letter, the id is not stored. A retry or a later copy is then new.
+    ///
+    /// # Errors
+    /// Some records fail: see the table of the [module](crate::identity).
     pub fn dedup(self, seen: &SeenIds<K>) -> Dedup<K, V>
     where
         P: Colocated,
@@ -60,19 +62,13 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 /// Ends a stream of records that are left out.
 type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
-/// A stream whose duplicates are recognised. Returned by [`Stream::dedup`](crate::Stream::dedup).
+/// A stream whose duplicates will be found. Returned by [`Stream::dedup`](crate::Stream::dedup).
 ///
-/// Call `by`, `by_header`, `by_key`, `by_content` or `judge_by` last.
-///
-/// # Errors
-/// A record without an id, or with an empty one, fails with [`IdentityError::NoId`](super::IdentityError::NoId). A record
-/// that is too old to be judged fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), and one from the
-/// future with [`IdentityError::Future`](super::IdentityError::Future). The error policy of the source decides about
-/// them.
+/// Call `by`, `by_header`, `by_key`, `by_content` or `judge_by` last. Ids are compared byte by byte.
 ///
 /// # Replays
-/// The header `eos-replay-generation`, a whole number in text form, is a part of the id. Without it, the generation is 0.
-/// A record of another generation is new again, once.
+/// To process records again, set their header `eos-replay-generation` to a new number: unsigned, at most 64 bits, as
+/// decimal text. Without the header it is 0. Ids of different generations are different.
 #[must_use = "a deduplication does nothing until `by`, `by_header`, `by_key`, `by_content` or `judge_by` says what the id is"]
 pub struct Dedup<K, V> {
     stream: Stream<K, V>,
@@ -96,7 +92,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self
     }
 
-    /// Writes records that are too old to be judged unchanged to this topic, instead of failing them.
+    /// Writes records that are too old to be judged unchanged to this topic, instead of failing them. Their ids are not
+    /// stored.
     pub fn too_old_to<KC, VC>(mut self, topic: &Topic<K, V, KC, VC>) -> Self
     where
         KC: Encode<K>,
@@ -108,7 +105,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self
     }
 
-    /// Passes records that are too old to be judged, instead of failing them. Some of them may be duplicates.
+    /// Passes records that are too old to be judged, instead of failing them. Some of them may be duplicates. Their ids are
+    /// not stored. Replaces an earlier [`too_old_to`](Self::too_old_to).
     pub fn pass_too_old(mut self) -> Self {
         self.too_old = None;
         self.strictness.too_old = false;
@@ -121,13 +119,13 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self
     }
 
-    /// Lets an id count within a tenant as well: equal ids of two tenants are different.
+    /// Adds a tenant to the scope: equal ids of different tenants are not duplicates.
     pub fn tenant<T: PlainType>(mut self, f: impl Fn(&V) -> T + Send + Sync + 'static) -> Self {
         self.tenant = Some(of_value(f));
         self
     }
 
-    /// Takes the id from the value: text, bytes or an integer. `None` is no id.
+    /// Takes the id from the value: text, bytes or an integer. `None`, empty text and empty bytes are no id.
     pub fn by<I: PlainType>(self, f: impl Fn(&V) -> I + Send + Sync + 'static) -> Stream<K, V> {
         self.only_new(of_value(f))
     }
@@ -137,8 +135,9 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         let name = name.to_owned();
         self.only_new(Arc::new(
             move |record: &Record<K, V>, into: &mut Vec<u8>| {
-                into.extend_from_slice(record.headers.get(&name).unwrap_or_default());
-                Ok(())
+                let header = record.headers.get(&name);
+                into.extend_from_slice(header.unwrap_or_default());
+                Ok(header.is_some())
             },
         ))
     }
@@ -154,9 +153,9 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         ))
     }
 
-    /// Makes the id from fields of the value: their SHA-256. The namespace separates ids of different kinds of values.
+    /// Uses the SHA-256 of chosen fields of the value as the id. The namespace separates values of different kinds.
     ///
-    /// Choose fields that identify the intent of the sender, and that a repetition has as well. A send time does not.
+    /// Choose fields that are equal in each repetition of a request and differ between requests. Do not add a send time.
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;
@@ -188,15 +187,18 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
                     Some(error) => Err(Fault::User(Failure::permanent(error))),
                     None => {
                         into.extend_from_slice(&hash.finish());
-                        Ok(())
+                        Ok(true)
                     }
                 }
             },
         ))
     }
 
-    /// Takes the id from the value, and returns every record with what is known of it. Nothing is dropped. The methods
-    /// that say what happens to duplicates and to other records have no effect.
+    /// Takes the id from the value, and forwards each judged record with its [`Seen`].
+    ///
+    /// Duplicates, records that are too old and records without an id are forwarded as well, so `duplicates_to`,
+    /// `too_old_to`, `pass_too_old` and `pass_without_id` have no effect. Records from the future, without a timestamp or with
+    /// an invalid `eos-replay-generation` still fail.
     ///
     /// ```
     /// # use eos_core::identity::{Seen, SeenIds};
@@ -262,7 +264,7 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
                 reason,
             });
         }
-        let store = stream.own(seen.spec());
+        let store = stream.own(seen.spec(tenant.is_some()));
         let make = move || -> Box<dyn Node> {
             Box::new(Deduplicate {
                 store,
@@ -283,11 +285,9 @@ fn of_value<K, V: 'static, I: PlainType>(
 ) -> IdOf<K, V> {
     Arc::new(move |record: &Record<K, V>, into: &mut Vec<u8>| {
         let part = f(&record.value);
-        if let Encoded::Null = part.write(into) {
-            into.clear();
-        }
+        let written = part.write(into);
         part.recycle();
-        Ok(())
+        Ok(written == Encoded::Bytes)
     })
 }
 
@@ -299,13 +299,13 @@ impl<K, V> fmt::Debug for Dedup<K, V> {
     }
 }
 
-/// A value, and what is known of the id of its record. Returned by [`Dedup::judge_by`].
+/// A value, and the status of its record's id. Returned by [`Dedup::judge_by`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Judged<V> {
     /// The value.
     pub value: V,
-    /// What is known of the id.
+    /// The status of the id.
     pub seen: Seen,
 }
 
@@ -324,10 +324,10 @@ pub struct ContentId {
 }
 
 impl ContentId {
-    /// Adds a field, as JSON. The order of the fields counts. Fields of a type without order, such as a `HashMap`, make
-    /// ids that differ between programs.
+    /// Adds a field as JSON. The order of the calls is a part of the id. Do not add a `HashMap` or a `HashSet`: equal ones
+    /// serialize in different orders, so duplicates are not found. Use a `BTreeMap` or a sorted `Vec`.
     ///
-    /// A field that serde can't serialize fails the record.
+    /// If serde can't serialize a field, the record fails.
     #[must_use]
     #[expect(
         clippy::should_implement_trait,

@@ -1,4 +1,4 @@
-//! Definitions of known ids.
+//! The definition of a deduplication store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +9,26 @@ use eos_protocol::state::StoreId;
 use eos_state::StoreKind;
 
 use crate::codec::{Codec, Encoded, Field, Part, Plain, PlainType};
+use crate::rules;
 use crate::store::{KeyValueStore, StateError, StoreSpec, WindowStore};
 use crate::topology::Fault;
 
-/// The known ids of a stream: a store, and how long an id counts as seen.
+/// The definition of a deduplication store: its name, the window of an id, and the scope of an id.
 ///
-/// `K` is the type of the stream's keys. An id counts within the key of its record, unless
+/// `K` is the type of the stream's keys. An id is unique within the key of its record, unless
 /// [`per_partition`](Self::per_partition) is set. The name identifies the store, as that of a
-/// [`KeyValueStore`](crate::KeyValueStore) does.
+/// [`KeyValueStore`](crate::KeyValueStore) does. The [module](crate::identity) has a table of the windows.
 ///
-/// Time is event time: the timestamps of the records. A topic with `message.timestamp.type=LogAppendTime` has the
-/// brokers' times.
-///
-/// | | a record is a duplicate if its id was seen |
-/// |---|---|
-/// | [`fixed`](Self::fixed) | less than the window before or after it, counted from the first record |
-/// | [`sliding`](Self::sliding) | less than the window before or after it, counted from the last record |
-/// | [`for_ever`](Self::for_ever) | at any time |
+/// Time is event time: the timestamps of the records, in whole milliseconds. A topic with
+/// `message.timestamp.type=LogAppendTime` has the brokers' times.
 ///
 /// # Changes
-/// The next program may change the lateness. The kind and the length of the window and the scope of the ids can't change,
-/// because the ids in the store have keys of the former ones. Such an app does not start. Restore them, or start under
-/// another app name, without ids.
+/// A new version of the program may change `lateness`, `at_most`, `redelivered_within` and `trust_times`. The kind
+/// (`fixed`, `sliding`, `for_ever`), the window and the scope (key or partition, with or without a tenant) must stay the
+/// same: otherwise the app does not start. To change them, use another app name, which starts with an empty store.
+///
+/// eos does not detect a change of the method that selects the id, or of the fields of
+/// [`by_content`](super::Dedup::by_content). After such a change, stored ids no longer match, and repetitions count as new.
 ///
 /// ```
 /// # use eos_core::identity::SeenIds;
@@ -42,11 +40,11 @@ pub struct SeenIds<K> {
     name: Arc<str>,
     pub(crate) seen_for: SeenFor,
     pub(crate) key: Arc<dyn Codec<K>>,
-    /// The part of the stream in which an id is unique.
-    pub(crate) scope: IdScope,
+    /// Whether an id is unique within a partition, not within a key.
+    pub(crate) per_partition: bool,
     /// Whether records may be ahead of the machine's clock.
     pub(crate) trusts_times: bool,
-    /// The time for which senders repeat a record.
+    /// The time for which producers repeat a record.
     horizon: Option<Duration>,
 }
 
@@ -59,7 +57,9 @@ pub(crate) enum SeenFor {
 
 impl<K> SeenIds<K> {
     /// An id counts as seen for this time after its first record. Repetitions don't extend it: exactly `window` after
-    /// the first record, the id is new again. For streams with plain keys (text, bytes, integers).
+    /// the first record, the id is new again.
+    ///
+    /// Requires plain keys: text, bytes or integers.
     pub fn fixed(name: &str, window: Duration) -> Self
     where
         K: PlainType,
@@ -67,9 +67,12 @@ impl<K> SeenIds<K> {
         Self::new(name, SeenFor::Window(SeenWindow::fixed(window)))
     }
 
-    /// An id counts as seen for this time after its last record: each repetition extends it. For streams with plain keys.
+    /// An id counts as seen for this time after its last record: each repetition extends it.
     ///
-    /// A sender that repeats a record again and again extends it without end. [`at_most`](Self::at_most) sets a limit.
+    /// A sender that repeats a record again and again extends the window without end. [`at_most`](Self::at_most) sets a
+    /// limit.
+    ///
+    /// Requires plain keys: text, bytes or integers.
     pub fn sliding(name: &str, window: Duration) -> Self
     where
         K: PlainType,
@@ -77,7 +80,9 @@ impl<K> SeenIds<K> {
         Self::new(name, SeenFor::Window(SeenWindow::sliding(window)))
     }
 
-    /// An id counts as seen for ever. The store grows by each new id. For streams with plain keys.
+    /// An id counts as seen for ever. The store grows with each new id and never shrinks.
+    ///
+    /// Requires plain keys: text, bytes or integers.
     pub fn for_ever(name: &str) -> Self
     where
         K: PlainType,
@@ -93,24 +98,27 @@ impl<K> SeenIds<K> {
             name: name.into(),
             seen_for,
             key: Arc::new(Plain),
-            scope: IdScope::Key,
+            per_partition: false,
             trusts_times: false,
             horizon: None,
         }
     }
 
-    /// Sets how far behind stream time a record may be. The default is the window, and at most an hour.
+    /// Sets the longest accepted time by which a record's timestamp is behind stream time, the highest timestamp that the
+    /// task has processed. The default is the window, but no more than one hour. So with a window of a day, records that
+    /// are more than an hour late fail by default. A larger value is allowed, and keeps ids longer.
     ///
-    /// The id of an older record may have been forgotten. If it is not found, the record fails, or goes where
-    /// [`Dedup::too_old_to`](super::Dedup::too_old_to) says. The store keeps ids for one and a half times the window, and
-    /// for the lateness in addition. Without effect on [`for_ever`](Self::for_ever).
+    /// A record that is further behind is still a duplicate if its id is in the store. If not, the id may have expired: the
+    /// record fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), unless
+    /// [`too_old_to`](super::Dedup::too_old_to) or [`pass_too_old`](super::Dedup::pass_too_old) is set. The store keeps an id
+    /// for one and a half times the window plus the lateness. No effect on [`for_ever`](Self::for_ever).
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         self.windowed(|window| window.lateness(lateness))
     }
 
-    /// Limits how long repetitions extend a sliding window, counted from the first record. Without effect on other
-    /// windows.
+    /// Limits a sliding window: this time after its first record, an id is new again, even if it was repeated. Must be at
+    /// least the window. No effect on other kinds.
     #[must_use]
     pub fn at_most(self, at_most: Duration) -> Self {
         self.windowed(|window| match window.kind() {
@@ -126,17 +134,18 @@ impl<K> SeenIds<K> {
         self
     }
 
-    /// Lets an id count within the partition of the input, whatever the key.
+    /// Makes ids unique per partition of the stream's input topic, not per key. After `repartition`, that is the
+    /// repartition topic.
     #[must_use]
     pub fn per_partition(self) -> Self {
         Self {
-            scope: IdScope::Partition,
+            per_partition: true,
             ..self
         }
     }
 
-    /// Declares for how long senders repeat a record, including their retries and replays. With a shorter window, the app
-    /// does not start.
+    /// Declares for how long producers repeat a record, including their retries and replays. With a shorter window, the app
+    /// does not start. No effect on [`for_ever`](Self::for_ever).
     #[must_use]
     pub fn redelivered_within(self, horizon: Duration) -> Self {
         Self {
@@ -147,8 +156,9 @@ impl<K> SeenIds<K> {
 
     /// Accepts records from the future.
     ///
-    /// By default, a record more than an hour ahead of the machine's clock fails before it moves stream time. Otherwise,
-    /// one wrong timestamp would make all current records too old.
+    /// By default, each record of the store's stage that is more than one hour ahead of the machine's clock fails before its
+    /// first step, and does not advance stream time. The stage has all steps between its input topics and its outputs or
+    /// repartition topics. Without this check, one wrong timestamp makes all current records too old.
     #[must_use]
     pub fn trust_times(self) -> Self {
         Self {
@@ -175,11 +185,21 @@ impl<K> SeenIds<K> {
         }
     }
 
-    pub(crate) fn spec(&self) -> StoreSpec {
+    pub(crate) fn spec(&self, has_tenant: bool) -> StoreSpec {
+        let scope = match (has_tenant, self.per_partition) {
+            (false, false) => IdScope::Key,
+            (false, true) => IdScope::Partition,
+            (true, false) => IdScope::TenantAndKey,
+            (true, true) => IdScope::TenantAndPartition,
+        };
         let (kind, base) = match self.seen_for {
             SeenFor::Window(window) => {
                 let store = WindowStore::<Vec<u8>, Vec<u8>>::plain(&self.name);
-                (window.kind(), store.spec(window.expiry()))
+                let expiry = match rules::keeps_sightings_for_late_records() {
+                    true => window.expiry(),
+                    false => window.lateness(Duration::ZERO).expiry(),
+                };
+                (window.kind(), store.spec(expiry))
             }
             SeenFor::Ever => {
                 let store = KeyValueStore::<Vec<u8>, i64>::plain(&self.name);
@@ -187,9 +207,9 @@ impl<K> SeenIds<K> {
             }
         };
         StoreSpec {
-            id: StoreId::seen(&self.name, kind, self.scope),
+            id: StoreId::seen(&self.name, kind, scope),
             kind: StoreKind::Point,
-            reads_wall_clock: !self.trusts_times,
+            refuses_future: !self.trusts_times,
             ..base
         }
     }
@@ -201,23 +221,22 @@ impl<K> Clone for SeenIds<K> {
             name: Arc::clone(&self.name),
             seen_for: self.seen_for,
             key: Arc::clone(&self.key),
-            scope: self.scope,
+            per_partition: self.per_partition,
             trusts_times: self.trusts_times,
             horizon: self.horizon,
         }
     }
 }
 
-/// Appends the bytes of a record's key.
+/// Appends the bytes of a record's key. Returns false for a null key.
 pub(crate) fn encode_key<K: 'static>(
     codec: &dyn Codec<K>,
     store: &Arc<str>,
     key: &K,
     into: &mut Vec<u8>,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     match codec.encode(key, into, &Field::bare(store, Part::Key)) {
-        // A null key has an empty scope.
-        Ok(Encoded::Bytes | Encoded::Null) => Ok(()),
+        Ok(encoded) => Ok(encoded == Encoded::Bytes),
         Err(source) => Err(Fault::State(StateError::Key {
             store: Arc::clone(store),
             source,

@@ -103,6 +103,8 @@
 //! | `into_the_past` | a moment in the past is listed before the last handled one |
 //! | `cursor_inside` | the cursor of final results moves in memory, outside of the transaction |
 //! | `windows_behind_cursor` | a database drops windows whose final results are not emitted yet |
+//! | `dedup_key` | the scope of an id is not a part of its key |
+//! | `sightings` | sightings of ids expire before the last record that can be their duplicate |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //!

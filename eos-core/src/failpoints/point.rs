@@ -79,6 +79,8 @@ pub(crate) enum Defence {
     FailedEffects,
     HeldBack,
     Tombstones,
+    DedupKey,
+    Sightings,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -171,7 +173,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 58] = [
+    pub(super) const ALL: [Self; 60] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -220,6 +222,8 @@ impl Defence {
         Self::FailedEffects,
         Self::HeldBack,
         Self::Tombstones,
+        Self::DedupKey,
+        Self::Sightings,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -282,6 +286,8 @@ impl Defence {
             Self::FailedEffects => "failed_effects",
             Self::HeldBack => "held_back",
             Self::Tombstones => "tombstones",
+            Self::DedupKey => "dedup_key",
+            Self::Sightings => "sightings",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

@@ -82,17 +82,16 @@ pub struct Totals {
     /// Records that came too late for their window: it was closed. They are dropped, or written where
     /// [`late_to`](crate::windows::WindowedGroup::late_to) says. Those of aborted transactions included.
     pub late_records: u64,
-    /// Closed tumbling and hopping windows that would contain a record. A late record counts once for each of them. A
-    /// record that other, open windows contain is not late, but counts here, too. Those of aborted transactions included.
+    /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such window,
+    /// even if other windows still accept it. Those of aborted transactions included.
     pub late_windows: u64,
-    /// Records that a deduplication passed because their ids were new. Those of aborted transactions included, as in the
-    /// next three.
+    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next three.
     pub new_ids: u64,
-    /// Records that a deduplication recognised as duplicates.
+    /// Duplicates that a deduplication found.
     pub duplicates: u64,
-    /// Records that were too old for a deduplication to judge, and did not fail.
+    /// Records that were too old for a deduplication to judge, and were forwarded.
     pub too_old: u64,
-    /// Records without an id for a deduplication that did not fail.
+    /// Records without an id that a deduplication forwarded.
     pub without_id: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
@@ -350,8 +349,9 @@ pub struct TaskMetrics {
     /// How far the latest window of its stores starts ahead of that. Until stream time is there, the
     /// changelog is not trimmed behind it. `None` if none is ahead.
     pub windows_ahead: Option<Duration>,
-    /// How long the first timer, closed window or expired row that is not handled yet is due, by its own clock. Zero if
-    /// none is due; `None` if the app has none of these.
+    /// The time since the earliest unhandled item became due; zero if none is due. Items are timers and final
+    /// results of closed windows. Each uses its own clock: stream time or the machine's clock. `None` if the task has no such items, or
+    /// if its store can't be read.
     pub due_behind: Option<Duration>,
 }
 

@@ -54,27 +54,25 @@ const COUNTERS: [Counter; 18] = [
     ),
     (
         "eos_late_windows_total",
-        "Closed windows that would contain a record.",
+        "Windows that were closed when a record for them arrived.",
         |t| t.late_windows,
     ),
-    (
-        "eos_dedup_new_total",
-        "Records that a deduplication passed because their ids were new.",
-        |t| t.new_ids,
-    ),
+    ("eos_dedup_new_total", "Records with a new id.", |t| {
+        t.new_ids
+    }),
     (
         "eos_dedup_duplicates_total",
-        "Records that a deduplication recognised as duplicates.",
+        "Duplicates that a deduplication found.",
         |t| t.duplicates,
     ),
     (
         "eos_dedup_too_old_total",
-        "Records that were too old for a deduplication to judge, and did not fail.",
+        "Forwarded records that were too old for a deduplication to judge.",
         |t| t.too_old,
     ),
     (
         "eos_dedup_missing_id_total",
-        "Records without an id for a deduplication that did not fail.",
+        "Forwarded records without an id for a deduplication.",
         |t| t.without_id,
     ),
     (
@@ -317,8 +315,8 @@ impl<'a> Text<'a> {
             ),
             (
                 "eos_due_behind_seconds",
-                "How long the first unhandled timer, closed window or expired row of a task is due; \
-                 absent for tasks without these.",
+                "Time since the earliest unhandled timer or final result of a task became \
+                 due; absent for tasks without these.",
                 |task| task.due_behind,
             ),
         ];

@@ -201,7 +201,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             closes_when_idle: false,
             clock: self.expire_after.map(|_| Clock::Background),
             period: None,
-            reads_wall_clock: false,
+            refuses_future: false,
             definition: Box::new(self.clone()),
         }
     }

@@ -81,7 +81,7 @@ impl<K: 'static, A: 'static> SessionStore<K, A> {
             closes_when_idle: false,
             clock: Some(Clock::Background),
             period: None,
-            reads_wall_clock: false,
+            refuses_future: false,
             definition: Box::new(self.clone()),
         }
     }

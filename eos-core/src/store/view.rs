@@ -31,8 +31,8 @@ pub(crate) struct StoreSpec {
     pub(crate) clock: Option<Clock>,
     /// The period of a tick, in milliseconds.
     pub(crate) period: Option<i64>,
-    /// Whether its operator compares timestamps with the machine's clock.
-    pub(crate) reads_wall_clock: bool,
+    /// Whether its stage refuses records that are far ahead of the machine's clock.
+    pub(crate) refuses_future: bool,
     /// The [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
 }

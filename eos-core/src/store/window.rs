@@ -108,7 +108,7 @@ impl<K, V> WindowStore<K, V> {
             closes_when_idle: false,
             clock: None,
             period: None,
-            reads_wall_clock: false,
+            refuses_future: false,
             definition: Box::new(self.clone()),
         }
     }

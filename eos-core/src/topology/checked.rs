@@ -20,18 +20,24 @@ use crate::store::StoreSpec;
 pub(crate) struct Topology {
     pub(super) stages: Vec<Stage>,
     pub(super) graph: Graph,
-    reads_wall_clock: bool,
+    /// By stage: a store because of which the stage refuses records that are far ahead of the machine's clock.
+    refuse_future: Vec<Option<Arc<str>>>,
 }
 
 impl Topology {
     /// Checks a graph and cuts it into stages.
     pub(crate) fn of(mut graph: Graph) -> Result<Self, TopologyError> {
         let stages = graph.finish()?;
-        let reads_wall_clock = graph.stores.iter().any(|store| store.reads_wall_clock);
+        let refuses = |stage: &Stage| {
+            let mut stores = graph.stores_of(stage).map(|(_, store)| store);
+            let store = stores.find(|store| store.refuses_future);
+            store.map(|store| Arc::clone(&store.name))
+        };
+        let refuse_future = stages.iter().map(refuses).collect();
         Ok(Self {
             stages,
             graph,
-            reads_wall_clock,
+            refuse_future,
         })
     }
 
@@ -63,9 +69,9 @@ impl Topology {
         &self.graph.stores
     }
 
-    /// Whether an operator compares timestamps with the machine's clock.
-    pub(crate) fn reads_wall_clock(&self) -> bool {
-        self.reads_wall_clock
+    /// Returns the store because of which a stage refuses records that are far ahead of the machine's clock, if it does.
+    pub(crate) fn refuses_future(&self, stage: StageId) -> Option<&Arc<str>> {
+        self.refuse_future.get(usize::from(stage.0))?.as_ref()
     }
 
     /// Returns the stores of one stage.

@@ -1,11 +1,11 @@
-//! The node that recognises ids.
+//! The node of deduplication.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::identity::{IdKey, IdScope, Seen, SeenWindow, Sighting};
-use eos_protocol::{Clock, Timestamp};
+use eos_protocol::Timestamp;
+use eos_protocol::identity::{IdKey, Seen, SeenWindow, Sighting};
 
 use super::fault::Fault;
 use super::node::{Next, Node};
@@ -15,17 +15,15 @@ use crate::ctx::Ctx;
 use crate::dedup::{IdentityError, Judged, SeenFor, SeenIds, encode_key};
 use crate::failure::Failure;
 use crate::record::Record;
+use crate::rules;
 use crate::store::StateError;
 
 /// The header with the number of the replay.
 const GENERATION: &str = "eos-replay-generation";
 
-/// The longest accepted time of a record ahead of the machine's clock.
-const MOST_AHEAD: Duration = Duration::from_secs(3_600);
-
-/// Appends a part of a record, such as its id. No bytes are no id.
+/// Appends a part of a record, such as its id. Returns false if it is null.
 pub(crate) type IdOf<K, V> =
-    Arc<dyn Fn(&Record<K, V>, &mut Vec<u8>) -> Result<(), Fault> + Send + Sync>;
+    Arc<dyn Fn(&Record<K, V>, &mut Vec<u8>) -> Result<bool, Fault> + Send + Sync>;
 
 /// Which records fail.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +41,7 @@ impl Default for Strictness {
     }
 }
 
-/// Judges each record by the known ids, remembers new ones, and forwards the record with the result.
+/// Judges each record by the stored ids, stores new ones, and forwards the record with the result.
 pub(crate) struct Deduplicate<K, V> {
     pub(crate) store: usize,
     pub(crate) seen: SeenIds<K>,
@@ -53,42 +51,34 @@ pub(crate) struct Deduplicate<K, V> {
 }
 
 impl<K: 'static, V: 'static> Deduplicate<K, V> {
-    /// Checks that the record is not from the future. Stream time that has jumped would make later records too old.
-    fn check_time(&self, ctx: &Ctx<'_>, time: Option<Timestamp>) -> Result<(), Fault> {
-        let clock = ctx.time_of(Clock::Wall);
-        let (Some(time), Some(clock), false) = (time, clock, self.seen.trusts_times) else {
-            return Ok(());
-        };
-        let ahead = millis(time.0.saturating_sub(clock.0));
-        match ahead > MOST_AHEAD {
-            true => Err(self.fault(|store| IdentityError::Future { store, time, ahead })),
-            false => Ok(()),
-        }
-    }
-
     /// Makes the key of the record's id. `None` if the record has none.
+    ///
+    /// ```text
+    /// scope with a tenant:     has a tenant (1 byte) · length (8 bytes) · tenant · rest
+    /// rest within a key:       has a key (1 byte) · key
+    /// rest within a partition: number (4 bytes)
+    /// ```
     fn key(&self, ctx: &Ctx<'_>, record: &Record<K, V>) -> Result<Option<Vec<u8>>, Fault> {
-        let mut id = Vec::new();
-        (self.id)(record, &mut id)?;
-        if id.is_empty() {
+        let (mut id, mut scope, mut part) = (Vec::new(), Vec::new(), Vec::new());
+        if !(self.id)(record, &mut id)? || id.is_empty() {
             return Ok(None);
         }
-        let mut scope = Vec::new();
         if let Some(tenant) = &self.tenant {
-            tenant(record, &mut scope)?;
-            // Equal bytes of tenant and key together do not make equal scopes.
-            scope.extend_from_slice(&(scope.len() as u64).to_be_bytes());
+            let is_null = !tenant(record, &mut part)?;
+            scope.push(u8::from(!is_null));
+            scope.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            scope.append(&mut part);
         }
-        match self.seen.scope {
-            IdScope::Key => {
-                encode_key(
-                    &*self.seen.key,
-                    self.seen.shared_name(),
-                    &record.key,
-                    &mut scope,
-                )?;
-            }
-            IdScope::Partition => scope.extend_from_slice(&ctx.partition().get().to_be_bytes()),
+        if self.seen.per_partition {
+            scope.extend_from_slice(&ctx.partition().get().to_be_bytes());
+        } else {
+            let (codec, name) = (&*self.seen.key, self.seen.shared_name());
+            let is_null = !encode_key(codec, name, &record.key, &mut part)?;
+            scope.push(u8::from(!is_null));
+            scope.append(&mut part);
+        }
+        if !rules::keeps_scopes_apart() {
+            scope.clear();
         }
         let mut key = Vec::new();
         let id = IdKey {
@@ -100,7 +90,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         Ok(Some(key))
     }
 
-    /// Judges an id by its sightings in a window, and remembers a new one.
+    /// Judges an id by its sightings in a window, and stores a new one.
     fn judge(
         &self,
         ctx: &Ctx<'_>,
@@ -110,14 +100,15 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
     ) -> Result<Seen, Fault> {
         let now = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<Vec<u8>, Vec<u8>>(self.store);
-        let mut sightings = Vec::new();
-        for bucket in window.buckets(time, now) {
+        let (mut sightings, mut has_expired) = (Vec::new(), false);
+        for bucket in window.buckets(time) {
+            has_expired |= store.is_over(bucket);
             if let Some(row) = store.read(key, bucket).map_err(Fault::State)? {
                 let sighting = Sighting::decode(bucket, &row);
                 sightings.push(sighting.map_err(|error| self.unreadable(error))?);
             }
         }
-        let (seen, sighting) = window.judge(time, now, sightings);
+        let (seen, sighting) = window.judge(time, now, sightings, has_expired);
         if let Some(sighting) = sighting {
             let bucket = window.bucket_of(sighting.at);
             let mut row = Vec::new();
@@ -126,7 +117,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         }
         if seen == Seen::TooOld && self.strictness.too_old {
             let behind = millis(now.0.saturating_sub(time.0));
-            let lateness = window.most_late();
+            let lateness = window.max_lateness();
             return Err(self.fault(|store| IdentityError::TooOld {
                 store,
                 time,
@@ -137,7 +128,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         Ok(seen)
     }
 
-    /// Judges an id that is remembered for ever.
+    /// Judges an id that never expires.
     fn judge_for_ever(
         &self,
         ctx: &Ctx<'_>,
@@ -177,7 +168,6 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
         let Some(record) = take::<K, V>(record) else {
             return Ok(());
         };
-        self.check_time(ctx, record.timestamp)?;
         let seen = match (self.key(ctx, &record)?, self.seen.seen_for) {
             (None, _) if self.strictness.no_id => {
                 return Err(self.fault(|store| IdentityError::NoId { store }));

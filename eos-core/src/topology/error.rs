@@ -181,8 +181,8 @@ pub enum Mistake {
         /// The cause.
         reason: WindowError,
     },
-    /// Known ids have an invalid window.
-    #[error("the ids of {store}: {reason}")]
+    /// A `SeenIds` has invalid durations.
+    #[error("the SeenIds {store}: {reason}")]
     SeenIds {
         /// The name of the `SeenIds`.
         store: String,

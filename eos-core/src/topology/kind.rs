@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     PerCommit(usize),
     /// The store of the results.
     OnClose(usize),
-    /// The store of the known ids.
+    /// The deduplication store.
     Dedup(usize),
     /// The output to the repartition topic.
     Repartition(usize),

@@ -31,7 +31,7 @@ pub(crate) struct Scratch {
 /// What the operators count of one record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
-    /// The number of operators for which the record came too late.
+    /// Operators that left the record out as late.
     pub(crate) late: u64,
     /// The number of closed windows that would contain the record.
     pub(crate) late_windows: u64,

@@ -71,8 +71,9 @@ impl UnknownStore {
                  name"
             ),
             Self::OtherFormat { name } if store.is_seen(name) => format!(
-                "{name} was a `SeenIds` of another kind or scope, or it is none any more. The keys of its ids differ. Restore \
-                 the kind (`fixed`, `sliding`, `for_ever`) and the scope, or start under another app name"
+                "The store {name} belonged to a `SeenIds` of another kind or scope, or this program uses the name for another \
+                 store. The stored keys differ. Restore the `SeenIds` with its kind (`fixed`, `sliding`, `for_ever`) and its \
+                 scope (`per_partition` or not), or start under another app name"
             ),
             Self::OtherFormat { name } if store == StoreId::stamped(store.family(), name) => {
                 format!(

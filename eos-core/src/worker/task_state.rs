@@ -190,7 +190,8 @@ impl TaskState {
         self.windows.handled_to(&self.store, handled)
     }
 
-    /// Returns how long the first unhandled item is due, by its own clock. `None` if the task has no due work.
+    /// Returns the time since the earliest unhandled item became due, by its own clock. `None` if the task has no such
+    /// items.
     pub(super) fn due_behind(
         &self,
         stream_time: Option<Timestamp>,

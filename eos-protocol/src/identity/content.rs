@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 (FIPS 180-4) of a namespace and of fields, each behind its length (8 bytes, big-endian).
+/// The SHA-256 (FIPS 180-4) of a namespace and of fields, each preceded by its length (8 bytes, big-endian).
 #[derive(Debug, Clone)]
 pub struct ContentHash(Sha256);
 

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// The longest id that is stored as it is, in bytes. A key with its value then fits into one entry of the store's cache.
+/// The longest id that is stored unhashed, in bytes. With a short scope, key and value fit into one cache entry.
 pub const LONGEST_RAW_ID: usize = 28;
 
 const RAW: u8 = 1;
@@ -15,10 +15,10 @@ const SHA: u8 = 3;
 /// kind (1 byte) · generation (varint) · length of the scope (varint) · scope · id
 /// ```
 ///
-/// The length of the scope keeps scope and id apart: without it, the scope `a` with the id `bc` would be the scope `ab`
-/// with the id `c`. The kind keeps the forms of an id apart: a sender may choose 16 bytes that are the packed form of
-/// another sender's UUID. Only the canonical text of a UUID is packed, with lower-case digits, so equal keys mean equal
-/// ids. Ids of more than 28 bytes are stored as the first 16 bytes of their SHA-256 (FIPS 180-4): with a fast hash, an
+/// The length separates the scope from the id: without it, the scope `a` with the id `bc` would be the scope `ab`
+/// with the id `c`. The kind separates the forms of an id: a sender may choose 16 bytes that are the packed form of
+/// another sender's UUID. Only the canonical text of a UUID is packed, with lower-case digits. So equal keys mean equal
+/// ids, except for collisions of SHA-256. Ids of more than 28 bytes are stored as the first 16 bytes of their SHA-256 (FIPS 180-4): with a fast hash, an
 /// attacker could make an id that collides with another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdKey<'a> {

@@ -10,19 +10,20 @@ pub use window::{SeenWindow, SeenWindowError, Sighting, SightingError};
 
 use crate::ids::Timestamp;
 
-/// What the store of a deduplication knows of a record's id.
+/// The status of a record's id in a deduplication store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Seen {
-    /// The id is new. From now on, it is known.
+    /// The id is not in the store. The record stores it.
     New,
     /// The id was seen before.
     Duplicate {
-        /// The time of the first record with this id. With two such records, because the second one came after the
-        /// window of the first one, the earlier time whose window contains this record.
+        /// The timestamp of the first processed record of this repetition. If a record is late, this can be later than
+        /// its own timestamp. If windows of two first records contain the record, the earlier timestamp. Without an
+        /// expiry, −1 if the first record had no timestamp.
         first: Timestamp,
     },
-    /// The record is older than the lateness allows, and its id is not known: it may have been forgotten.
+    /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired.
     TooOld,
     /// The record has no id.
     NoId,
@@ -51,9 +52,18 @@ pub enum IdScope {
     Key,
     /// The records of one partition.
     Partition,
+    /// The records of one tenant and key.
+    TenantAndKey,
+    /// The records of one tenant and partition.
+    TenantAndPartition,
 }
 
 impl IdScope {
     /// Every scope.
-    pub const ALL: [Self; 2] = [Self::Key, Self::Partition];
+    pub const ALL: [Self; 4] = [
+        Self::Key,
+        Self::Partition,
+        Self::TenantAndKey,
+        Self::TenantAndPartition,
+    ];
 }

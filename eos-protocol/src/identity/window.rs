@@ -6,7 +6,7 @@ use super::{Seen, SeenKind};
 use crate::ids::Timestamp;
 use crate::windows::Expiry;
 
-/// The longest lateness that a window gets by default.
+/// The upper limit of the default lateness.
 const DEFAULT_LATENESS: Duration = Duration::from_secs(3_600);
 
 /// How long an id counts as seen, and how late a record may be.
@@ -14,7 +14,9 @@ const DEFAULT_LATENESS: Duration = Duration::from_secs(3_600);
 /// Sightings are stored by bucket: half a window of event time. A bucket and an id make a key, and the value is a
 /// [`Sighting`]. Two first sightings of one id are at least a window apart, so each is in a bucket of its own.
 ///
-/// A record at `t` is a duplicate of a sighting at `f` if `|t - f|` is less than the window. If no sighting is found and
+/// A sighting has the time of its record and of the first record of its chain of repetitions. A record is a duplicate if it
+/// is less than a window before the first one, less than a window after the sighting, and less than `at_most` after the
+/// first one. If no sighting is found and
 /// the record is further behind stream time than the lateness, it is too old: a sighting may have expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenWindow {
@@ -26,22 +28,22 @@ pub struct SeenWindow {
     at_most: i64,
 }
 
-/// Why a window of ids is invalid.
+/// The durations of a `SeenIds` are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeenWindowError {
     /// The window is shorter than a millisecond.
-    #[error("its window is {0:?}, but timestamps have milliseconds. Set a window of at least 1 ms")]
-    TooShort(Duration),
-    /// The window is longer than the offsets in its buckets reach.
+    #[error("the window is shorter than 1 ms, the resolution of timestamps. Set at least 1 ms")]
+    TooShort,
+    /// The window is longer than [`SeenWindow::LONGEST`].
     #[error(
-        "its window of {} days is longer than {} days. Use `SeenIds::for_ever`, or ids that contain their time",
-        .0.as_secs() / 86_400, SeenWindow::LONGEST.as_secs() / 86_400
+        "the window is {0:?}, longer than the maximum of {longest:?}. Set a shorter window, or use `SeenIds::for_ever`",
+        longest = SeenWindow::LONGEST
     )]
     TooLong(Duration),
-    /// A sliding window ends before it can slide.
+    /// `at_most` is shorter than the window.
     #[error(
-        "its window of {window:?} slides for at most {at_most:?}, which is shorter. Set a longer `at_most`"
+        "the limit `at_most` ({at_most:?}) is shorter than the window ({window:?}). Set `at_most` to at least {window:?}"
     )]
     AtMost {
         /// The window.
@@ -49,15 +51,15 @@ pub enum SeenWindowError {
         /// The limit.
         at_most: Duration,
     },
-    /// Senders repeat a record after its id is forgotten.
+    /// The window is shorter than `redelivered_within`.
     #[error(
-        "its window is {window:?}, but senders repeat records for {horizon:?} (`redelivered_within`), so later \
-         repetitions would count as new. Set a window of at least {horizon:?}"
+        "the window is {window:?}, but producers repeat records for {horizon:?} (`redelivered_within`). Later repetitions \
+         would count as new. Set a window of at least {horizon:?}"
     )]
     Horizon {
         /// The window.
         window: Duration,
-        /// The time for which senders repeat a record.
+        /// The time for which producers repeat a record.
         horizon: Duration,
     },
 }
@@ -95,7 +97,8 @@ impl SeenWindow {
         }
     }
 
-    /// Sets how far behind stream time a record may be. The default is the window, and at most an hour.
+    /// Sets the longest accepted time by which a record is behind stream time. The default is the window, but no more than
+    /// one hour.
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         Self {
@@ -104,7 +107,7 @@ impl SeenWindow {
         }
     }
 
-    /// Whether a duplicate extends the window.
+    /// The kind of the window.
     #[must_use]
     pub fn kind(&self) -> SeenKind {
         match self.slides {
@@ -113,9 +116,9 @@ impl SeenWindow {
         }
     }
 
-    /// How far behind stream time a record may be.
+    /// The longest accepted time by which a record is behind stream time.
     #[must_use]
-    pub fn most_late(&self) -> Duration {
+    pub fn max_lateness(&self) -> Duration {
         duration(self.lateness)
     }
 
@@ -132,7 +135,7 @@ impl SeenWindow {
     pub fn check(&self, horizon: Option<Duration>) -> Result<(), SeenWindowError> {
         let window = self.length();
         if self.window < 1 {
-            return Err(SeenWindowError::TooShort(window));
+            return Err(SeenWindowError::TooShort);
         }
         if window > Self::LONGEST {
             return Err(SeenWindowError::TooLong(window));
@@ -165,23 +168,19 @@ impl SeenWindow {
     /// The start of the bucket of this time.
     #[must_use]
     pub fn bucket_of(&self, time: Timestamp) -> Timestamp {
-        Timestamp(time.0 - time.0.rem_euclid(self.bucket()))
+        Timestamp(time.0.saturating_sub(time.0.rem_euclid(self.bucket())))
     }
 
-    /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: three without
-    /// late records, and at most five. No sighting is later than stream time.
-    pub fn buckets(
-        &self,
-        time: Timestamp,
-        stream_time: Timestamp,
-    ) -> impl Iterator<Item = Timestamp> + use<> {
+    /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: at most five. Some
+    /// are later than stream time, because timers and closures may forward records with later timestamps.
+    pub fn buckets(&self, time: Timestamp) -> impl Iterator<Item = Timestamp> + use<> {
         let reach = self.window - 1;
         let first = self.bucket_of(Timestamp(time.0.saturating_sub(reach).max(0)));
-        let last = Timestamp(time.0.saturating_add(reach)).min(stream_time);
+        let last = time.0.saturating_add(reach);
         let bucket = self.bucket();
         let mut next = Some(first.0);
         std::iter::from_fn(move || {
-            let start = next.filter(|start| *start <= last.0)?;
+            let start = next.filter(|start| *start <= last)?;
             next = start.checked_add(bucket);
             Some(Timestamp(start))
         })
@@ -189,16 +188,25 @@ impl SeenWindow {
 
     /// Judges a record at this time by the sightings of its id in [`buckets`](Self::buckets), and returns the sighting to
     /// store in the bucket of the record's time, if one is to be stored.
+    ///
+    /// `has_expired`: whether the first of these buckets has expired. Without a change of the lateness, that is so only for
+    /// records behind the lateness.
     #[must_use]
     pub fn judge(
         &self,
         time: Timestamp,
         stream_time: Timestamp,
         sightings: impl IntoIterator<Item = Sighting>,
+        has_expired: bool,
     ) -> (Seen, Option<Sighting>) {
         let matches = |sighting: &Sighting| {
-            let apart = time.0.saturating_sub(sighting.at.0).saturating_abs();
-            apart < self.window && time.0.saturating_sub(sighting.first.0) < self.at_most
+            let (before, after) = (
+                sighting.first.0.saturating_sub(time.0),
+                time.0.saturating_sub(sighting.at.0),
+            );
+            before < self.window
+                && after < self.window
+                && time.0.saturating_sub(sighting.first.0) < self.at_most
         };
         let (mut found, mut latest): (Option<Sighting>, _) = (None, Timestamp(i64::MIN));
         for sighting in sightings.into_iter().filter(matches) {
@@ -208,7 +216,7 @@ impl SeenWindow {
             }
         }
         let Some(Sighting { first, .. }) = found else {
-            if time.0 < stream_time.0.saturating_sub(self.lateness) {
+            if has_expired || time.0 < stream_time.0.saturating_sub(self.lateness) {
                 return (Seen::TooOld, None);
             }
             let (at, first) = (time, time);
@@ -229,9 +237,9 @@ pub struct Sighting {
     pub first: Timestamp,
 }
 
-/// Bytes that are no sighting.
+/// A row of a deduplication store can't be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a sighting has 4 or 12 bytes, not {len}: another program wrote to the changelog")]
+#[error("a sighting has 4 or 12 bytes, not {len}")]
 pub struct SightingError {
     /// The number of bytes.
     pub len: usize,

@@ -51,21 +51,24 @@ impl StoreId {
         Self::named(name, DUE, 0)
     }
 
-    /// The id of a store of known ids. It differs for each kind and scope, because their keys and values do.
+    /// The id of a deduplication store. It differs for each kind and scope, because their keys and values do.
     #[must_use]
-    pub const fn seen(name: &str, kind: SeenKind, scope: IdScope) -> Self {
-        let (mark, class) = match (kind, scope) {
-            (SeenKind::Fixed, IdScope::Key) => ("\0seen-fixed-key", WINDOWED),
-            (SeenKind::Fixed, IdScope::Partition) => ("\0seen-fixed-partition", WINDOWED),
-            (SeenKind::Sliding, IdScope::Key) => ("\0seen-sliding-key", WINDOWED),
-            (SeenKind::Sliding, IdScope::Partition) => ("\0seen-sliding-partition", WINDOWED),
-            (SeenKind::Ever, IdScope::Key) => ("\0seen-ever-key", 0),
-            (SeenKind::Ever, IdScope::Partition) => ("\0seen-ever-partition", 0),
+    pub fn seen(name: &str, kind: SeenKind, scope: IdScope) -> Self {
+        let (kind, class) = match kind {
+            SeenKind::Fixed => ("fixed", WINDOWED),
+            SeenKind::Sliding => ("sliding", WINDOWED),
+            SeenKind::Ever => ("ever", 0),
         };
-        Self::named(name, mark, class)
+        let scope = match scope {
+            IdScope::Key => "key",
+            IdScope::Partition => "partition",
+            IdScope::TenantAndKey => "tenant-key",
+            IdScope::TenantAndPartition => "tenant-partition",
+        };
+        Self::named(name, &format!("\0seen-{kind}-{scope}"), class)
     }
 
-    /// Whether this is the id of known ids of this name, of any kind and scope.
+    /// Whether this is the id of a deduplication store of this name, of any kind and scope.
     #[must_use]
     pub fn is_seen(self, name: &str) -> bool {
         let mut ids = SeenKind::ALL.into_iter().flat_map(|kind| {
@@ -162,6 +165,9 @@ mod tests {
         assert_eq!(seen(SeenKind::Fixed, IdScope::Key), "d0ffeca5");
         assert_eq!(seen(SeenKind::Sliding, IdScope::Key), "ab5bb42d");
         assert_eq!(seen(SeenKind::Ever, IdScope::Key), "0854a881");
+        let ids = SeenKind::ALL.map(|kind| IdScope::ALL.map(|scope| seen(kind, scope)));
+        let ids: std::collections::BTreeSet<String> = ids.into_iter().flatten().collect();
+        assert_eq!(ids.len(), 12);
         assert_eq!(seen(SeenKind::Fixed, IdScope::Partition), "a0c6bc44");
     }
 

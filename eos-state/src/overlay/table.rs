@@ -211,7 +211,8 @@ impl Table {
             .filter(|number| wanted(self.key(*number)))
             .collect();
         let common = self.common_prefix(&numbers);
-        // The first bytes in which keys differ, and the number behind them: the sort reads no key.
+        // Twelve key bytes after the common prefix, then the number of the entry. The sort compares integers. Keys are read
+        // only for equal bytes.
         let mut order: Vec<u128> = (numbers.iter())
             .map(|&number| first_bytes(&self.key(number)[common..]) | u128::from(number))
             .collect();
@@ -273,8 +274,7 @@ impl Table {
 
     /// Reads the slots and the entries of keys that will be looked up next.
     ///
-    /// A lookup waits for memory twice, and its comparisons keep the processor from beginning the next one meanwhile.
-    /// These reads do not depend on each other, so they wait at the same time.
+    /// A lookup has two reads of memory that depend on each other. The reads of several keys overlap here.
     pub(crate) fn read_ahead(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
         if self.slots.is_empty() {
             return;

@@ -107,7 +107,7 @@ fn an_id_is_new_again_exactly_a_window_after_its_first_record() {
 }
 
 #[test]
-fn a_crash_between_duplicates_of_one_transaction_or_a_move_lets_none_pass() {
+fn duplicates_stay_dropped_after_a_crash_or_a_rebalance() {
     let scenario = |driver: &mut TestDriver| {
         let at =
             |id: &str, at: i64| Input::<String, String>::new("k", id).at(Timestamp(BEGIN + at));
@@ -155,7 +155,7 @@ fn equal_ids_of_two_tenants_are_different() {
 }
 
 #[test]
-fn a_sliding_window_and_an_endless_one() {
+fn a_sliding_window_moves_and_an_endless_one_stays() {
     let sliding = || SeenIds::sliding("seen", minutes(5));
     let ever = SeenIds::for_ever("seen");
     let records = [
@@ -268,7 +268,7 @@ fn a_record_without_an_id_fails_unless_it_may_pass() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("the record has no id for seen. Let its producer"),
+            error.contains("the record has no id (store seen). Set the id in the producer"),
             "{error}"
         );
     }
@@ -305,7 +305,7 @@ fn a_record_that_is_too_old_fails_or_goes_elsewhere_or_passes() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("300.001s behind stream time, but seen accepts records up to 300s"),
+        error.contains("is 300.001s behind stream time; the limit of store seen is 300s"),
         "{error}"
     );
     let mut driver = build(|dedup| dedup.too_old_to(&old()));
@@ -350,7 +350,7 @@ fn a_record_from_the_future_fails_and_moves_no_time() {
     let future = Input::<String, String>::new("k", "a").at(Timestamp(BEGIN + 2 * hour));
     let error = driver.try_pipe(&input(), future).unwrap_err().to_string();
     assert!(
-        error.contains("s ahead of the machine's clock; seen accepts up to an hour"),
+        error.contains("s ahead of the machine's clock; the limit of store seen is one hour"),
         "{error}"
     );
 }
@@ -441,7 +441,7 @@ fn another_kind_window_or_scope_over_known_ids_does_not_start() {
     let others: [(Definition, &str); 4] = [
         (
             || SeenIds::fixed("seen", minutes(6)),
-            "for 300s in the existing state, and for 360s in this program",
+            "the window of its ids is 300s in the existing state and 360s in this program",
         ),
         (
             || SeenIds::sliding("seen", minutes(5)),
@@ -477,11 +477,165 @@ fn another_kind_window_or_scope_over_known_ids_does_not_start() {
     assert_eq!(ids(&mut driver), ["a"], "the lateness may change");
 }
 
+/// A shorter lateness has expired ids that a longer one needs. Nothing is known of records of that time.
+#[test]
+fn a_longer_lateness_does_not_pass_ids_that_have_expired() {
+    let seen = |version| match version {
+        0 => five_minutes().trust_times().lateness(minutes(1)),
+        _ => five_minutes().trust_times().lateness(minutes(60)),
+    };
+    let version = Arc::new(AtomicU32::new(0));
+    let next = Arc::clone(&version);
+    let mut driver = TestDriver::of(move || {
+        let seen = seen(next.load(Ordering::Relaxed));
+        app_with(&seen, ErrorPolicy::fail(), |dedup| {
+            dedup.too_old_to(&old()).by(String::clone)
+        })
+    });
+    pipe(
+        &mut driver,
+        &[("k", "a", 20 * MINUTE), ("k", "now", 60 * MINUTE)],
+    );
+    version.store(1, Ordering::Relaxed);
+    driver.crash();
+    pipe(
+        &mut driver,
+        &[("k", "a", 20 * MINUTE), ("k", "a", 20 * MINUTE)],
+    );
+    pipe(
+        &mut driver,
+        &[("k", "b", 59 * MINUTE), ("k", "b", 59 * MINUTE)],
+    );
+    assert_eq!(ids(&mut driver), ["a", "now", "b"]);
+    assert_eq!(read(&mut driver, &old()), own(&[("k", "a"), ("k", "a")]));
+    // Once the window of a record is as new as the program, it is judged.
+    pipe(
+        &mut driver,
+        &[
+            ("k", "end", 120 * MINUTE),
+            ("k", "c", 61 * MINUTE),
+            ("k", "c", 61 * MINUTE),
+        ],
+    );
+    assert_eq!(ids(&mut driver), ["end", "c"]);
+}
+
+/// A closure in front forwards records with times of its own, which may be ahead of stream time.
+#[test]
+fn records_with_times_ahead_of_stream_time_are_judged() {
+    let start = || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .process_values(|ctx, record| {
+                let ahead: i64 = record.value.parse()?;
+                let time = Timestamp(BEGIN + ahead * MINUTE);
+                ctx.forward_record(record.with_value("a".to_owned()).at(time))
+            })
+            .dedup(&five_minutes())
+            .judge_by(String::clone)
+            .map(|judged| format!("{:?}", judged.seen == Seen::New))
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(
+            driver,
+            &[
+                ("k", "10", 0),
+                ("k", "8", 1),
+                ("k", "14", 2),
+                ("k", "15", 3),
+                ("k", "0", 4),
+            ],
+        );
+        ids(driver)
+    };
+    assert_eq!(
+        scenario(&mut start()),
+        ["true", "false", "false", "true", "true"]
+    );
+    crash_everywhere(start, scenario);
+}
+
+/// Stream time is that of all records of the task, also of those that a step in front drops.
+#[test]
+fn a_dropped_record_from_the_future_moves_no_time_either() {
+    let mut app = App::new("a");
+    app.source(&input())
+        .on_error(ErrorPolicy::skip())
+        .filter(|value| value != "dropped")
+        .dedup(&five_minutes())
+        .by(String::clone)
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    pipe(
+        &mut driver,
+        &[
+            ("k", "a", 0),
+            ("k", "dropped", 24 * 60 * MINUTE),
+            ("k", "b", 1),
+        ],
+    );
+    assert_eq!(ids(&mut driver), ["a", "b"]);
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
+}
+
+#[test]
+fn a_null_key_or_tenant_is_not_an_empty_one() {
+    let topic = || Topic::<Option<String>, String>::plain("keyless");
+    let seen = || SeenIds::<Option<String>>::fixed("seen", minutes(5));
+    let out = || Topic::<Option<String>, String>::plain("kept");
+    let mut app = App::new("a");
+    app.source(&topic())
+        .dedup(&seen())
+        .by(String::clone)
+        .to(&out());
+    let mut driver = TestDriver::new(app);
+    for key in [None, Some(String::new()), None] {
+        driver.pipe(&topic(), key, "a");
+    }
+    assert_eq!(driver.read(&out()).len(), 2);
+    let tenant = |value: &String| (!value.starts_with('-')).then(String::new);
+    let app = app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+        dedup.tenant(tenant).by(|value| value.replace('-', ""))
+    });
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, &[("k", "a", 0), ("k", "-a", 1), ("k", "a", 2)]);
+    assert_eq!(ids(&mut driver), ["a", "-a"]);
+}
+
+#[test]
+fn two_deduplications_in_a_row_have_their_own_ids() {
+    let start = || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .dedup(&SeenIds::fixed("first", minutes(5)))
+            .by(String::clone)
+            .dedup(&SeenIds::fixed("second", minutes(10)))
+            .by(|value| value[..1].to_owned())
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        let records = [
+            ("k", "a1", 0),
+            ("k", "a1", 1),
+            ("k", "a2", 2),
+            ("k", "b1", 3),
+        ];
+        pipe(driver, &records);
+        pipe(driver, &[("k", "a2", 6 * MINUTE), ("k", "a1", 10 * MINUTE)]);
+        ids(driver)
+    };
+    assert_eq!(scenario(&mut start()), ["a1", "b1", "a1"]);
+    crash_everywhere(start, scenario);
+}
+
 #[test]
 fn windows_that_can_not_work_are_refused() {
     let refused = |seen: SeenIds<String>| {
         let text = app(&seen).describe().unwrap_err().to_string();
-        assert!(text.contains("the ids of seen: its window"), "{text}");
+        assert!(text.contains("the SeenIds seen: the "), "{text}");
     };
     refused(SeenIds::fixed("seen", Duration::ZERO));
     refused(SeenIds::fixed("seen", minutes(100 * 24 * 60)));

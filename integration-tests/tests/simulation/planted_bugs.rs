@@ -7,6 +7,8 @@ use eos_sim::{Outcome, Seeds, Shape};
 const REFUSED: &[&str] = &["a task is refused"];
 /// Inputs without an output.
 const LOST: &[&str] = &["VIOLATED lost"];
+/// An output that the loop over the input does not compute.
+const UNEXPECTED: &[&str] = &["VIOLATED unexpected"];
 /// Missing, doubled or reordered outputs.
 const ORDER: &[&str] = &["VIOLATED lost", "VIOLATED reordered", "VIOLATED doubled"];
 /// Inputs with several.
@@ -85,7 +87,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 9] = [
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),
@@ -95,6 +97,10 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 9] = [
     ("next_due", Shape::OnClose, 100, LOST),
     ("fire_once", Shape::Sessions, 20, ORDER),
     ("due_index", Shape::Sessions, 20, LOST),
+    ("dedup_key", Shape::Dedup, 20, UNEXPECTED),
+    ("sightings", Shape::Dedup, 20, UNEXPECTED),
+    // An id is remembered although its record failed.
+    ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.

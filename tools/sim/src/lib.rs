@@ -17,6 +17,7 @@ mod case;
 mod cases;
 mod check;
 mod coverage;
+mod dedup;
 mod disks;
 mod fault;
 mod joined;

@@ -29,11 +29,13 @@ pub enum Shape {
     OnClose,
     /// Sessions, with updates and with final results.
     Sessions,
+    /// Deduplication by fixed and sliding windows, with records that fail behind it.
+    Dedup,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 12] = [
+    pub const ALL: [Shape; 13] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -46,13 +48,14 @@ impl Shape {
         Shape::Timers,
         Shape::OnClose,
         Shape::Sessions,
+        Shape::Dedup,
     ];
 
     /// Returns the weight in the draw.
     pub(crate) fn weight(self) -> usize {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
-            Shape::Timers | Shape::OnClose | Shape::Sessions => 1,
+            Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
@@ -84,6 +87,7 @@ impl Shape {
             Shape::Timers => "timers",
             Shape::OnClose => "on_close",
             Shape::Sessions => "sessions",
+            Shape::Dedup => "dedup",
         }
     }
 

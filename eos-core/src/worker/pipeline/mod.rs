@@ -9,6 +9,8 @@ mod run;
 mod send;
 
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
 
 use eos_protocol::{
     Admission, Attempt, Clock, CommitCause, Event, Now, Offset, Pick, TaskId, Timestamp,
@@ -24,7 +26,9 @@ use super::wake::Wake;
 use super::{RecordsOf, WorkerError, error};
 use crate::client::{Client, Message, Records};
 use crate::ctx::Origin;
+use crate::dedup::IdentityError;
 use crate::failpoints::{self, Point};
+use crate::failure::Failure;
 use crate::metrics::{Count, WorkerMeter};
 use crate::rules;
 use crate::store::Buffers;
@@ -35,6 +39,9 @@ pub(crate) use run::panic_text;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use send::Unsent;
+
+/// The longest accepted time of a record ahead of the machine's clock, in a stage that refuses records from the future.
+const MOST_AHEAD: Duration = Duration::from_secs(3_600);
 
 /// A follow-up action that needs the whole worker.
 #[derive(Debug)]
@@ -395,6 +402,10 @@ impl Pipeline {
             let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));
             return self.condemn(shared, task, record, fault, txn);
         }
+        if let Some(fault) = from_the_future(shared, task.progress.task, timestamp) {
+            // The policy of the first source of the topic decides.
+            return self.refused(shared, task, record, 0, fault, txn);
+        }
         let run = self.run(
             shared,
             &mut task.chains,
@@ -510,9 +521,30 @@ impl Pipeline {
     }
 }
 
-/// Returns the time of the machine's clock, if a timer or an operator of the task uses it.
+/// Returns the fault of a record that is far ahead of the machine's clock, in a stage that refuses such records. If stream
+/// time jumped, a deduplication would refuse all current records as too old.
+fn from_the_future<C: Client>(
+    shared: &Shared<C>,
+    task: TaskId,
+    time: Option<Timestamp>,
+) -> Option<Fault> {
+    let store = shared.topology.refuses_future(task.stage)?;
+    let time = time?;
+    let ahead = time.0.saturating_sub(shared.env.wall_clock().0);
+    let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
+    (ahead > MOST_AHEAD).then(|| {
+        let store = Arc::clone(store);
+        Fault::User(Failure::permanent(IdentityError::Future {
+            store,
+            time,
+            ahead,
+        }))
+    })
+}
+
+/// Returns the time of the machine's clock, if a timer of the task uses it.
 fn wall_clock<C: Client>(shared: &Shared<C>, state: Option<&TaskState>) -> Option<Timestamp> {
-    let reads =
-        |state: &TaskState| state.has_due_of(Clock::Wall) || shared.topology.reads_wall_clock();
-    state.is_some_and(reads).then(|| shared.env.wall_clock())
+    state
+        .is_some_and(|state| state.has_due_of(Clock::Wall))
+        .then(|| shared.env.wall_clock())
 }

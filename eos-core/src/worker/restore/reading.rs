@@ -307,7 +307,7 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
     let named = stores.find(|store| store.id == id);
     let store = named.map_or_else(|| id.to_string(), |store| store.name.to_string());
     let error = match refused {
-        // The windows of known ids are half as long as the window of the program.
+        // A bucket of ids is half a window long.
         Refused::Other(source) if id.is_seen(&store) => RestartError::OtherSeenWindow {
             task,
             store,

@@ -118,11 +118,12 @@ pub enum RestartError {
         /// Both kinds of windows.
         source: OtherWindows,
     },
-    /// The ids of a store count as seen for another time now.
+    /// The window of a deduplication store has changed.
     #[error(
-        "task {task}, store {store}: its ids count as seen for {found:?} in the existing state, and for {now:?} in this \
-         program. Ids are stored by half a window, so the ids of both would not meet. No state is lost. Restore the window, \
-         or start under another app name with new state. The lateness may change at any time"
+        "task {task}, store {store}: the window of its ids is {found:?} in the existing state and {now:?} in this program. \
+         Ids are stored in buckets of half a window, so this program would not find the stored ids. No state is lost. \
+         Restore the window, or start under another app name with new state. A new name for the store alone is not \
+         enough, because the changelog holds the old one. The lateness may change at any time"
     )]
     OtherSeenWindow {
         /// The task.

@@ -8,21 +8,24 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 16] = [
+const SEEN: [&str; 19] = [
     "a record closed several windows",
     "a record joined sessions",
     "changelogs of windows were cut off",
     "changelogs were compacted",
     "commits came before a slow record",
+    "ids were seen before",
     "moments came before a record of their key",
     "moments were set into the past",
     "records became dead letters",
     "records came too late for their windows",
+    "records failed behind the deduplication",
     "records took seconds",
     "records were joined",
     "records were left out",
     "records were merged by time",
     "records were repeated",
+    "records were too old for their ids",
     "records were tried again",
     "results went on once per commit",
 ];
