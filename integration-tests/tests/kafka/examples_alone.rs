@@ -31,6 +31,7 @@ const CASES: [Case; 9] = [
     // After five seconds.
     ("09-heartbeats", &[("silent-devices", 3)]),
     ("10-visits", &[("visits", 3)]),
+    ("11-payments-dedup", &[("accepted", 5), ("repeated", 2)]),
 ];
 
 #[test]
