@@ -79,8 +79,22 @@ impl Idle {
         })
     }
 
-    /// Sends the first records, and waits until they are taken: all processes run.
+    /// Sends records until all processes have taken some. A process that joins later would move tasks during the fault.
     fn warm_up(&mut self) -> Result<()> {
+        self.send(200)?;
+        self.await_taken()?;
+        wait_until(PATIENCE, "all processes have partitions", || {
+            let fleet = &self.scene.fleet;
+            let has_some = |nth| {
+                let text = fleet.text(nth);
+                let mut lines = text.lines();
+                let assigned = |line: &str| {
+                    line.contains("partitions assigned") && !line.contains("partitions=[]")
+                };
+                lines.any(assigned)
+            };
+            Ok((0..PROCESSES).all(has_some))
+        })?;
         self.send(200)?;
         self.await_taken()
     }
