@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An example, and how many results it comes to, topic by topic.
 type Case = (&'static str, &'static [(&'static str, usize)]);
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     ("01-hello", &[("greetings", 120)]),
     (
         "02-enrich",
