@@ -43,7 +43,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// skipped or becomes a dead letter, the id is not stored. A retry or a later copy is then new.
     ///
     /// # Errors
-    /// Some records fail: see the table of the [module](crate::identity).
+    /// Some records fail: see the table of the [module](crate::identity). Behind
+    /// [`emit_per_commit`](crate::Table::emit_per_commit), a failed result has no record that the policy could skip, so the
+    /// app stops.
     pub fn dedup(self, seen: &SeenIds<K>) -> Dedup<K, V>
     where
         P: Colocated,
