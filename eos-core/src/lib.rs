@@ -173,7 +173,7 @@ pub mod windows {
 /// | duplicate | dropped and counted | `duplicates_to` |
 /// | further behind stream time than the lateness, and its id is not stored | fails: `TooOld` | `too_old_to`, `pass_too_old` |
 /// | without an id, or with an empty one | fails: `NoId` | `pass_without_id` |
-/// | more than an hour ahead of the machine's clock | fails: `Future` | `trust_times` |
+/// | more than an hour ahead of the machine's clock | fails: `FutureTimestamp` | `trust_times` |
 /// | with an invalid header `eos-replay-generation` | fails: `Generation` | |
 /// | without a timestamp, or with a negative one (`fixed`, `sliding`) | fails | |
 /// | with a key or a field that can't be encoded | fails | |

@@ -40,7 +40,7 @@ pub enum IdentityError {
          is one hour. Correct the clock of the producer, or call `SeenIds::trust_times`",
         .time.0
     )]
-    Future {
+    FutureTimestamp {
         /// The name of the `SeenIds`.
         store: Arc<str>,
         /// The timestamp of the record.

@@ -534,7 +534,7 @@ fn from_the_future<C: Client>(
     let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
     (ahead > MOST_AHEAD).then(|| {
         let store = Arc::clone(store);
-        Fault::User(Failure::permanent(IdentityError::Future {
+        Fault::User(Failure::permanent(IdentityError::FutureTimestamp {
             store,
             time,
             ahead,
