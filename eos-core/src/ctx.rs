@@ -266,19 +266,20 @@ impl<'r> Ctx<'r> {
 
     /// Counts the record as late.
     pub(crate) fn came_late(&self) {
-        self.scratch.borrow_mut().counts.late += 1;
+        self.scratch.borrow_mut().counts().late += 1;
     }
 
     /// Counts closed windows of the record.
     pub(crate) fn missed_windows(&self, closed: u64) {
         if closed > 0 {
-            self.scratch.borrow_mut().counts.late_windows += closed;
+            self.scratch.borrow_mut().counts().late_windows += closed;
         }
     }
 
     /// Counts the result of a deduplication.
     pub(crate) fn judged(&self, seen: Seen) {
-        let counts = &mut self.scratch.borrow_mut().counts;
+        let mut scratch = self.scratch.borrow_mut();
+        let counts = scratch.counts();
         match seen {
             Seen::Duplicate { .. } => counts.duplicates += 1,
             Seen::TooOld => counts.too_old += 1,

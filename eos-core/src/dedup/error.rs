@@ -50,8 +50,8 @@ pub enum IdentityError {
     },
     /// The header `eos-replay-generation` is not a number.
     #[error(
-        "the header eos-replay-generation has the value {value:?}, which is not a whole number. Set it to the number of \
-         the replay, or remove it"
+        "the header eos-replay-generation has the value {value:?}, which is not a number from 0 to 2^64 - 1. Set it to \
+         the number of the replay, or remove it"
     )]
     Generation {
         /// The value, with replacement characters for bytes that are not UTF-8.

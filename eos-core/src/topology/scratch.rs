@@ -21,7 +21,8 @@ pub(crate) struct Scratch {
     outputs: Vec<Output>,
     /// The outputs of moments of timers that came in the unit of a record.
     moments: Vec<MomentOutputs>,
-    pub(crate) counts: Counts,
+    /// What the operators counted; most records count nothing.
+    counts: Option<Counts>,
     /// The reason why the record fails, even if user code ignores the error.
     pub(crate) fault: Option<Fault>,
     /// The buffer of the codecs. A codec may clear it.
@@ -41,6 +42,17 @@ pub(crate) struct Counts {
     /// Records that are too old to be judged by their ids.
     pub(crate) too_old: u64,
     pub(crate) without_id: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.late += other.late;
+        self.late_windows += other.late_windows;
+        self.new_ids += other.new_ids;
+        self.duplicates += other.duplicates;
+        self.too_old += other.too_old;
+        self.without_id += other.without_id;
+    }
 }
 
 /// The outputs of a due item.
@@ -223,13 +235,18 @@ impl Scratch {
         self.bytes.clear();
         self.outputs.clear();
         self.moments.clear();
-        self.counts = Counts::default();
+        self.counts = None;
         self.fault = None;
     }
 
-    /// Returns the counts of the record, and resets them.
-    pub(crate) fn take_counts(&mut self) -> Counts {
-        std::mem::take(&mut self.counts)
+    /// The counts of the record.
+    pub(crate) fn counts(&mut self) -> &mut Counts {
+        self.counts.get_or_insert_default()
+    }
+
+    /// Returns the counts of the record, if an operator counted, and resets them.
+    pub(crate) fn take_counts(&mut self) -> Option<Counts> {
+        self.counts.take()
     }
 }
 

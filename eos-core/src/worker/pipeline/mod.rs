@@ -167,18 +167,6 @@ struct Counters {
     of_operators: Counts,
 }
 
-impl Counters {
-    fn add(&mut self, counts: &Counts) {
-        let sum = &mut self.of_operators;
-        sum.late += counts.late;
-        sum.late_windows += counts.late_windows;
-        sum.new_ids += counts.new_ids;
-        sum.duplicates += counts.duplicates;
-        sum.too_old += counts.too_old;
-        sum.without_id += counts.without_id;
-    }
-}
-
 /// Takes records through the nodes of their tasks.
 #[derive(Debug)]
 pub(super) struct Pipeline {
@@ -454,10 +442,11 @@ impl Pipeline {
             self.held = Some(record);
             return Done::Begin;
         }
-        let counts = self.scratch.get_mut().take_counts();
-        self.counters.add(&counts);
-        if counts.late > 0 {
-            self.warn_late(shared, task, record);
+        if let Some(counts) = self.scratch.get_mut().take_counts() {
+            self.counters.of_operators.add(&counts);
+            if counts.late > 0 {
+                self.warn_late(shared, task, record);
+            }
         }
         txn.pace.took(task.keep());
         match record.unit {
