@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::ids::Timestamp;
 use crate::time::Now;
 
-/// The longest time between two pieces of evidence that prove the time between them: twice the interval of the queries.
+/// The longest time between two pieces of evidence that prove the time between them: four times the interval of the
+/// queries.
 const STRETCH: Duration = Duration::from_secs(2);
 
 /// Advances stream time with the clock while the brokers confirm that no record is unread.
@@ -15,6 +16,7 @@ const STRETCH: Duration = Duration::from_secs(2);
 /// send buffered records.
 /// So only stretches between two pieces of evidence count, at most two seconds apart, by the monotonic clock of one
 /// owner. A longer gap adds nothing. After a gap longer than the configured time, the count starts at zero.
+/// The last record is such evidence as well: at that time the worker had its response.
 ///
 /// The stream time that it leads to is part of a position once an item is handled at it. It never goes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub struct IdleTime {
     begun: Option<Timestamp>,
     /// The sum of the proven stretches since then.
     proven: Duration,
-    /// The time of the last evidence.
+    /// The time of the last evidence, or of the last record.
     last: Option<Now>,
     /// Whether evidence was missing since then.
     broken: bool,
@@ -55,6 +57,7 @@ impl IdleTime {
     pub fn reset(&mut self, now: Now) {
         self.restart();
         self.since = now;
+        self.last = Some(now);
     }
 
     /// Starts again, because the open transaction was discarded.
@@ -134,6 +137,26 @@ mod tests {
         assert_eq!(idle.stream_time(), None);
         idle.proved(at(7_000), Timestamp(50));
         assert_eq!(idle.stream_time(), Some(Timestamp(50)));
+        // The time since the record counts.
+        idle.proved(at(8_900), Timestamp(50));
+        idle.proved(at(9_901), Timestamp(50));
+        assert_eq!(idle.stream_time(), Some(Timestamp(51)));
+    }
+
+    #[test]
+    fn the_time_since_a_record_counts_only_with_evidence() {
+        let mut idle = idle(1);
+        // The first evidence comes too late, so the time before it does not count.
+        idle.reset(at(1_000));
+        check(&mut idle, &[3_001, 4_000], 0);
+        // A query found records that are not taken yet, or failed.
+        idle.reset(at(5_000));
+        idle.missed();
+        check(&mut idle, &[6_000, 7_000, 7_001], 1);
+        // The open transaction was discarded, so the record is not taken.
+        idle.reset(at(8_000));
+        idle.restart();
+        check(&mut idle, &[9_000, 10_000, 10_001], 1);
     }
 
     /// Producers that were cut off write their records first.

@@ -156,7 +156,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// for the whole stage of this stream.
     ///
     /// A partition is idle if the task has read it to the end, and no transaction is open. The worker queries the brokers
-    /// once per second. Time without a response does not count. After an outage that was longer than
+    /// twice per second. Time without a response does not count. After an outage that was longer than
     /// `after`, the inputs have to be idle for `after` again, because producers may still write older records. The same
     /// holds after a restart, and after the task moves.
     ///

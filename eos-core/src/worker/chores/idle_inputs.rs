@@ -13,8 +13,8 @@ use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::tasks::Tasks;
 
-/// The interval between two queries.
-const EVERY: Duration = Duration::from_secs(1);
+/// The interval between two queries. A window closes up to one interval later than its idle time says.
+const EVERY: Duration = Duration::from_millis(500);
 
 /// Queries the log ends of idle tasks' inputs, for stages with `close_when_idle`.
 #[derive(Debug, Default)]
