@@ -37,10 +37,10 @@ mod spec;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::{Offset, TopicName, TopicPartition};
+use eos_protocol::{Offset, Partition, TopicName, TopicPartition};
 
 pub use error::ClientError;
-pub use record::{Header, Headers, Message, Outgoing, Records};
+pub use record::{Change, Header, Headers, Message, Outgoing, Records};
 pub use spec::{
     BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, LogEnds, NewTopic,
     OffsetBounds, OffsetToCommit, ProducerSpec, SourceEvent, SourceSpec, TopicFacts, Verification,
@@ -190,6 +190,32 @@ pub trait Producer {
 
     /// Copies a record into the open transaction. Pending while the client's queue is full: flush, then try again.
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>>;
+
+    /// Copies changes into the open transaction, in their order, as records of one partition. Returns the number of the
+    /// copied ones: fewer than all if the client's queue is full. After an error, some of them may be copied.
+    fn send_changes(
+        &mut self,
+        topic: usize,
+        partition: Partition,
+        changes: &[Change<'_>],
+    ) -> Result<usize> {
+        let headers = Headers::new();
+        for (copied, change) in changes.iter().enumerate() {
+            let record = Outgoing {
+                topic,
+                partition,
+                timestamp: None,
+                key: Some(change.key),
+                value: change.value,
+                headers: &headers,
+            };
+            match self.send(&record) {
+                Poll::Ready(sent) => sent?,
+                Poll::Pending => return Ok(copied),
+            }
+        }
+        Ok(changes.len())
+    }
 
     /// Adds consumed offsets to the open transaction. Implementations that cannot be interrupted block for longer than
     /// `slice` and never return pending.

@@ -173,6 +173,15 @@ pub struct Outgoing<'a> {
     pub headers: &'a Headers,
 }
 
+/// A change of a store, as a record of its changelog: without headers, with the time at which it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value. `None` is a tombstone.
+    pub value: Option<&'a [u8]>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use eos_client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
-use eos_protocol::{CallSite, code};
+use eos_client::{Change, ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
+use eos_protocol::{CallSite, Partition, code};
 
 use super::config::KafkaConfig;
 use super::coordinator_watch::CoordinatorWatch;
@@ -106,6 +106,22 @@ impl KafkaProducer {
         failure
     }
 
+    fn topic(&self, number: usize) -> Result<&Topic> {
+        self.topics.get(number).ok_or_else(|| {
+            let text = format!("this producer has no topic number {number}");
+            ClientError::new(CallSite::Send, code::LOCAL_UNKNOWN_TOPIC, text)
+        })
+    }
+
+    /// Returns the error of a record that the producer did not take. A batch returns codes only, without their flags.
+    fn refused(&self, failure: Failure) -> ClientError {
+        let failure = match failure.fault.code {
+            code::LOCAL_STATE if self.open => self.cause(failure),
+            _ => self.client.fatal().unwrap_or(failure),
+        };
+        failure.at(CallSite::Send)
+    }
+
     /// Converts the result of a resumable call: its own timeout means "not yet".
     fn resumable(&self, call: CallSite, outcome: Result<(), Failure>) -> Poll<Result<()>> {
         match outcome {
@@ -142,22 +158,27 @@ impl Producer for KafkaProducer {
     }
 
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
-        let call = CallSite::Send;
-        let Some(topic) = self.topics.get(record.topic) else {
-            let text = format!("this producer has no topic number {}", record.topic);
-            return Poll::Ready(Err(ClientError::new(call, code::LOCAL_UNKNOWN_TOPIC, text)));
-        };
-        match topic.produce(record) {
+        match self.topic(record.topic)?.produce(record) {
             Ok(()) => {
                 self.first_sent.get_or_insert_with(Instant::now);
                 Poll::Ready(Ok(()))
             }
-            Err(failure) => match failure.fault.code {
-                code::LOCAL_QUEUE_FULL => Poll::Pending,
-                code::LOCAL_STATE if self.open => Poll::Ready(Err(self.cause(failure).at(call))),
-                _ => Poll::Ready(Err(failure.at(call))),
-            },
+            Err(failure) if failure.fault.code == code::LOCAL_QUEUE_FULL => Poll::Pending,
+            Err(failure) => Poll::Ready(Err(self.refused(failure))),
         }
+    }
+
+    fn send_changes(
+        &mut self,
+        topic: usize,
+        partition: Partition,
+        changes: &[Change<'_>],
+    ) -> Result<usize> {
+        let sent = self.topic(topic)?.produce_changes(partition.get(), changes);
+        if !matches!(sent, Ok(0)) {
+            self.first_sent.get_or_insert_with(Instant::now);
+        }
+        sent.map_err(|failure| self.refused(failure))
     }
 
     fn send_offsets(

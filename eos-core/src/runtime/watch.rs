@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
+use eos_protocol::{CallSite, Offset, Partition, TopicName, TopicPartition, code};
 
 use crate::client::{
-    Client, ClientError, ClusterFacts, CommittedOffset, LogEnds, NewTopic, OffsetBounds,
+    Change, Client, ClientError, ClusterFacts, CommittedOffset, LogEnds, NewTopic, OffsetBounds,
     OffsetToCommit, Outgoing, Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
 };
 use crate::failpoints::{self, Point};
@@ -273,6 +273,17 @@ impl<P: Producer> Producer for Around<P> {
 
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
         self.poll_call(CallSite::Send, |p| p.send(record))
+    }
+
+    fn send_changes(
+        &mut self,
+        topic: usize,
+        partition: Partition,
+        changes: &[Change<'_>],
+    ) -> Result<usize> {
+        self.call(CallSite::Send, |p| {
+            p.send_changes(topic, partition, changes)
+        })
     }
 
     fn send_offsets(

@@ -8,15 +8,18 @@ use eos_protocol::state::{
 };
 use eos_protocol::windows::{AnyWindows, OpenSessions, SlidingRow};
 use eos_protocol::{Clock, Partition, Place, TaskProgress, Timestamp, TopicName};
-use eos_state::{DueItem, NextDue, StoreError, TaskStore, changelog};
+use eos_state::{DueItem, NextDue, StoreError, TaskStore, Write, changelog};
 
 use super::future_timestamps::FutureTimestamps;
 use super::trimming::Trimming;
 use super::windows::Windows;
-use crate::client::{ClientError, Headers, Outgoing, Producer};
+use crate::client::{Change, ClientError, Headers, Outgoing, Producer};
 use crate::rules;
 use crate::store::{StoreSpec, unstamped, window_of};
 use crate::topology::Topology;
+
+/// The most changes that the producer takes in one call.
+const BATCH: usize = 256;
 
 /// A due item that is left out.
 #[derive(Debug)]
@@ -47,6 +50,31 @@ pub(super) struct TaskState {
     sent: PerFamily<usize>,
     /// Whether the sealing transaction ends with a commit record in this changelog.
     wrote: PerFamily<bool>,
+}
+
+/// Changes of stores under their keys in the changelog.
+#[derive(Debug, Default)]
+struct ChangeBatch<'a> {
+    keys: Vec<u8>,
+    /// The end of each change's key in `keys`, and its value.
+    changes: Vec<(usize, Option<&'a [u8]>)>,
+}
+
+impl<'a> ChangeBatch<'a> {
+    fn push(&mut self, write: &Write<'a>) {
+        changelog::key(write.store, write.key, &mut self.keys);
+        self.changes.push((self.keys.len(), write.value));
+    }
+
+    fn changes(&self) -> Vec<Change<'_>> {
+        let mut start = 0;
+        let changes = self.changes.iter().map(|(end, value)| {
+            let key = &self.keys[std::mem::replace(&mut start, *end)..*end];
+            let value = *value;
+            Change { key, value }
+        });
+        changes.collect()
+    }
 }
 
 impl TaskState {
@@ -229,7 +257,7 @@ impl TaskState {
         commit: CommitRecord,
     ) -> Poll<Result<(), ClientError>> {
         let headers = Headers::new();
-        let (mut key, last) = (Vec::new(), changelog::commit_record_value(commit));
+        let last = changelog::commit_record_value(commit);
         for family in Family::ALL {
             let Some(topic) = *self.outputs.get(family) else {
                 continue;
@@ -238,33 +266,37 @@ impl TaskState {
             if *wrote || !self.store.touched(family) {
                 continue;
             }
-            let mut send = |key: &[u8], value: Option<&[u8]>| {
-                producer.send(&Outgoing {
-                    topic,
-                    partition,
-                    timestamp: None,
-                    key: Some(key),
-                    value,
-                    headers: &headers,
-                })
-            };
             let sent = self.sent.get_mut(family);
             let windows = self.trimming.as_mut();
             let mut windows = windows.filter(|_| family == Family::Windowed);
-            for write in self.store.changes(family).skip(*sent) {
-                if let Some(windows) = &mut windows {
-                    windows.wrote(write.key);
+            let written = |write: &Write<'_>| write.value.is_some() || rules::writes_tombstones();
+            let mut writes = self.store.changes(family).filter(written).skip(*sent);
+            loop {
+                let mut batch = ChangeBatch::default();
+                for write in writes.by_ref().take(BATCH) {
+                    if let Some(windows) = &mut windows {
+                        windows.wrote(write.key);
+                    }
+                    batch.push(&write);
                 }
-                if write.value.is_none() && !rules::writes_tombstones() {
-                    *sent += 1;
-                    continue;
+                let changes = batch.changes();
+                if changes.is_empty() {
+                    break;
                 }
-                key.clear();
-                changelog::key(write.store, write.key, &mut key);
-                std::task::ready!(send(&key, write.value))?;
-                *sent += 1;
+                let copied = producer.send_changes(topic, partition, &changes)?;
+                *sent += copied;
+                if copied < changes.len() {
+                    return Poll::Pending;
+                }
             }
-            std::task::ready!(send(&changelog::commit_record_key(family), Some(&last)))?;
+            std::task::ready!(producer.send(&Outgoing {
+                topic,
+                partition,
+                timestamp: None,
+                key: Some(&changelog::commit_record_key(family)),
+                value: Some(&last),
+                headers: &headers,
+            }))?;
             *wrote = true;
         }
         Poll::Ready(Ok(()))

@@ -1,12 +1,12 @@
 //! The calls of the transactional producer.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_client::{Headers, Outgoing};
-use eos_protocol::TopicName;
+use eos_client::{Change, Headers, Outgoing};
+use eos_protocol::{TopicName, code};
 
 use super::{Client, Failure, Member, PartitionList, c_string, check_code, codes, millis, sys};
 
@@ -106,6 +106,44 @@ impl Topic {
             unsafe { sys::rd_kafka_headers_destroy(headers) };
         }
         sent
+    }
+
+    /// Copies the changes into the producer's queue with one call of `rd_kafka_produce_batch`: one look at the clock and
+    /// one at the partition for all of them. Returns the number of those before the first one that did not fit.
+    pub(crate) fn produce_changes(
+        &self,
+        partition: i32,
+        changes: &[Change<'_>],
+    ) -> Result<usize, Failure> {
+        let message = |change: &Change<'_>| {
+            let (key, value) = (memory(Some(change.key)), memory(change.value));
+            // SAFETY: null pointers and zeros are valid for all fields; error code 0 is a variant of the enum.
+            let mut message: sys::rd_kafka_message_t = unsafe { std::mem::zeroed() };
+            (message.payload, message.len) = (value.ptr, value.size);
+            (message.key, message.key_len) = (key.ptr, key.size);
+            message
+        };
+        let mut messages: Vec<_> = changes.iter().map(message).collect();
+        // SAFETY: a live topic of this producer, and as many messages as given; key and value are copied (MSG_F_COPY).
+        unsafe {
+            sys::rd_kafka_produce_batch(
+                self.ptr.as_ptr(),
+                partition,
+                sys::RD_KAFKA_MSG_F_COPY,
+                messages.as_mut_ptr(),
+                c_int::try_from(messages.len()).unwrap_or(c_int::MAX),
+            );
+        }
+        for (copied, message) in messages.iter().enumerate() {
+            // SAFETY: the field of a live message, read as a number: the enum does not know all codes.
+            let code = unsafe { (&raw const message.err).cast::<c_int>().read() };
+            match code {
+                codes::NO_ERROR => {}
+                code::LOCAL_QUEUE_FULL => return Ok(copied),
+                code => return Err(Failure::of(code)),
+            }
+        }
+        Ok(messages.len())
     }
 }
 

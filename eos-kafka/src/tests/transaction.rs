@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use eos_client::{Client, Headers, OffsetBounds, Outgoing, Producer, Source, SourceEvent};
+use eos_client::{Change, Client, Headers, OffsetBounds, Outgoing, Producer, Source, SourceEvent};
 use eos_protocol::{Partition, Timestamp, TopicPartition, code};
 use kafka_wire::{End, Isolation, TransactionalProducer};
 
@@ -12,7 +12,7 @@ use super::support::{
     take_over, taken, to_commit, until,
 };
 use crate::ffi::KafkaRecords;
-use crate::{KafkaClient, KafkaConfig, KafkaSource};
+use crate::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
 
 #[test]
 fn records_and_offsets_commit_together_and_metadata_comes_back() {
@@ -173,6 +173,92 @@ fn fidelity(fixture: &mut Fixture, compression: &str) {
     assert_eq!(got[0].timestamp, plain.timestamp);
     assert!(got[3].timestamp > plain.timestamp, "the client's own time");
     close(source);
+}
+
+/// More changes than the producer's queue takes, with values that are null or empty among them.
+#[test]
+fn changes_arrive_in_order_however_many_calls_they_take() {
+    let Some(mut fixture) = Fixture::new("changes") else {
+        return;
+    };
+    const COUNT: u32 = 65_000;
+    let topic = fixture.topic("changelog", 2);
+    let mut producer = fixture.begun(&[&topic]);
+    let (keys, at): (Vec<_>, _) = (
+        (0..COUNT).map(u32::to_be_bytes).collect(),
+        Partition::new(1),
+    );
+    let value = |number: usize| match number % 3 {
+        0 => None,
+        1 => Some(&b""[..]),
+        _ => Some(&b"value"[..]),
+    };
+    let changes: Vec<_> = (keys.iter().enumerate())
+        .map(|(number, key)| Change {
+            key,
+            value: value(number),
+        })
+        .collect();
+    let (mut sent, mut calls) = (0, 0);
+    while sent < changes.len() {
+        let copied = producer
+            .send_changes(0, at.unwrap(), &changes[sent..])
+            .unwrap();
+        (sent, calls) = (sent + copied, calls + 1);
+        ready(|slice| producer.flush(slice)).unwrap();
+    }
+    assert!(calls > 1, "the queue was never full");
+    ready(|slice| producer.commit(slice)).unwrap();
+
+    let mut source = subscribed(&fixture.client, &fixture.source_spec(), &topic);
+    take_over(&mut source);
+    let got = take(&mut source, &partition(&topic, 1), changes.len());
+    for (change, got) in changes.iter().zip(&got) {
+        assert_eq!(got.key.as_deref(), Some(change.key));
+        assert_eq!(got.value.as_deref(), change.value);
+        assert!(got.timestamp.is_some() && got.headers.is_empty());
+    }
+    close(source);
+}
+
+#[test]
+fn refused_changes_have_the_error_of_a_refused_record() {
+    let Some(mut fixture) = Fixture::new("refused-changes") else {
+        return;
+    };
+    let topic = fixture.topic("changelog", 1);
+    let mut producer = fixture.producer(&[&topic]);
+    let (at, large) = (Partition::new(0).unwrap(), vec![0; 2_000_000]);
+    let change = |value| Change { key: b"key", value };
+    let both = |producer: &mut KafkaProducer, number, change: Change<'_>| {
+        let record = Outgoing {
+            topic: number,
+            partition: at,
+            timestamp: None,
+            key: Some(change.key),
+            value: change.value,
+            headers: &Headers::new(),
+        };
+        let one = ready(|_| producer.send(&record)).unwrap_err();
+        let changes = producer.send_changes(number, at, &[change]).unwrap_err();
+        assert_eq!(changes.fault, one.fault);
+        one
+    };
+    both(&mut producer, 7, change(None));
+    let closed = both(&mut producer, 0, change(None));
+    assert_eq!(closed.fault.code, code::LOCAL_STATE);
+    producer.begin().unwrap();
+    let refused = both(&mut producer, 0, change(Some(&large)));
+    assert_eq!(refused.fault.code, code::MESSAGE_TOO_LARGE);
+    // Fenced: the error is fatal.
+    let successor = fixture.producer(&[&topic]);
+    until("the fence", || {
+        let sent = producer.send_changes(0, at, &[change(None)]);
+        let flushed = ready(|slice| producer.flush(slice));
+        sent.and(flushed).err().filter(|error| error.fault.fatal)
+    });
+    assert!(both(&mut producer, 0, change(None)).fault.fatal);
+    drop(successor);
 }
 
 /// Waits for the next event, and checks that no record comes before it.
