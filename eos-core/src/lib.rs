@@ -99,6 +99,7 @@ mod topic;
 mod topology;
 mod windowed;
 mod windowed_key;
+mod windowed_table;
 mod worker;
 
 use eos_client as client;
@@ -152,8 +153,9 @@ pub mod windows {
 
     pub use crate::sessions::{SessionGroup, SessionTable};
     pub use crate::sliding::{SlidingGroup, SlidingTable};
-    pub use crate::windowed::{WindowedGroup, WindowedTable, Windows, WindowsOf};
+    pub use crate::windowed::{WindowedGroup, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;
+    pub use crate::windowed_table::WindowedTable;
 }
 
 /// Deduplication by record id. The entry point is [`Stream::dedup`](crate::Stream::dedup).

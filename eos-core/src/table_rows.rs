@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::grouped::Table;
 use crate::store::{Entries, KeyValueStore, KeyValueView, Stamped, WindowStore, WindowView};
 use crate::store_handle::{StoreHandle, sealed};
-use crate::windowed::WindowedTable;
+use crate::windowed_table::WindowedTable;
 
 /// The handle of a table's rows, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Closures capture
 /// it by `move` and can only read. Returned by [`Table::rows`] and [`WindowedTable::rows`].

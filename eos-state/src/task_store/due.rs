@@ -8,12 +8,14 @@
 //!
 //! **No entry without its item.** A write that moves or deletes an item deletes the item's old entry.
 
+mod search;
+
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 
 use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
 
+use self::search::{From, Search};
 use super::{Slot, TaskStore};
 use crate::StoreError;
 use crate::cache::{CacheMemory, CommittedCache};
@@ -21,9 +23,6 @@ use crate::due::{self, INDEX_ID, MARK_KEY, Moments};
 use crate::load::Load;
 use crate::overlay::{StoreKind, Table};
 use crate::range::Direction;
-
-/// The largest number of entries of the index that one scan reads.
-const READ_AHEAD: usize = 64;
 
 /// The number of loaded rows whose earlier versions are read at once.
 const READ_AT_ONCE: usize = 256;
@@ -40,55 +39,6 @@ pub(super) struct DueStores {
     /// The search of each clock.
     searches: [RefCell<Search>; CLOCKS],
     buffers: RefCell<Buffers>,
-}
-
-/// The search for the first entry of a clock in the index.
-#[derive(Debug, Default)]
-struct Search {
-    /// The place from which a scan begins. The index has no entry before it.
-    from: From,
-    /// The first entries of the index, in order, with none missing in between. A scan is slow to begin, so it reads more
-    /// than one.
-    ahead: VecDeque<Place>,
-    /// The maximum number of entries of the last scan. It begins at one and doubles, because a failed record drops the
-    /// entries that were read ahead.
-    length: usize,
-}
-
-/// The place from which a search of a clock begins.
-#[derive(Debug, Default)]
-enum From {
-    /// Behind the mark. Without a mark, the beginning of the index.
-    #[default]
-    Mark,
-    At(Place),
-    /// The index has no entry.
-    End,
-}
-
-impl Search {
-    /// Makes the search find an entry at this place.
-    fn list(&mut self, place: Place) {
-        if self.ahead.back().is_some_and(|last| place <= *last)
-            && let Err(at) = self.ahead.binary_search(&place)
-        {
-            self.ahead.insert(at, place.clone());
-            // The list may end before the index does, so it may be cut at any entry.
-            self.ahead.truncate(self.length);
-        }
-        match &self.from {
-            From::Mark => {}
-            From::At(from) if *from <= place => {}
-            From::At(_) | From::End => self.from = From::At(place),
-        }
-    }
-
-    /// Notes that there is no entry at this place.
-    fn unlist(&mut self, place: &Place) {
-        if let Ok(at) = self.ahead.binary_search(place) {
-            self.ahead.remove(at);
-        }
-    }
 }
 
 /// Memory for keys and rows.
@@ -314,7 +264,7 @@ impl TaskStore {
             return Ok(now);
         };
         self.healthy()?;
-        let range = match &state.searches[at(clock)].borrow().from {
+        let range = match state.searches[at(clock)].borrow().from() {
             From::At(place) => due::from(clock, place),
             From::Mark => due::behind(clock, None),
             From::End => return Ok(now),
@@ -329,22 +279,19 @@ impl TaskStore {
     fn first_place(&self, clock: Clock, state: &DueStores) -> Result<Option<Place>, StoreError> {
         self.healthy()?;
         let mut search = state.searches[at(clock)].borrow_mut();
-        if search.ahead.is_empty() {
-            let range = match &search.from {
+        if search.needs_scan() {
+            let range = match search.from() {
                 From::At(place) => due::from(clock, place),
                 From::Mark => due::behind(clock, self.mark(clock)?.as_ref()),
                 From::End => return Ok(None),
             };
             let mut scan = self.scan_slot(0, &range, Direction::Forward)?;
-            search.length = (2 * search.length).clamp(1, READ_AHEAD);
-            while search.ahead.len() < search.length
-                && let Some((entry, _)) = scan.next()?
-            {
-                search.ahead.extend(due::place_of(entry));
-            }
+            search.read(|| -> Result<_, StoreError> {
+                let next = scan.next()?;
+                Ok(next.and_then(|(entry, _)| due::place_of(entry)))
+            })?;
         }
-        let first = search.ahead.front().cloned();
-        search.from = first.clone().map_or(From::End, From::At);
+        let first = search.first();
         let moment = first.as_ref().map_or(Timestamp(i64::MAX), Place::moment);
         state.next[at(clock)].set(Some(moment));
         Ok(first)
@@ -411,11 +358,9 @@ impl TaskStore {
         };
         if !self.defences.removes_handled {
             // In memory only.
-            let mut behind = item.place.clone();
-            behind.key.push(0);
-            let mut search = state.searches[at(item.clock)].borrow_mut();
-            search.unlist(&item.place);
-            search.from = From::At(behind);
+            state.searches[at(item.clock)]
+                .borrow_mut()
+                .skip(&item.place);
             return Ok(());
         }
         self.delete_due(*store, key)?;

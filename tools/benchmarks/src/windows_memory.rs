@@ -13,7 +13,7 @@ use crate::stats::rounded;
 use crate::work::{WINDOWS, Work};
 
 /// The numbers of keys.
-const KEYS: [u64; 3] = [10_000, 100_000, 1_000_000];
+const KEYS: [u64; 3] = [100_000, 1_000_000, 4_000_000];
 
 /// The figures of one run.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
 }
 
 fn one(work: Work, keys: u64, options: &Options) -> Result<Outcome> {
-    let records = options.records.unwrap_or(3_000_000);
+    let records = options.records.unwrap_or(8_000_000);
     let mut bench = Bench::open(PARTITIONS)?;
     bench.keys = keys;
     let input = bench.filled(&format!("{}-{keys}-in", work.name()), work, records)?;
