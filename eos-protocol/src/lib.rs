@@ -27,6 +27,7 @@
 //! | [`check_widths`] | whether their topics can be read together |
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`windows`] | the window of a record, when it closes, when it expires |
+//! | [`calls`] | which asynchronous call starts, whether its result counts, whose turn it is |
 //! | [`identity`] | whether the id of a record was seen before |
 //! | [`MissingOffsets`] | when a task believes that the group has no offset |
 //! | [`CoordinatorWait`] | when a call that waits for a coordinator needs a reconnect |
@@ -38,6 +39,7 @@
 mod backlog;
 mod backoff;
 mod broker_time;
+pub mod calls;
 mod commit_pacer;
 mod commit_policy;
 mod coordinator_wait;
