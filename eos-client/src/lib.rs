@@ -34,7 +34,7 @@ mod error;
 mod record;
 mod spec;
 
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use eos_protocol::{Offset, Partition, TopicName, TopicPartition};
@@ -107,6 +107,11 @@ pub trait Source {
     /// Waits until there may be an event or a record, or until `at_most` has passed. Records that a [`Source::take`]
     /// left behind because of `max` do not end the wait: the caller knows of them, and may not want them now.
     fn wait(&mut self, at_most: Duration);
+
+    /// Returns a waker that ends the current [`wait`](Self::wait), or the next one.
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
 
     /// Replaces the records in `into` by up to `max` fetched records of one assigned partition.
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Self::Records) -> Result<()>;

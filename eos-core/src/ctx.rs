@@ -14,7 +14,7 @@ use crate::output::Output;
 use crate::record::Record;
 use crate::store::{KeyValueView, StateAccess, StateError, WindowView};
 use crate::topic::WritableTopic;
-use crate::topology::{EncodeError, Fault, MomentOutputs, OutputSpec, Scratch};
+use crate::topology::{EncodeError, Fault, MomentOutputs, OutputSpec, PreparedCall, Scratch};
 
 /// The origin of the current record.
 #[derive(Debug, Clone, Copy)]
@@ -262,6 +262,11 @@ impl<'r> Ctx<'r> {
 
     pub(crate) fn windows_at<K: 'static, V: 'static>(&self, index: usize) -> WindowView<'_, K, V> {
         WindowView::new(&self.state, index, self.origin.stream_time)
+    }
+
+    /// Adds a call of the admitted record.
+    pub(crate) fn prepare(&self, call: PreparedCall) {
+        self.scratch.borrow_mut().calls.push(call);
     }
 
     /// Counts the record as late.

@@ -257,6 +257,13 @@ impl Backoff {
     }
 }
 
+impl Backoff {
+    /// The waits, and whether they are random between half and all of their length.
+    pub(crate) const fn waits(self) -> (eos_protocol::Backoff, bool) {
+        (self.waits, self.is_jittered)
+    }
+}
+
 impl fmt::Display for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waits = &self.waits;

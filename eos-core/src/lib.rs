@@ -55,6 +55,7 @@ pub mod codec;
 pub mod metrics;
 
 mod app;
+mod async_calls;
 #[cfg_attr(
     not(feature = "kafka"),
     allow(dead_code, reason = "without the adapter there is no client to run on")
@@ -105,6 +106,7 @@ mod worker;
 use eos_client as client;
 
 pub use app::App;
+pub use async_calls::Calls;
 pub use ctx::Ctx;
 pub use eos_client::Headers;
 pub use eos_protocol::{Guarantee, Timestamp};
@@ -188,6 +190,13 @@ pub mod identity {
     };
 }
 
+/// Asynchronous calls: what the closure of [`Stream::map_async_record`](crate::Stream::map_async_record) receives.
+pub mod calls {
+    pub use eos_protocol::calls::CallId;
+
+    pub use crate::async_calls::Call;
+}
+
 /// Processors of values, and what a context says about its record.
 pub mod processor {
     pub use eos_client::Header;
@@ -208,6 +217,7 @@ pub mod run {
 
 /// Errors and their parts: each `Error` holds one of them.
 pub mod errors {
+    pub use eos_protocol::calls::CallPlanError;
     pub use eos_protocol::state::RestartError;
     pub use eos_protocol::windows::WindowError;
     pub use eos_protocol::{

@@ -135,6 +135,10 @@ rules! {
     keeps_scopes_apart = DedupKey,
     /// A sighting of an id is kept as long as a record within the lateness can be its duplicate.
     keeps_sightings_for_late_records = Sightings,
+    /// Records leave in the order of their admission, whichever call ends first.
+    merges_in_order = AsyncOrder,
+    /// The result of a call counts only in the incarnation of the task that started it.
+    drops_late_results = LateResult,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

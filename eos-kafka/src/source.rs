@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use eos_client::{
@@ -248,6 +248,10 @@ impl Source for KafkaSource {
         if !left && self.events.is_empty() {
             self.wake.wait(at_most);
         }
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.wake))
     }
 
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut KafkaRecords) -> Result<()> {

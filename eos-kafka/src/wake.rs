@@ -1,6 +1,6 @@
 //! Wakes the worker from librdkafka's threads.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time that a wait continues after the first signal.
@@ -45,6 +45,16 @@ impl Wake {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         *signalled = false;
+    }
+}
+
+impl std::task::Wake for Wake {
+    fn wake(self: Arc<Self>) {
+        self.signal();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.signal();
     }
 }
 

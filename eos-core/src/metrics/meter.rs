@@ -27,6 +27,8 @@ pub(crate) enum Count {
     Duplicates,
     TooOld,
     WithoutId,
+    CallsRepeated,
+    CallsTimedOut,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -37,7 +39,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -49,6 +51,8 @@ impl Count {
         Self::Duplicates,
         Self::TooOld,
         Self::WithoutId,
+        Self::CallsRepeated,
+        Self::CallsTimedOut,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -71,6 +75,8 @@ impl Count {
             Self::Duplicates => &mut totals.duplicates,
             Self::TooOld => &mut totals.too_old,
             Self::WithoutId => &mut totals.without_id,
+            Self::CallsRepeated => &mut totals.calls_repeated,
+            Self::CallsTimedOut => &mut totals.calls_timed_out,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -93,6 +93,10 @@ pub struct Totals {
     pub too_old: u64,
     /// Records without an id that a deduplication forwarded.
     pub without_id: u64,
+    /// Asynchronous calls that started again: further tries, and calls of records that come again.
+    pub calls_repeated: u64,
+    /// Tries of asynchronous calls without a result in time.
+    pub calls_timed_out: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -130,6 +134,8 @@ impl Totals {
         self.duplicates += other.duplicates;
         self.too_old += other.too_old;
         self.without_id += other.without_id;
+        self.calls_repeated += other.calls_repeated;
+        self.calls_timed_out += other.calls_timed_out;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

@@ -21,7 +21,7 @@ type TaskDuration = (
     fn(&TaskMetrics) -> Option<Duration>,
 );
 
-const COUNTERS: [Counter; 18] = [
+const COUNTERS: [Counter; 20] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -74,6 +74,16 @@ const COUNTERS: [Counter; 18] = [
         "eos_dedup_missing_id_total",
         "Forwarded records without an id for a deduplication.",
         |t| t.without_id,
+    ),
+    (
+        "eos_async_repeated_total",
+        "Asynchronous calls that started again.",
+        |t| t.calls_repeated,
+    ),
+    (
+        "eos_async_timed_out_total",
+        "Tries of asynchronous calls without a result in time.",
+        |t| t.calls_timed_out,
     ),
     (
         "eos_aborts_total",

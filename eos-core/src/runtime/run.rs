@@ -26,6 +26,7 @@ use super::purging;
 use super::slot::{Slot, default_state_dir};
 use super::supervise::{Crew, Done, Supervisor};
 use super::watch::{Watch, Watched};
+use crate::async_calls::CallRuntime;
 use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
@@ -72,7 +73,11 @@ where
         );
     }
 
-    let env = real_world();
+    let mut env = real_world();
+    if topology.has_calls() {
+        let runtime = CallRuntime::start().map_err(Error::Thread)?;
+        env = env.with_executors(runtime.executors());
+    }
     let meters: Vec<_> = (0..settings.workers)
         .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
         .collect();

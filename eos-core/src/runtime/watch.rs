@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use eos_protocol::{CallSite, Offset, Partition, TopicName, TopicPartition, code};
@@ -189,6 +189,11 @@ impl<S: Source> Source for Around<S> {
 
     fn wait(&mut self, at_most: Duration) {
         let _done = self.ask(|s| s.wait(at_most));
+    }
+
+    fn waker(&self) -> Waker {
+        let inner = self.inner.as_ref();
+        inner.map_or_else(|| Waker::noop().clone(), Source::waker)
     }
 
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Self::Records) -> Result<()> {

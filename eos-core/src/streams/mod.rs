@@ -1,5 +1,6 @@
 //! Streams and their operators.
 
+mod calls;
 mod process;
 mod stateless;
 pub(crate) mod timed;

@@ -10,6 +10,8 @@ pub(crate) struct Source {
     pub(crate) entry: Box<dyn Entry>,
     /// The place of the first node.
     pub(crate) first: Option<usize>,
+    /// Whether its records are admitted ahead of their turn, for a `map_async`.
+    pub(crate) makes_calls: bool,
     /// The error policy of this source.
     pub(crate) policy: Arc<ErrorPolicy>,
     /// The output of the dead letters, as an index into the topology's outputs.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use eos_protocol::state::{Family, PerFamily};
 use eos_protocol::{Stage, StageId, TopicName};
 
+use super::calls::CallSpec;
 use super::chains::{Chains, Source};
 use super::error::TopologyError;
 use super::graph::{Exit, Graph};
@@ -62,6 +63,17 @@ impl Topology {
     /// Returns the time after which a stage closes idle inputs, if it does.
     pub(crate) fn idle_of(&self, stage: &Stage) -> Option<Duration> {
         self.graph.idle_of(stage).next()
+    }
+
+    /// Returns the asynchronous calls of a stage, if it has some.
+    pub(crate) fn calls_of(&self, stage: &Stage) -> Option<&CallSpec> {
+        let (at, _) = self.graph.calls_of(stage).next()?;
+        self.graph.calls.get(at)
+    }
+
+    /// Whether the app makes asynchronous calls.
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.graph.calls.is_empty()
     }
 
     /// Returns all stores of the app.
@@ -197,6 +209,7 @@ impl Topology {
                 inputs.push(Source {
                     entry: (source.make)(),
                     first: layout.first(Exit::Source(at)),
+                    makes_calls: self.graph.makes_calls(at),
                     policy: Arc::clone(&source.policy),
                     dead_letter: source.dead_letter,
                 });

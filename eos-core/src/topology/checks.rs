@@ -48,6 +48,7 @@ impl Graph {
         self.check_loops(&mut mistakes);
         self.check_partitioners(&mut mistakes);
         self.check_types(&mut mistakes);
+        self.check_calls(&mut mistakes);
         mistakes.none()
     }
 

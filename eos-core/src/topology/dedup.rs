@@ -19,7 +19,7 @@ use crate::rules;
 use crate::store::StateError;
 
 /// The header with the number of the replay.
-const GENERATION: &str = "eos-replay-generation";
+pub(crate) const GENERATION: &str = "eos-replay-generation";
 
 /// Appends a part of a record, such as its id. Returns false if it is null.
 pub(crate) type IdOf<K, V> =
@@ -187,7 +187,7 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
 }
 
 /// The number of the replay in a header; 0 without the header.
-fn generation(header: Option<&[u8]>) -> Result<u64, Fault> {
+pub(crate) fn generation(header: Option<&[u8]>) -> Result<u64, Fault> {
     let Some(header) = header else {
         return Ok(0);
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
+use eos_protocol::calls::CallPlanError;
 use eos_protocol::identity::SeenWindowError;
 use eos_protocol::windows::WindowError;
 
@@ -388,6 +389,62 @@ pub enum Mistake {
     /// A call of `route` has no topics.
     #[error("`route` has no topics. Pass the topics that its closure can return")]
     NoRoute,
+    /// The limits of asynchronous calls are not possible.
+    #[error("the calls {name:?} of `map_async`: {reason}")]
+    Calls {
+        /// The name of the calls.
+        name: String,
+        /// The cause.
+        reason: CallPlanError,
+    },
+    /// The name of asynchronous calls is not valid.
+    #[error(
+        "{name:?} is not a valid name of calls. Use 1 to 100 letters, digits, dots, underscores and hyphens"
+    )]
+    CallName {
+        /// The name.
+        name: String,
+    },
+    /// Two `map_async` have the same name.
+    #[error(
+        "two `map_async` are called {name}, so their calls would have the same ids. Give one of them another name"
+    )]
+    SameCalls {
+        /// The name.
+        name: String,
+    },
+    /// A stage has two `map_async`.
+    #[error(
+        "one stage has the calls {first} and {second}, but a task has one limit of calls. Write the records to a topic between \
+         them, with `.to(&topic)` and `app.source(&topic)`, or make both calls in one closure"
+    )]
+    TwoCalls {
+        /// The name of the calls that were declared first.
+        first: String,
+        /// The name of the other calls.
+        second: String,
+    },
+    /// A step that may not come before asynchronous calls does so.
+    #[error(
+        "`{method}` comes before the calls {name} of `map_async` in one stage. The calls of a record start before earlier records \
+         have passed `{method}`. Move it behind `map_async`, or write the records to a topic between them, with \
+         `.to(&topic)` and `app.source(&topic)`"
+    )]
+    BeforeCalls {
+        /// The name of the calls.
+        name: String,
+        /// The method of the step.
+        method: &'static str,
+    },
+    /// A stream is cloned before asynchronous calls.
+    #[error(
+        "a stream is cloned before the calls {name} of `map_async` in one stage. Clone it behind `map_async`, or read the \
+         topic by another `app.source(&topic)` instead of the clone"
+    )]
+    CloneBeforeCalls {
+        /// The name of the calls.
+        name: String,
+    },
     /// Two repartition topics have the same name.
     #[error("two calls of `repartition` use the topic name {name}. Give one of them another name")]
     SameRepartition {

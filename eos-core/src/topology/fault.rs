@@ -1,6 +1,7 @@
 //! Faults of records.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use eos_protocol::{Timestamp, TopicName};
 
@@ -74,6 +75,18 @@ pub(crate) enum Fault {
         "the handler set the moment of its key into the past {0} times in a row. Set a moment after `due.fired`"
     )]
     Rounds(u32),
+    #[error(
+        "the call {name} failed{}: {source}",
+        if *.tries > 1 { format!(" after {tries} tries") } else { String::new() }
+    )]
+    Call {
+        /// The name of the calls.
+        name: Arc<str>,
+        tries: u32,
+        source: Box<Fault>,
+    },
+    #[error("it had no result after {0:?}")]
+    TimeOut(Duration),
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -96,7 +109,8 @@ impl Fault {
             Self::NoTime(_) | Self::NoOwnTime => "NoTimestamp",
             Self::Partition { .. } => "UnknownPartition",
             Self::Route { .. } => "UnknownRoute",
-            Self::Due { source, .. } => source.kind(),
+            Self::Due { source, .. } | Self::Call { source, .. } => source.kind(),
+            Self::TimeOut(_) => "TimeOut",
             Self::Panic(_) => "Panic",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",
@@ -110,7 +124,7 @@ impl Fault {
             Self::Key(error) | Self::Value(error) => causes_of(error),
             Self::Encode(error) => causes_of(error),
             Self::State(error) => causes_of(error),
-            Self::Due { source, .. } => source.causes(),
+            Self::Due { source, .. } | Self::Call { source, .. } => source.causes(),
             _ => String::new(),
         }
     }
@@ -127,7 +141,7 @@ impl Fault {
             Self::NoOwnTime => true,
             Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
-            Self::Due { source, .. } => source.is_permanent(),
+            Self::Due { source, .. } | Self::Call { source, .. } => source.is_permanent(),
             _ => false,
         }
     }

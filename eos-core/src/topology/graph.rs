@@ -9,6 +9,7 @@ use std::time::Duration;
 use eos_protocol::state::Family;
 use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 
+use super::calls::CallSpec;
 use super::error::{Mistake, Mistakes, TopologyError};
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
@@ -93,6 +94,8 @@ pub(crate) struct Graph {
     names: Vec<(String, Vec<usize>)>,
     /// The times after which stages close idle inputs, each with sources of its stage.
     idle: Vec<(Duration, Vec<usize>)>,
+    /// The declarations of asynchronous calls.
+    pub(super) calls: Vec<CallSpec>,
     /// The policy of sources without a policy of their own.
     policy: Arc<ErrorPolicy>,
     /// The mistakes found during the declaration.
@@ -116,6 +119,7 @@ impl Graph {
             links: Vec::new(),
             names: Vec::new(),
             idle: Vec::new(),
+            calls: Vec::new(),
             policy: Arc::default(),
             mistakes: Mistakes::default(),
         }
@@ -252,6 +256,12 @@ impl Graph {
         self.stores.push(store);
         self.users.push(Vec::new());
         self.stores.len() - 1
+    }
+
+    /// Adds a declaration of asynchronous calls. Returns its index.
+    pub(crate) fn add_calls(&mut self, calls: CallSpec) -> usize {
+        self.calls.push(calls);
+        self.calls.len() - 1
     }
 
     /// Allows the records of these sources to use a store. One task reads all sources of a store.

@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     WithoutWindows,
     Peek,
     Branch,
+    /// The declaration of its calls.
+    MapAsync(usize),
     Process,
     ProcessValues,
     ForEach,
@@ -66,6 +68,7 @@ impl Kind {
             Self::WithoutWindows => "without_windows",
             Self::Peek => "peek",
             Self::Branch => "branch",
+            Self::MapAsync(_) => "map_async",
             Self::Process => "process",
             Self::ProcessValues => "process_values",
             Self::ForEach => "for_each",
@@ -99,6 +102,24 @@ impl Kind {
     /// Whether the forwarded records may have other keys than the received ones.
     pub(crate) fn changes_keys(self) -> bool {
         matches!(self, Self::KeyBy | Self::Rekey | Self::Process)
+    }
+
+    /// Whether the node may come before asynchronous calls in their stage: it forwards each record by one exit, and uses
+    /// neither context nor store.
+    pub(crate) fn may_precede_calls(self) -> bool {
+        matches!(
+            self,
+            Self::Map
+                | Self::TryMap
+                | Self::FilterMap
+                | Self::Filter
+                | Self::FlatMap
+                | Self::TryFlatMap
+                | Self::KeyBy
+                | Self::Rekey
+                | Self::WithoutWindows
+                | Self::Peek
+        )
     }
 
     /// Whether a user closure runs with a context: it may use stores and emit to outputs.
@@ -162,6 +183,7 @@ impl Kind {
             Self::Rekey => "MAP",
             Self::Peek => "PEEK",
             Self::Branch => "BRANCH",
+            Self::MapAsync(_) => "MAPVALUES-ASYNC",
             Self::Process | Self::ForEach => "PROCESSOR",
             Self::ProcessValues => "PROCESSVALUES",
             Self::Route(..) => "ROUTE",

@@ -1,6 +1,8 @@
 //! The topology of an app: a graph of nodes.
 
 mod aggregate;
+mod call_checks;
+mod calls;
 mod chains;
 mod checked;
 mod checks;
@@ -45,9 +47,10 @@ mod timed;
 mod windowed;
 
 pub(crate) use aggregate::Aggregate;
+pub(crate) use calls::{CallSpec, MapAsync, PreparedCall};
 pub(crate) use chains::Chains;
 pub(crate) use checked::Topology;
-pub(crate) use dedup::{Deduplicate, IdOf, Strictness};
+pub(crate) use dedup::{Deduplicate, GENERATION, IdOf, Strictness, generation};
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};

@@ -90,6 +90,17 @@ pub(crate) trait Node: Send {
         Ok(())
     }
 
+    /// Forwards a record with the result of its call, if the node makes calls.
+    fn resume(
+        &mut self,
+        _ctx: &Ctx<'_>,
+        _rest: Box<dyn Any + Send>,
+        _result: Box<dyn Any + Send>,
+        _next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Called when the node's records since the last commit are committed.
     fn committed(&mut self) {}
 
@@ -140,6 +151,11 @@ impl<'n> Next<'n> {
             rest,
         };
         Some((&mut *place.node, next))
+    }
+
+    /// Returns the place of the current node.
+    pub(crate) fn place(&self) -> usize {
+        self.base.saturating_sub(1)
     }
 
     /// Returns the same nodes, for a shorter lifetime.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use eos_protocol::{Partition, Timestamp, partition_for};
 
+use super::calls::PreparedCall;
 use super::fault::Fault;
 use crate::client::{Headers, Outgoing};
 use crate::codec::{CodecError, Encoded};
@@ -23,6 +24,8 @@ pub(crate) struct Scratch {
     moments: Vec<MomentOutputs>,
     /// What the operators counted; most records count nothing.
     counts: Option<Counts>,
+    /// The calls of a record at its admission. They are taken before the next record.
+    pub(crate) calls: Vec<PreparedCall>,
     /// The reason why the record fails, even if user code ignores the error.
     pub(crate) fault: Option<Fault>,
     /// The buffer of the codecs. A codec may clear it.

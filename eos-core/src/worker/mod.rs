@@ -20,9 +20,11 @@
 //! | `lifecycle` | stop and failure |
 //! | `task`, `task_state`, `windows`, `trimming` | one task, its state, its windows and their changelog |
 //! | `spec`, `storage`, `purge_queue`, `status`, `error` | the interface between runtime and worker |
+//! | `ahead` | the records of a task whose calls run ahead of their turn |
 //! | `turns` | how many records a task takes in a row |
 //! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
+mod ahead;
 mod chores;
 mod error;
 #[cfg(test)]
@@ -126,6 +128,8 @@ pub struct Worker<C: Client> {
     group: Group,
     restorer: Restorer<C>,
     pipeline: Pipeline,
+    /// The number of tasks that have started.
+    starts: u32,
     chores: Chores,
     lifecycle: Lifecycle,
 }
@@ -157,12 +161,15 @@ impl<C: Client> Worker<C> {
         let watch = group::watch(&spec, &topology);
         let mut source = group::subscribed(&*client, &spec, &topology, watch.names())?;
         let shared = Shared::new(spec, env, topology, client, meter);
+        let makes_calls = shared.topology.has_calls();
+        let executor = makes_calls.then(|| shared.env.executor(source.waker()));
         let mut worker = Self {
             txn: TransactionDriver::new(&shared, &mut source),
             tasks: Tasks::default(),
             group: Group::new(watch),
             restorer: Restorer::default(),
-            pipeline: Pipeline::new(&shared.spec.output_limits),
+            pipeline: Pipeline::new(&shared.spec.output_limits, executor),
+            starts: 0,
             chores: Chores::default(),
             lifecycle: Lifecycle::default(),
             source,
@@ -212,6 +219,7 @@ impl<C: Client> Worker<C> {
         if self.txn.has_failed() {
             self.lifecycle.end()?;
         }
+        busy |= self.run_calls()?;
         busy |= self.take_records();
         self.report();
         if let Some(cause) = self.txn.commit_due(&self.shared, self.shared.now()) {
@@ -638,6 +646,7 @@ impl<C: Client> Worker<C> {
             self.tasks.close(&plan.close);
         }
         self.pipeline.forget(|task| plan.close.contains(&task));
+        self.pipeline.abort_calls(&plan.close);
         self.tasks.disown(&plan.unassign);
         self.group.forget(&plan.unassign);
         for partition in &plan.unassign {
@@ -686,6 +695,8 @@ impl<C: Client> Worker<C> {
             let now = self.shared.now();
             let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);
             task.closes_when_idle(topology.idle_of(stage));
+            self.starts += 1;
+            task.makes_calls(topology.calls_of(stage), self.starts);
             if stateful {
                 task.restores();
             }
@@ -780,6 +791,15 @@ impl<C: Client> Worker<C> {
             self.tasks.recommit(now);
             self.commit(CommitCause::Idle);
         }
+    }
+
+    /// Continues asynchronous calls. They go on during a commit. Returns whether any ended.
+    fn run_calls(&mut self) -> Result<bool, WorkerError> {
+        let admits =
+            self.lifecycle.goes_on() && self.group.takes_records() && !self.restorer.needs_commit();
+        let (shared, tasks, source) = (&self.shared, &mut self.tasks, &mut self.source);
+        let ran = self.pipeline.run_calls(shared, tasks, source, admits);
+        ran.map_err(WorkerError::Client)
     }
 
     /// Processes records for a limited time. Returns whether there may be more at once.
@@ -896,8 +916,8 @@ impl<C: Client> Worker<C> {
     fn follow_up(&mut self, done: Done) -> bool {
         match done {
             Done::Dry | Done::Next => return false,
-            Done::GoBack(seek) => {
-                self.group.seek([seek]);
+            Done::GoBack(seeks) => {
+                self.group.seek(seeks);
                 return false;
             }
             Done::Missing(record) => {

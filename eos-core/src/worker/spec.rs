@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
+use crate::async_calls::{Executor, MakeExecutor, Polled};
 use crate::client::GroupProtocol;
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{
@@ -117,6 +119,7 @@ pub struct Env {
     coarse: Arc<dyn Fn() -> Now + Send + Sync>,
     entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
     wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    executors: MakeExecutor,
 }
 
 impl Env {
@@ -133,6 +136,7 @@ impl Env {
         };
         Self {
             wall: Arc::new(wall),
+            executors: Arc::new(|_| Box::new(Polled::new(true))),
             coarse: Arc::clone(&clock) as Arc<dyn Fn() -> Now + Send + Sync>,
             clock,
             entropy: Arc::new(entropy),
@@ -154,6 +158,25 @@ impl Env {
     ) -> Self {
         self.wall = Arc::new(clock);
         self
+    }
+
+    /// Lets asynchronous calls go on after they are aborted, as a call that blocks its thread does.
+    #[must_use]
+    pub fn with_unstoppable_calls(mut self) -> Self {
+        self.executors = Arc::new(|_| Box::new(Polled::new(false)));
+        self
+    }
+
+    /// Sets the executors of asynchronous calls. The default polls the calls in each step of the worker.
+    #[must_use]
+    pub(crate) fn with_executors(mut self, executors: MakeExecutor) -> Self {
+        self.executors = executors;
+        self
+    }
+
+    /// Creates the executor of a worker.
+    pub(crate) fn executor(&self, waker: Waker) -> Box<dyn Executor> {
+        (self.executors)(waker)
     }
 
     pub(crate) fn wall_clock(&self) -> Timestamp {

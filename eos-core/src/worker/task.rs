@@ -8,11 +8,12 @@ use eos_protocol::{
     TopicPartition, recommit_due,
 };
 
+use super::ahead::Ahead;
 use super::rounds::Rounds;
 use super::task_state::TaskState;
 use crate::client::{Message, Records};
 use crate::rules;
-use crate::topology::{Chains, Raw};
+use crate::topology::{CallSpec, Chains, Raw};
 
 /// Whether a task may take records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub(super) struct Task<R> {
     pub(super) waits_since: Option<Now>,
     /// The fetched records of each input.
     pub(super) fetched: Vec<R>,
+    /// The records that are admitted ahead of their turn, if the stage makes asynchronous calls.
+    pub(super) ahead: Option<Box<Ahead>>,
     /// Whether the task has many records that it can take at once.
     pub(super) has_backlog: bool,
     /// Whether a committed offset covers the start.
@@ -124,6 +127,7 @@ impl<R: Records> Task<R> {
             state: None,
             readiness,
             fetched,
+            ahead: None,
             has_backlog: false,
             claimed,
             time_given_back: None,
@@ -173,6 +177,7 @@ impl<R: Records> Task<R> {
         self.readiness == Readiness::Ready
             && self.attempt.is_none()
             && self.due_attempt.is_none()
+            && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
             && self.fetched.iter().all(|records| records.first().is_none())
     }
 
@@ -287,8 +292,48 @@ impl<R: Records> Task<R> {
             .any(|input| input.partition == *partition)
     }
 
+    /// Makes asynchronous calls. `start` is the number of the task's start within the worker.
+    pub(super) fn makes_calls(&mut self, calls: Option<&CallSpec>, start: u32) {
+        let inputs = self.progress.inputs().len();
+        self.ahead = calls.map(|calls| Box::new(Ahead::new(calls, inputs, start)));
+    }
+
+    /// Returns the record of an input that is processed now.
+    pub(super) fn head(&self, input: usize) -> Option<&dyn Message> {
+        match &self.ahead {
+            Some(ahead) => Some(&ahead.current()?.message),
+            None => Some(self.fetched.get(input)?.first()?),
+        }
+    }
+
+    /// Frees the record of an input that is processed now.
+    #[inline]
+    pub(super) fn drop_head(&mut self, input: usize) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.drop_current();
+        } else if let Some(fetched) = self.fetched.get_mut(input) {
+            fetched.drop_first();
+        }
+    }
+
+    /// Drops the fetched records of an input before a seek. Returns the seeks of other inputs: records that are admitted
+    /// ahead of their turn are in one order, so all inputs rewind together.
+    pub(super) fn rewind(&mut self, input: usize) -> Vec<(TopicPartition, Offset)> {
+        if self.ahead.is_none() {
+            // Only this input: the client does not deliver the fetched records of the others again.
+            self.drop_fetched_of(input);
+            return Vec::new();
+        }
+        self.drop_fetched();
+        let inputs = self.progress.inputs().iter().enumerate();
+        let others = inputs.filter(|(at, _)| *at != input);
+        others
+            .map(|(_, it)| (it.partition.clone(), it.next))
+            .collect()
+    }
+
     /// Frees the fetched records of one input.
-    pub(super) fn drop_fetched_of(&mut self, input: usize) {
+    fn drop_fetched_of(&mut self, input: usize) {
         if let Some(records) = self.fetched.get_mut(input) {
             records.clear();
         }
@@ -297,7 +342,10 @@ impl<R: Records> Task<R> {
         }
     }
 
-    pub(super) fn drop_fetched(&mut self) {
+    fn drop_fetched(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.clear();
+        }
         for records in &mut self.fetched {
             records.clear();
         }

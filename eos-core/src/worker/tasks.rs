@@ -199,18 +199,20 @@ impl<R: Records> Tasks<R> {
         Some(input.next)
     }
 
-    /// Drops the fetched records of a partition before a seek.
-    pub(super) fn rewind(&mut self, partition: &TopicPartition) {
+    /// Drops the fetched records of a partition before a seek. Returns the seeks of other partitions.
+    pub(super) fn rewind(&mut self, partition: &TopicPartition) -> Vec<Seek> {
+        let mut seeks = Vec::new();
         for task in self.by_id.values_mut() {
             let mut inputs = task.progress.inputs().iter();
             let Some(input) = inputs.position(|input| input.partition == *partition) else {
                 continue;
             };
-            task.drop_fetched_of(input);
+            seeks.extend(task.rewind(input));
             if matches!(task.readiness, Readiness::Ready | Readiness::Unclaimed) {
                 task.readiness = Readiness::Rewinding;
             }
         }
+        seeks
     }
 
     /// Marks all seeks as done.

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod basics;
+mod calls;
 mod codecs;
 mod dedup;
 mod dying;

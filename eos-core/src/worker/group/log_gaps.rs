@@ -123,8 +123,8 @@ impl Group {
             // One thread of librdkafka detects that an offset is gone, and another thread acts
             // (`rd_kafka_offset_reset`). The second thread does not check for a new assignment meanwhile, so it stops
             // the new fetch.
-            tasks.rewind(&partition);
-            self.seeks.push((partition, wanted));
+            let others = tasks.rewind(&partition);
+            self.seek(others.into_iter().chain([(partition, wanted)]));
             return Ok(None);
         }
         let late = deadline.passed(shared.broker_time());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use eos_protocol::{Lag, MaxIdle, Now, Offset, Pick, Supply};
+use eos_protocol::{Admission, Lag, MaxIdle, Now, Offset, OutOfOrder, Pick, Supply};
 
 use super::{Done, MissingRecord};
 use crate::client::{Client, ClientError, Records, Source};
@@ -53,9 +53,10 @@ fn supply<C: Client>(
         let timestamp = task.head_time(input);
         return Ok(Supply::Head { timestamp });
     }
+    let next = task.ahead.as_ref().and_then(|ahead| ahead.next(input));
     let inputs = task.progress.inputs();
     let lag = inputs.get(input).map_or(Lag::Unknown, |input| {
-        Lag::of(input.next, source.end(&input.partition))
+        Lag::of(next.unwrap_or(input.next), source.end(&input.partition))
     });
     Ok(Supply::Empty { lag })
 }
@@ -103,8 +104,25 @@ pub(super) fn warn_if_long<C: Client>(shared: &Shared<C>, task: &mut Task<Record
     }
 }
 
+/// Handles a record that must not be processed now.
+pub(super) fn unexpected<C: Client>(
+    shared: &Shared<C>,
+    task: &mut Task<RecordsOf<C>>,
+    input: usize,
+    offset: Offset,
+    admission: Result<Admission, OutOfOrder>,
+) -> Done {
+    match admission {
+        Ok(Admission::Process) => Done::Dry,
+        Ok(Admission::Repeated) => drop_repeated(shared, task, input, offset),
+        Ok(Admission::GoBack(to)) => go_back(shared, task, input, to),
+        Ok(Admission::Missing(expected)) => missing(task, input, expected, offset),
+        Err(error) => Done::failed(error.into()),
+    }
+}
+
 /// Drops a record that was processed before.
-pub(super) fn drop_repeated<C: Client>(
+fn drop_repeated<C: Client>(
     shared: &Shared<C>,
     task: &mut Task<RecordsOf<C>>,
     input: usize,
@@ -116,39 +134,32 @@ pub(super) fn drop_repeated<C: Client>(
             %offset, "record delivered twice; dropping the copy"
         );
     }
-    if let Some(fetched) = task.fetched.get_mut(input) {
-        fetched.drop_first();
-    }
+    task.drop_head(input);
     Done::Next
 }
 
 /// Rewinds again, because the first record after a rewind differs from the one before it.
-pub(super) fn go_back<C: Client>(
+fn go_back<C: Client>(
     shared: &Shared<C>,
     task: &mut Task<RecordsOf<C>>,
     input: usize,
     to: Offset,
 ) -> Done {
-    // Only for this input: the others are not sought, so the client does not deliver their fetched records again.
-    task.drop_fetched_of(input);
+    let mut seeks = task.rewind(input);
     task.readiness = Readiness::Rewinding;
     let Some(input) = task.progress.inputs().get(input) else {
         return Done::Dry;
     };
+    seeks.push((input.partition.clone(), to));
     tracing::warn!(
         app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
         offset = %to, "unexpected record after a rewind; seeking again"
     );
-    Done::GoBack((input.partition.clone(), to))
+    Done::GoBack(seeks)
 }
 
 /// Returns the missing record, if the first record after each rewind is later than the one before it.
-pub(super) fn missing<R: Records>(
-    task: &Task<R>,
-    input: usize,
-    expected: Offset,
-    got: Offset,
-) -> Done {
+fn missing<R: Records>(task: &Task<R>, input: usize, expected: Offset, got: Offset) -> Done {
     let input = task.progress.inputs().get(input);
     input.map_or(Done::Dry, |input| {
         Done::Missing(MissingRecord {

@@ -1,5 +1,6 @@
 //! The path of a record into the open transaction.
 
+mod ahead;
 mod due;
 mod emission;
 mod inputs;
@@ -24,7 +25,8 @@ use super::tasks::Seek;
 use super::transaction::TransactionDriver;
 use super::wake::Wake;
 use super::{RecordsOf, WorkerError, error};
-use crate::client::{Client, Message, Records};
+use crate::async_calls::Executor;
+use crate::client::{Client, Headers, Message, Records};
 use crate::ctx::Origin;
 use crate::dedup::IdentityError;
 use crate::failpoints::{self, Point};
@@ -36,6 +38,7 @@ use crate::topology::{Counts, Fault, Scratch};
 
 pub(crate) use run::panic_text;
 
+use ahead::CallsOfWorker;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use send::Unsent;
@@ -70,8 +73,8 @@ pub(super) enum Done {
     Begin,
     /// The record waits until the open transaction is committed.
     Commit(CommitCause),
-    /// The input rewinds to this record.
-    GoBack(Seek),
+    /// The inputs rewind to these records.
+    GoBack(Vec<Seek>),
     /// A record that was delivered before a rewind is missing after it.
     Missing(MissingRecord),
     /// A record failed, and its policy stops the worker.
@@ -184,11 +187,16 @@ pub(super) struct Pipeline {
     clock: Now,
     counters: Counters,
     log: LogLimiter,
+    /// The calls of the worker, if the app makes asynchronous calls.
+    calls: Option<CallsOfWorker>,
     pub(super) wake: Wake,
 }
 
 impl Pipeline {
-    pub(super) fn new(output_limits: &[Option<usize>]) -> Self {
+    pub(super) fn new(
+        output_limits: &[Option<usize>],
+        executor: Option<Box<dyn Executor>>,
+    ) -> Self {
         let limits = output_limits.iter().copied().flatten();
         Self {
             scratch: RefCell::default(),
@@ -200,6 +208,7 @@ impl Pipeline {
             clock: Now::default(),
             counters: Counters::default(),
             log: LogLimiter::default(),
+            calls: executor.map(CallsOfWorker::new),
             wake: Wake::default(),
         }
     }
@@ -327,6 +336,9 @@ impl Pipeline {
         source: &mut C::Source,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        if task.ahead.is_some() {
+            return self.process_admitted(shared, task, txn);
+        }
         let input = match inputs::choose(shared, task, source) {
             Ok(Pick::Take(input)) => {
                 task.waits_since = None;
@@ -343,11 +355,8 @@ impl Pipeline {
             }
             Err(error) => return Done::give_up(WorkerError::Client(error)),
         };
-        failpoints::taken();
-        if let Err(error) = failpoints::hit(Point::Poll)
-            && let Some(error) = shared.consumer_failed(error)
-        {
-            return Done::give_up(error);
+        if let Some(done) = taken(shared) {
+            return done;
         }
         let timestamp = task.head_time(input);
         let Some(message) = task.fetched.get(input).and_then(Records::first) else {
@@ -356,52 +365,63 @@ impl Pipeline {
         let offset = message.offset();
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
-            Ok(Admission::Repeated) => return inputs::drop_repeated(shared, task, input, offset),
             Ok(Admission::GoBack(_)) if !rules::drops_stale_records() => {}
-            Ok(Admission::GoBack(to)) => return inputs::go_back(shared, task, input, to),
-            Ok(Admission::Missing(expected)) => {
-                return inputs::missing(task, input, expected, offset);
-            }
-            Err(error) => return Done::failed(error.into()),
+            other => return inputs::unexpected(shared, task, input, offset, other),
         }
-        let Some(from) = task.progress.inputs().get(input) else {
-            return Done::Dry;
-        };
-        let seen = task.progress.stream_time().max(task.time_given_back);
-        let origin = Origin {
-            task: task.progress.task,
-            partition: &from.partition,
-            offset,
-            timestamp,
-            stream_time: seen.max(timestamp),
-            handled_to: seen,
-            wall_clock: wall_clock(shared, task.state.as_ref()),
-            takes_moments: true,
-            headers: &message.headers(),
-        };
         let record = Processed {
             task: task.progress.task,
             unit: Unit::Record { input, offset },
             timestamp,
             failed: None,
         };
+        if let Some(done) = self.refused_early(shared, task, record, txn) {
+            return done;
+        }
+        let (Some(from), Some(message)) = (
+            task.progress.inputs().get(input),
+            task.fetched.get(input).and_then(Records::first),
+        ) else {
+            return Done::Dry;
+        };
+        let (state, headers) = (task.state.as_ref(), message.headers());
+        let seen = task.progress.stream_time().max(task.time_given_back);
+        let place = (&from.partition, offset, timestamp);
+        let origin = origin(shared, task.progress.task, place, seen, state, &headers);
+        let run = self.run(shared, &mut task.chains, state, input, origin, message);
+        self.ran(shared, task, record, run, txn)
+    }
+
+    /// Refuses a record that must not run: it aborts its transactions, or comes from the future.
+    #[inline]
+    fn refused_early<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let (input, offset) = record.record()?;
+        let from = task.progress.inputs().get(input)?;
         if txn.blame.is_culprit(&from.partition, offset) {
             let last = txn.last_error();
             let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));
-            return self.condemn(shared, task, record, fault, txn);
+            return Some(self.condemn(shared, task, record, fault, txn));
         }
-        if let Some(fault) = from_the_future(shared, task.progress.task, timestamp) {
-            // The policy of the first source of the topic decides.
-            return self.refused(shared, task, record, 0, fault, txn);
-        }
-        let run = self.run(
-            shared,
-            &mut task.chains,
-            task.state.as_ref(),
-            input,
-            origin,
-            message,
-        );
+        let fault = from_the_future(shared, task.progress.task, record.timestamp)?;
+        // The policy of the first source of the topic decides.
+        Some(self.refused(shared, task, record, 0, fault, txn))
+    }
+
+    /// Handles a record that has run. Its effects are in the scratch.
+    #[inline]
+    fn ran<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        run: Result<(), (usize, Fault)>,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
         // A closure may have ignored the error of its store.
         if let Some(error) = run::poisoned(record.task, task.state.as_ref()) {
             task.forget();
@@ -464,9 +484,7 @@ impl Pipeline {
                 if task.attempt.as_ref().is_some_and(tried) {
                     task.attempt = None;
                 }
-                if let Some(fetched) = task.fetched.get_mut(input) {
-                    fetched.drop_first();
-                }
+                task.drop_head(input);
                 self.counters.processed += 1;
             }
             Unit::Due(clock) => {
@@ -507,6 +525,36 @@ impl Pipeline {
             self.wake.after(wait);
         }
         !wait.is_zero()
+    }
+}
+
+/// Counts a taken record. A test may fail it.
+fn taken<C: Client>(shared: &Shared<C>) -> Option<Done> {
+    failpoints::taken();
+    let error = failpoints::hit(Point::Poll).err()?;
+    Some(Done::give_up(shared.consumer_failed(error)?))
+}
+
+/// Returns the origin of a record at this place. `seen` is the stream time before it.
+#[inline]
+fn origin<'r, C: Client>(
+    shared: &Shared<C>,
+    task: TaskId,
+    (partition, offset, timestamp): (&'r TopicPartition, Offset, Option<Timestamp>),
+    seen: Option<Timestamp>,
+    state: Option<&TaskState>,
+    headers: &'r Headers,
+) -> Origin<'r> {
+    Origin {
+        task,
+        partition,
+        offset,
+        timestamp,
+        stream_time: seen.max(timestamp),
+        handled_to: seen,
+        wall_clock: wall_clock(shared, state),
+        takes_moments: true,
+        headers,
     }
 }
 

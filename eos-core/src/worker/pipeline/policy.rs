@@ -4,7 +4,7 @@ use eos_protocol::{Attempt, CommitCause, DeadLetter, Offset, TopicName, TopicPar
 
 use super::log_limiter::Fate;
 use super::{Done, Failed, Pipeline, Processed};
-use crate::client::{Client, Headers, Message, Records};
+use crate::client::{Client, Headers, Records};
 use crate::error_policy::{LastResort, Retry};
 use crate::rules;
 use crate::topology::Fault;
@@ -148,7 +148,7 @@ impl Pipeline {
         let Some((input, offset)) = record.record() else {
             return;
         };
-        let message = task.fetched.get(input).and_then(Records::first);
+        let message = task.head(input);
         let input = task.progress.inputs().get(input);
         let (Some(message), Some(input)) = (message, input) else {
             return;

@@ -1,6 +1,7 @@
 //! Runs closures and processors on one record or one result.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::Pipeline;
 use crate::client::{Client, Message};
 use crate::ctx::{Ctx, Origin};
 use crate::store::StateAccess;
-use crate::topology::{Chains, DueOf, Fault, Moment, Next, Node, Raw};
+use crate::topology::{Chains, DueOf, Fault, Moment, Next, Node, Raw, Scratch};
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
@@ -108,9 +109,20 @@ impl Pipeline {
         })
     }
 
-    fn ctx<'a, C: Client>(
+    pub(super) fn ctx<'a, C: Client>(
         &'a self,
         shared: &'a Shared<C>,
+        state: Option<&'a TaskState>,
+        origin: Origin<'a>,
+    ) -> Ctx<'a> {
+        self.ctx_on(shared, &self.scratch, state, origin)
+    }
+
+    /// The same, with another scratch.
+    pub(super) fn ctx_on<'a, C: Client>(
+        &'a self,
+        shared: &'a Shared<C>,
+        scratch: &'a RefCell<Scratch>,
         state: Option<&'a TaskState>,
         origin: Origin<'a>,
     ) -> Ctx<'a> {
@@ -118,7 +130,7 @@ impl Pipeline {
         Ctx::new(
             topology.token(),
             (topology.outputs(), &shared.spec.output_partitions),
-            &self.scratch,
+            scratch,
             StateAccess {
                 specs: topology.stores(),
                 task: state.map(|state| &state.store),
@@ -164,7 +176,7 @@ pub(super) fn poisoned(task: TaskId, state: Option<&TaskState>) -> Option<Worker
     Some(WorkerError::Store { task, source })
 }
 
-fn catch(run: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+pub(super) fn catch(run: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
 }
