@@ -150,7 +150,7 @@ impl fmt::Debug for Failure {
 #[diagnostic::on_unimplemented(
     message = "this closure returns `()` or `Result<(), Failure>`, not `{Self}`",
     note = "end it with `;` to return nothing, or with `Ok(())` after using `?`",
-    note = "if it returns an `async` block: closures run to their end and cannot wait for a future"
+    note = "if it returns an `async` block: closures run to their end; calls that wait belong in `map_async`"
 )]
 pub trait IntoOutcome: sealed::Sealed {
     /// Converts into a result.

@@ -359,6 +359,18 @@ pub struct TaskMetrics {
     /// results of closed windows. Each uses its own clock: stream time or the machine's clock. `None` if the task has no such items, or
     /// if its store can't be read.
     pub due_behind: Option<Duration>,
+    /// Its asynchronous calls. `None` if its stage makes none.
+    pub calls: Option<CallMetrics>,
+}
+
+/// The asynchronous calls of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CallMetrics {
+    /// The number of running calls.
+    pub running: u64,
+    /// The number of records that wait for their calls, or for the turn of earlier records.
+    pub waiting: u64,
 }
 
 /// How far one input partition is, half a second ago at most unless a closure takes longer.
@@ -432,6 +444,7 @@ impl TaskMetrics {
             stream_time: None,
             windows_ahead: None,
             due_behind: None,
+            calls: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use eos_protocol::State;
 
 #[cfg(test)]
 use super::RestoreKind;
-use super::{InputMetrics, Metrics, Phase, TaskMetrics, Totals, WorkerMetrics};
+use super::{CallMetrics, InputMetrics, Metrics, Phase, TaskMetrics, Totals, WorkerMetrics};
 
 /// Name, help, value.
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
@@ -156,6 +156,7 @@ impl Metrics {
         text.restores(&self.workers);
         text.workers(&self.workers);
         text.times(&self.workers);
+        text.calls(&self.workers);
         for (name, help, value) in INPUTS {
             text.family(name, "gauge", help);
             for worker in &self.workers {
@@ -339,6 +340,31 @@ impl<'a> Text<'a> {
                     };
                     let id = task.id.to_string();
                     self.sample(name, worker, &[("task", &id)], duration.as_secs_f64());
+                }
+            }
+        }
+    }
+
+    fn calls(&mut self, workers: &[WorkerMetrics]) {
+        let gauges: [(&str, &str, fn(&CallMetrics) -> u64); 2] = [
+            (
+                "eos_async_running",
+                "Running asynchronous calls; absent for tasks without these.",
+                |calls| calls.running,
+            ),
+            (
+                "eos_async_waiting",
+                "Records that wait for their calls, or for the turn of earlier records.",
+                |calls| calls.waiting,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            self.family(name, "gauge", help);
+            for worker in workers {
+                let tasks = worker.tasks.iter();
+                for (id, calls) in tasks.filter_map(|task| Some((task.id, task.calls?))) {
+                    let id = id.to_string();
+                    self.sample(name, worker, &[("task", &id)], value(&calls));
                 }
             }
         }

@@ -10,7 +10,7 @@ use eos_protocol::{
 };
 
 use super::*;
-use crate::metrics::{Count, Ends, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
+use crate::metrics::{CallMetrics, Count, Ends, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
 
 type Labels = BTreeMap<String, String>;
 
@@ -142,6 +142,10 @@ fn metrics() -> Metrics {
     task.stream_time = Some(eos_protocol::Timestamp(1_700_000_000_500));
     task.windows_ahead = Some(Duration::from_millis(2_500));
     task.due_behind = Some(Duration::from_millis(750));
+    task.calls = Some(CallMetrics {
+        running: 3,
+        waiting: 12,
+    });
     busy.tasks(
         Generation::new(4).ok(),
         vec![task],
@@ -203,6 +207,14 @@ fn the_times_of_tasks_are_in_seconds() {
     assert_eq!(value("eos_stream_time_seconds"), Some(1_700_000_000.5));
     assert_eq!(value("eos_windows_ahead_seconds"), Some(2.5));
     assert_eq!(value("eos_due_behind_seconds"), Some(0.75));
+}
+
+#[test]
+fn calls_are_numbers_of_a_task() {
+    let scraped = Scraped::of(&metrics().to_prometheus());
+    let value = |name| scraped.value(name, &[("worker", "1"), ("task", "0_0")]);
+    assert_eq!(value("eos_async_running"), Some(3.0));
+    assert_eq!(value("eos_async_waiting"), Some(12.0));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use eos_protocol::{AppId, Now, Offset, Timestamp, TopicPartition};
 
 use crate::async_calls::{CallError, CallFuture, CallResult};
 use crate::client::{Headers, Message};
+use crate::metrics::CallMetrics;
 use crate::rules;
 use crate::topology::{CallSpec, Fault, PreparedCall, Raw};
 
@@ -160,9 +161,11 @@ impl Ahead {
         self.queue.is_empty()
     }
 
-    /// The number of running calls, and the number of admitted records.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.queue.running(), self.queue.len())
+    pub(super) fn metrics(&self) -> CallMetrics {
+        CallMetrics {
+            running: self.queue.running() as u64,
+            waiting: self.queue.len() as u64,
+        }
     }
 
     /// The offset behind the last admitted record of an input, if there is one.

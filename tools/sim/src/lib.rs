@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod calls;
 mod case;
 mod cases;
 mod check;

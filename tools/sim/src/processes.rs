@@ -270,6 +270,7 @@ impl<'a> Processes<'a> {
             let off = *off.lock().unwrap_or_else(PoisonError::into_inner);
             Timestamp(wall.now() + off)
         })
+        .with_unstoppable_calls()
     }
 
     /// Steps every worker once, in a random order. Returns for how many milliseconds all of them are idle, or `None` if

@@ -31,11 +31,13 @@ pub enum Shape {
     Sessions,
     /// Deduplication by fixed and sliding windows, with records that fail behind it.
     Dedup,
+    /// Asynchronous calls that end in any order, fail, or take too long, in front of state.
+    Async,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 13] = [
+    pub const ALL: [Shape; 14] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -49,6 +51,7 @@ impl Shape {
         Shape::OnClose,
         Shape::Sessions,
         Shape::Dedup,
+        Shape::Async,
     ];
 
     /// Returns the weight in the draw.
@@ -56,6 +59,7 @@ impl Shape {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
+            Shape::Async => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
@@ -88,6 +92,7 @@ impl Shape {
             Shape::OnClose => "on_close",
             Shape::Sessions => "sessions",
             Shape::Dedup => "dedup",
+            Shape::Async => "async",
         }
     }
 

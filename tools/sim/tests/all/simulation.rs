@@ -8,9 +8,11 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 19] = [
+const SEEN: [&str; 21] = [
     "a record closed several windows",
     "a record joined sessions",
+    "calls failed for good",
+    "calls took too long",
     "changelogs of windows were cut off",
     "changelogs were compacted",
     "commits came before a slow record",
