@@ -123,10 +123,17 @@ mod tests {
         let orders = [order(1, "USD"), order(2, "XXX"), order(3, "CHF")];
         driver.pipe_all(&topic("orders"), orders);
         let results = driver.read_pairs(&topic::<Converted>("orders-in-euros"));
-        let results: Vec<_> = results.iter().map(|(_, it)| (&it.id[..], it.euro_cents)).collect();
+        let results: Vec<_> = results
+            .iter()
+            .map(|(_, it)| (&it.id[..], it.euro_cents))
+            .collect();
         assert_eq!(results, [("o-1", 92), ("o-3", 315)]);
         let letters = driver.read_pairs(&topic::<Order>("orders-dlq"));
         assert_eq!(letters[0].1.id, "o-2");
-        assert_eq!(ids.lock().unwrap().len(), 3, "a repeated call has the same id");
+        assert_eq!(
+            ids.lock().unwrap().len(),
+            3,
+            "a repeated call has the same id"
+        );
     }
 }

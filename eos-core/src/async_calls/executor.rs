@@ -43,7 +43,7 @@ pub(crate) type MakeExecutor = Arc<dyn Fn(Waker) -> Box<dyn Executor> + Send + S
 /// Runs the calls of one worker. Its drop aborts them.
 ///
 /// It has no deadlines: the worker measures them on its own clock.
-pub(crate) trait Executor {
+pub(crate) trait Executor: Send {
     /// Starts a call. No user code runs before this returns, except in tests.
     fn start(&mut self, key: CallKey, call: CallFuture);
 

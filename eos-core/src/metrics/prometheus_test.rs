@@ -10,7 +10,9 @@ use eos_protocol::{
 };
 
 use super::*;
-use crate::metrics::{CallMetrics, Count, Ends, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
+use crate::metrics::{
+    CallMetrics, Count, Ends, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter,
+};
 
 type Labels = BTreeMap<String, String>;
 

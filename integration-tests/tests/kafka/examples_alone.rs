@@ -32,7 +32,10 @@ const CASES: [Case; 11] = [
     ("09-heartbeats", &[("silent-devices", 3)]),
     ("10-visits", &[("visits", 3)]),
     ("11-payments-dedup", &[("accepted", 5), ("repeated", 2)]),
-    ("12-enrich-async", &[("orders-in-euros", 6), ("orders-dlq", 1)]),
+    (
+        "12-enrich-async",
+        &[("orders-in-euros", 6), ("orders-dlq", 1)],
+    ),
 ];
 
 #[test]

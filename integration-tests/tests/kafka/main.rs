@@ -13,6 +13,7 @@ mod bad_offsets;
 mod bad_records;
 mod bad_start;
 mod broken_state;
+mod calls;
 mod chores;
 mod clocks;
 mod connection_limit;
