@@ -329,14 +329,20 @@ impl CallQueue {
         aborted
     }
 
-    /// Removes all records, and begins another incarnation. Returns the tries to abort.
+    /// Removes all records, and begins another incarnation. The numbers of the removed records are used again. Returns the
+    /// tries to abort.
     pub fn clear(&mut self, incarnation: u64) -> Vec<Ticket> {
         let numbers = self.records.keys().copied().collect::<Vec<_>>();
         let aborted = numbers
             .into_iter()
             .flat_map(|number| self.drop_calls(number));
         let aborted = aborted.collect();
-        *self = Self::new(self.plan, incarnation);
+        let next = self.records.keys().next().copied();
+        let next = next.unwrap_or(self.next);
+        *self = Self {
+            next,
+            ..Self::new(self.plan, incarnation)
+        };
         aborted
     }
 

@@ -31,11 +31,11 @@ pub(super) const ASYNC: Case = Case {
 
 const NAME: &str = "serve";
 /// The time-out of a call, and the longest time of one that is not too slow, in milliseconds.
-const TIME_OUT: i64 = 250;
-const LONGEST: u64 = 120;
+const TIME_OUT: i64 = 150;
+const LONGEST: i64 = 60;
 
 fn draft(rng: &mut Rng, now: i64) -> Draft {
-    let kind = match rng.below(24) {
+    let kind = match rng.below(60) {
         0 => Kind::Flaky,
         1 => Kind::Slow,
         2 => Kind::Bad,
@@ -51,8 +51,8 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
 /// Writes the result of each call, and each key's results with their count.
 fn declare(app: &mut App, cluster: &Cluster) {
     let [results, counts] = OUTPUTS.map(Topic::<String, String>::plain);
-    let wait = Backoff::fixed(Duration::from_millis(30));
-    let calls = Calls::at_once(3)
+    let wait = Backoff::fixed(Duration::from_millis(10));
+    let calls = Calls::at_once(5)
         .time_out(Duration::from_millis(TIME_OUT.unsigned_abs()))
         .retry(2, wait);
     let service = Service {
@@ -97,7 +97,7 @@ impl Service {
         let now = self.cluster.now();
         let takes = match kind {
             "slow" if first => 2 * TIME_OUT,
-            _ => drawn(call.id, now) as i64,
+            _ => drawn(call.id, now),
         };
         poll_fn(|_| match self.cluster.now() < now + takes {
             true => Poll::Pending,
@@ -115,11 +115,11 @@ impl Service {
 }
 
 /// Draws the time of a call that begins now.
-fn drawn(id: CallId, now: i64) -> u64 {
+fn drawn(id: CallId, now: i64) -> i64 {
     let seed = id.as_bytes().iter().fold(now.unsigned_abs(), |seed, byte| {
         seed.wrapping_mul(31).wrapping_add(u64::from(*byte))
     });
-    Rng::new(seed).draw() % LONGEST
+    Rng::new(seed).between(0, LONGEST)
 }
 
 fn shown(value: &str, id: CallId) -> String {
