@@ -6,6 +6,7 @@ mod emission;
 mod inputs;
 mod log_limiter;
 mod policy;
+mod processed;
 mod run;
 mod send;
 
@@ -41,6 +42,7 @@ pub(crate) use run::panic_text;
 use ahead::CallsOfWorker;
 use emission::Emission;
 use log_limiter::LogLimiter;
+use processed::{Failed, Processed, Unit};
 use send::Unsent;
 
 /// The longest accepted time of a record ahead of the machine's clock, in a stage that refuses records from the future.
@@ -98,65 +100,6 @@ pub(super) struct MissingRecord {
     pub(super) partition: TopicPartition,
     pub(super) expected: Offset,
     pub(super) got: Offset,
-}
-
-/// A processed record or due item. Its effects are in the scratch.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Processed {
-    pub(super) task: TaskId,
-    unit: Unit,
-    timestamp: Option<Timestamp>,
-    /// The fate of the record, if it failed.
-    failed: Option<Failed>,
-}
-
-/// The origin of the effects in the scratch.
-#[derive(Debug, Clone, Copy)]
-enum Unit {
-    Record {
-        input: usize,
-        offset: Offset,
-    },
-    /// A due item of this clock.
-    Due(Clock),
-    /// A change of the index of due items of this clock.
-    Index(Clock),
-}
-
-impl Processed {
-    /// The same, for a change of the index of due items.
-    fn of_index(self, clock: Clock) -> Self {
-        Self {
-            unit: Unit::Index(clock),
-            ..self
-        }
-    }
-
-    /// Returns the input and the offset of a record.
-    fn record(&self) -> Option<(usize, Offset)> {
-        match self.unit {
-            Unit::Record { input, offset } => Some((input, offset)),
-            Unit::Due(_) | Unit::Index(_) => None,
-        }
-    }
-}
-
-/// The fate of a failed record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failed {
-    Skipped,
-    DeadLetter,
-}
-
-impl Processed {
-    /// Marks the record as failed. It does not advance stream time, because its timestamp may be as wrong as the rest.
-    fn failed(self, how: Failed) -> Self {
-        Self {
-            timestamp: None,
-            failed: Some(how),
-            ..self
-        }
-    }
 }
 
 /// Record counts that are not in the meter yet.

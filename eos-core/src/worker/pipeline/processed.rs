@@ -1,0 +1,62 @@
+//! A processed record or due item, and its fate.
+
+use eos_protocol::{Clock, Offset, TaskId, Timestamp};
+
+/// A processed record or due item. Its effects are in the scratch.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::worker) struct Processed {
+    pub(in crate::worker) task: TaskId,
+    pub(super) unit: Unit,
+    pub(super) timestamp: Option<Timestamp>,
+    /// The fate of the record, if it failed.
+    pub(super) failed: Option<Failed>,
+}
+
+/// The origin of the effects in the scratch.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unit {
+    Record {
+        input: usize,
+        offset: Offset,
+    },
+    /// A due item of this clock.
+    Due(Clock),
+    /// A change of the index of due items of this clock.
+    Index(Clock),
+}
+
+impl Processed {
+    /// The same, for a change of the index of due items.
+    pub(super) fn of_index(self, clock: Clock) -> Self {
+        Self {
+            unit: Unit::Index(clock),
+            ..self
+        }
+    }
+
+    /// Returns the input and the offset of a record.
+    pub(super) fn record(&self) -> Option<(usize, Offset)> {
+        match self.unit {
+            Unit::Record { input, offset } => Some((input, offset)),
+            Unit::Due(_) | Unit::Index(_) => None,
+        }
+    }
+}
+
+/// The fate of a failed record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failed {
+    Skipped,
+    DeadLetter,
+}
+
+impl Processed {
+    /// Marks the record as failed. It does not advance stream time, because its timestamp may be as wrong as the rest.
+    pub(super) fn failed(self, how: Failed) -> Self {
+        Self {
+            timestamp: None,
+            failed: Some(how),
+            ..self
+        }
+    }
+}
