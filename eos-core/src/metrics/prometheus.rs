@@ -20,6 +20,7 @@ type TaskDuration = (
     &'static str,
     fn(&TaskMetrics) -> Option<Duration>,
 );
+type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
 const COUNTERS: [Counter; 20] = [
     (
@@ -346,7 +347,7 @@ impl<'a> Text<'a> {
     }
 
     fn calls(&mut self, workers: &[WorkerMetrics]) {
-        let gauges: [(&str, &str, fn(&CallMetrics) -> u64); 2] = [
+        let gauges: [CallGauge; 2] = [
             (
                 "eos_async_running",
                 "Running asynchronous calls; absent for tasks without these.",
