@@ -1,11 +1,12 @@
 //! Error policies for records that fail.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{RetryPlan, TopicName};
 
-/// The error policy of a source: fail, skip, dead letter, or retry.
+/// The error policy of a source: fail, skip, dead letter, pause, or retry.
 ///
 /// A record fails if its bytes can't be decoded, or if a closure returns an error or panics. It also fails if an output
 /// can't be encoded or is larger than its topic allows. The effects of a failed record are dropped, and the policy
@@ -26,6 +27,8 @@ use eos_protocol::{RetryPlan, TopicName};
 pub struct ErrorPolicy {
     retry: Option<Retry>,
     last: LastResort,
+    /// The store of the keys with dead letters, if these are in sequence.
+    sequence: Option<Arc<str>>,
     mistake: Option<PolicyError>,
 }
 
@@ -36,6 +39,8 @@ pub(crate) enum LastResort {
     Fail,
     Skip,
     DeadLetter(TopicName),
+    /// With the topic of the records that a person turns into dead letters.
+    Pause(Option<TopicName>),
 }
 
 impl ErrorPolicy {
@@ -64,6 +69,68 @@ impl ErrorPolicy {
     #[must_use]
     pub fn dead_letter(topic: &str) -> Self {
         Self::of(LastResort::DeadLetter(topic.into()))
+    }
+
+    /// Pauses the task of the record until [`Handle::resume`](crate::Handle::resume) decides. All earlier records are
+    /// committed, and other tasks continue. The task takes no records, and its timers of the machine's clock wait.
+    ///
+    /// [`Handle::paused`](crate::Handle::paused) lists the paused tasks of the process. After a restart, or after a move
+    /// to another process, the record fails and pauses again. The metric `eos_paused_tasks` counts paused tasks.
+    ///
+    /// ```
+    /// # use eos_core::{App, ErrorPolicy, Handle, Topic};
+    /// # use eos_core::run::{Resume, ResumeError};
+    /// # let mut app = App::new("a");
+    /// # let (texts, numbers) = (Topic::<String, String>::plain("t"), Topic::<String, u64>::plain("n"));
+    /// app.source(&texts)
+    ///     .on_error(ErrorPolicy::pause().dead_letters_to("t-dlq"))
+    ///     .try_map(|text| Ok(text.parse::<u64>()?))
+    ///     .to(&numbers);
+    ///
+    /// fn give_up(handle: &Handle) -> Result<(), ResumeError> {
+    ///     for paused in handle.paused() {
+    ///         println!("{}: {}", paused.at, paused.error);
+    ///         handle.resume(paused.id, Resume::DeadLetter)?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub const fn pause() -> Pause {
+        Pause { letters: None }
+    }
+
+    /// Keeps the dead letters of each key in order: once a key has a dead letter, its later records follow it to the
+    /// dead-letter topic, unprocessed. Other keys continue. `store` is the name of the store with these keys.
+    ///
+    /// The header `eos-sequence` of a letter has its number, which it keeps. An app of [`App::replay`](crate::App::replay)
+    /// brings the letters back. A replayed record is processed only if it is the next one of its key; else it becomes a
+    /// dead letter again, under its own number. A letter that was processed before is left out, so a replay may run any
+    /// number of times. After the last letter, the key's records are processed again.
+    ///
+    /// The order is that of one topic: records of other topics that the task reads do not wait. A record without a key
+    /// waits for no other record. Needs exactly-once, like every store.
+    ///
+    /// ```
+    /// # use eos_core::{App, ErrorPolicy, Topic};
+    /// # let mut app = App::new("a");
+    /// # let (orders, paid) = (Topic::<String, String>::plain("orders"), Topic::<String, u64>::plain("paid"));
+    /// app.source(&orders)
+    ///     .on_error(ErrorPolicy::dead_letter("orders-dlq").in_sequence("parked-orders"))
+    ///     .try_map(|order| Ok(order.parse::<u64>()?))
+    ///     .to(&paid);
+    /// ```
+    #[must_use]
+    pub fn in_sequence(mut self, store: &str) -> Self {
+        if !matches!(self.last, LastResort::DeadLetter(_)) {
+            self.mistake = self.mistake.or(Some(PolicyError::NoLetters));
+        }
+        self.sequence = Some(store.into());
+        self
+    }
+
+    /// The store of the keys with sequenced dead letters, if any.
+    pub(crate) fn sequence(&self) -> Option<&str> {
+        self.sequence.as_deref()
     }
 
     /// Retries the record at most `times` times. After the last attempt the record fails, unless [`Retry::then`] sets
@@ -96,6 +163,7 @@ impl ErrorPolicy {
         Self {
             retry: None,
             last,
+            sequence: None,
             mistake: None,
         }
     }
@@ -104,8 +172,8 @@ impl ErrorPolicy {
     #[must_use]
     pub fn dead_letter_topic(&self) -> Option<&TopicName> {
         match &self.last {
-            LastResort::DeadLetter(topic) => Some(topic),
-            LastResort::Fail | LastResort::Skip => None,
+            LastResort::DeadLetter(topic) | LastResort::Pause(Some(topic)) => Some(topic),
+            LastResort::Fail | LastResort::Skip | LastResort::Pause(None) => None,
         }
     }
 
@@ -133,10 +201,14 @@ impl ErrorPolicy {
 /// As a program writes it: `retry(3, fixed(1s)).then(dead_letter("orders-dlq"))`.
 impl fmt::Display for ErrorPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = match &self.sequence {
+            Some(store) => format!("{}.in_sequence({store:?})", self.last),
+            None => self.last.to_string(),
+        };
         match (&self.retry, &self.last) {
-            (None, last) => write!(f, "{last}"),
+            (None, _) => f.write_str(&last),
             (Some(retry), LastResort::Fail) => write!(f, "{retry}"),
-            (Some(retry), last) => write!(f, "{retry}.then({last})"),
+            (Some(retry), _) => write!(f, "{retry}.then({last})"),
         }
     }
 }
@@ -147,7 +219,33 @@ impl fmt::Display for LastResort {
             Self::Fail => f.write_str("fail()"),
             Self::Skip => f.write_str("skip()"),
             Self::DeadLetter(topic) => write!(f, "dead_letter({:?})", topic.as_str()),
+            Self::Pause(None) => f.write_str("pause()"),
+            Self::Pause(Some(topic)) => {
+                write!(f, "pause().dead_letters_to({:?})", topic.as_str())
+            }
         }
+    }
+}
+
+/// A pause. See [`ErrorPolicy::pause`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "give it to `on_error`"]
+pub struct Pause {
+    letters: Option<TopicName>,
+}
+
+impl Pause {
+    /// Sets the topic of [`Resume::DeadLetter`](crate::run::Resume::DeadLetter). It must exist. The task pauses in any
+    /// case.
+    pub fn dead_letters_to(self, topic: &str) -> Self {
+        let letters = Some(topic.into());
+        Self { letters }
+    }
+}
+
+impl From<Pause> for ErrorPolicy {
+    fn from(pause: Pause) -> Self {
+        Self::of(LastResort::Pause(pause.letters))
     }
 }
 
@@ -167,11 +265,13 @@ impl Retry {
         let ErrorPolicy {
             retry,
             last,
+            sequence,
             mistake,
         } = policy.into();
         ErrorPolicy {
             retry: Some(self),
             last,
+            sequence,
             mistake: mistake.or(retry.map(|_| PolicyError::NestedRetry)),
         }
     }
@@ -301,6 +401,9 @@ pub enum PolicyError {
     /// A retry without end and without a wait.
     #[error("`retry_forever` has no wait between attempts. Wait at least 1 ms")]
     NoWait,
+    /// A policy without dead letters has them in sequence.
+    #[error("`in_sequence` needs dead letters. Write `dead_letter(..).in_sequence(..)`")]
+    NoLetters,
     /// Dead letters would be read again from the same topic and fail forever.
     #[error(
         "its dead letters go to the source's own topic, where they would fail again forever. \

@@ -71,9 +71,11 @@ mod grouped;
 mod keys;
 mod nearest;
 mod output;
+mod paused;
 mod process_ctx;
 mod processors;
 mod record;
+mod replay;
 mod rules;
 #[cfg_attr(
     not(feature = "kafka"),
@@ -197,6 +199,13 @@ pub mod calls {
     pub use crate::async_calls::Call;
 }
 
+/// The replay of dead letters. The entry point is [`App::replay`](crate::App::replay).
+pub mod replays {
+    pub use eos_protocol::sequence::SequenceError;
+
+    pub use crate::replay::{Replay, ReplayError};
+}
+
 /// Processors of values, and what a context says about its record.
 pub mod processor {
     pub use eos_client::Header;
@@ -210,6 +219,7 @@ pub mod processor {
 pub mod run {
     pub use eos_protocol::FirstStart;
 
+    pub use crate::paused::{PauseId, Paused, PausedAt, Resume, ResumeError};
     pub use crate::runtime::{AppState, Running};
     pub use crate::topology::{Description, Guarantees, Mermaid};
     pub use crate::worker::StopMode;
@@ -225,7 +235,7 @@ pub mod errors {
     };
 
     pub use crate::config::{Origin, SettingsError};
-    pub use crate::error_policy::{PolicyError, Retry};
+    pub use crate::error_policy::{Pause, PolicyError, Retry};
     pub use crate::failure::IntoOutcome;
     pub use crate::runtime::{
         MissingTopic, PreflightError, SlotError, UncreatedTopic, Unfit, UnfitTopic,
@@ -249,6 +259,11 @@ pub mod spi {
     #[cfg(feature = "failpoints")]
     pub mod failpoints {
         pub use crate::failpoints::*;
+    }
+
+    /// The replay of one dead letter.
+    pub mod replay {
+        pub use crate::replay::replayed;
     }
 
     /// Workers.

@@ -78,6 +78,11 @@ pub(crate) enum Defence {
     MergeByTime,
     FailedEffects,
     HeldBack,
+    ParkedAfterAbort,
+    LetterNumbers,
+    LastLetter,
+    ReplayGeneration,
+    PausedOffset,
     Tombstones,
     DedupKey,
     Sightings,
@@ -175,7 +180,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 62] = [
+    pub(super) const ALL: [Self; 67] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -223,6 +228,11 @@ impl Defence {
         Self::MergeByTime,
         Self::FailedEffects,
         Self::HeldBack,
+        Self::ParkedAfterAbort,
+        Self::LetterNumbers,
+        Self::LastLetter,
+        Self::ReplayGeneration,
+        Self::PausedOffset,
         Self::Tombstones,
         Self::DedupKey,
         Self::Sightings,
@@ -289,6 +299,11 @@ impl Defence {
             Self::MergeByTime => "merge_by_time",
             Self::FailedEffects => "failed_effects",
             Self::HeldBack => "held_back",
+            Self::PausedOffset => "paused_offset",
+            Self::ParkedAfterAbort => "parked_after_abort",
+            Self::LetterNumbers => "letter_numbers",
+            Self::LastLetter => "last_letter",
+            Self::ReplayGeneration => "replay_bypasses_dedup",
             Self::Tombstones => "tombstones",
             Self::DedupKey => "dedup_key",
             Self::Sightings => "sightings",

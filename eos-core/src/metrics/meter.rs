@@ -20,6 +20,7 @@ pub(crate) enum Count {
     RecordsOut,
     Skipped,
     Retried,
+    RepeatedLetters,
     DeadLetters,
     Late,
     LateWindows,
@@ -39,11 +40,12 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
         Self::Retried,
+        Self::RepeatedLetters,
         Self::DeadLetters,
         Self::Late,
         Self::LateWindows,
@@ -68,6 +70,7 @@ impl Count {
             Self::RecordsOut => &mut totals.records_out,
             Self::Skipped => &mut totals.skipped,
             Self::Retried => &mut totals.retried,
+            Self::RepeatedLetters => &mut totals.repeated_letters,
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Late => &mut totals.late_records,
             Self::LateWindows => &mut totals.late_windows,

@@ -22,7 +22,7 @@ type TaskDuration = (
 );
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
-const COUNTERS: [Counter; 20] = [
+const COUNTERS: [Counter; 21] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -47,6 +47,11 @@ const COUNTERS: [Counter; 20] = [
         "eos_dead_letters_total",
         "Records that failed and went to a dead letter topic.",
         |t| t.dead_letters,
+    ),
+    (
+        "eos_repeated_letters_total",
+        "Replayed dead letters that were processed, discarded or released before.",
+        |t| t.repeated_letters,
     ),
     (
         "eos_late_records_total",
@@ -302,6 +307,13 @@ impl<'a> Text<'a> {
         self.family(name, "gauge", "Tasks that the worker owns.");
         for worker in workers {
             self.sample(name, worker, &[], worker.tasks.len());
+        }
+        let name = "eos_paused_tasks";
+        let help = "Tasks that are paused at a failed record and wait for a decision.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            let paused = worker.tasks.iter().filter(|task| task.paused).count();
+            self.sample(name, worker, &[], paused);
         }
     }
 

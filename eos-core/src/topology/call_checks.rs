@@ -46,6 +46,14 @@ impl Graph {
             for &(at, node) in &calls {
                 self.check_before_calls(&stage, node, &name(at), mistakes);
             }
+            for source in stage.sources.iter().filter_map(|at| self.sources.get(*at)) {
+                if let (Some((at, _)), Some(store)) = (calls.first(), source.policy.sequence()) {
+                    mistakes.add(Mistake::SequenceWithCalls {
+                        name: name(*at),
+                        store: store.to_owned(),
+                    });
+                }
+            }
             if let [(first, _), (second, _), ..] = calls[..] {
                 mistakes.add(Mistake::TwoCalls {
                     first: name(first),

@@ -212,6 +212,10 @@ impl Topology {
                     makes_calls: self.graph.makes_calls(at),
                     policy: Arc::clone(&source.policy),
                     dead_letter: source.dead_letter,
+                    sequence: source
+                        .sequence
+                        .and_then(|at| self.graph.stores.get(at))
+                        .map(|store| store.id),
                 });
             }
         }

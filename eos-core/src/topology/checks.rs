@@ -39,11 +39,13 @@ impl Graph {
                 topic: source.topic.clone(),
                 reason,
             }));
+            self.check_sequence(at, source, &mut mistakes);
             self.check_ends(at, source, &mut mistakes);
         }
         self.check_graces(&mut mistakes);
         self.check_finals(&mut mistakes);
         self.check_idle(&mut mistakes);
+        self.check_letters(&mut mistakes);
         self.check_names(&mut mistakes);
         self.check_loops(&mut mistakes);
         self.check_partitioners(&mut mistakes);
@@ -59,6 +61,23 @@ impl Graph {
             0 => mistakes.add(Mistake::UnhandledTimer { name }),
             1 => {}
             _ => mistakes.add(Mistake::TwoTimerHandlers { name }),
+        }
+    }
+
+    /// Checks that all chains of a topic agree on sequenced dead letters: a record has one policy, the strictest.
+    fn check_sequence(&self, at: usize, source: &SourceSpec, mistakes: &mut Mistakes) {
+        let mut before = self.sources.iter().take(at);
+        let differs = |it: &&SourceSpec| {
+            it.topic == source.topic
+                && it.policy != source.policy
+                && (it.policy.sequence().is_some() || source.policy.sequence().is_some())
+        };
+        if let Some(other) = before.find(differs) {
+            mistakes.add(Mistake::SequenceOfOneChain {
+                topic: source.topic.clone(),
+                first: Box::new((*other.policy).clone()),
+                second: Box::new((*source.policy).clone()),
+            });
         }
     }
 
@@ -124,6 +143,27 @@ impl Graph {
             if let Some(topic) = written.find(|topic| stage.topics.contains(topic)) {
                 mistakes.add(Mistake::IdleOwnTopic {
                     topic: topic.clone(),
+                });
+            }
+        }
+    }
+
+    /// Checks that a stage whose due items may fail has one dead-letter topic.
+    fn check_letters(&self, mistakes: &mut Mistakes) {
+        for stage in self.stages() {
+            let mut stores = self.stores_of(&stage).map(|(_, store)| store);
+            if !stores.any(|store| store.is_timer() || store.is_final) {
+                continue;
+            }
+            let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));
+            let mut topics = sources.filter_map(|source| source.policy.dead_letter_topic());
+            let Some(first) = topics.next() else {
+                continue;
+            };
+            if let Some(second) = topics.find(|topic| *topic != first) {
+                mistakes.add(Mistake::TwoDeadLetterTopics {
+                    first: first.clone(),
+                    second: second.clone(),
                 });
             }
         }

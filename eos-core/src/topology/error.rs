@@ -245,6 +245,30 @@ pub enum Mistake {
         /// The second time.
         second: Duration,
     },
+    /// Two chains read a topic, and their policies differ although one has sequenced dead letters.
+    #[error(
+        "the topic {topic} is read twice, with the error policies {first} and {second}. A record becomes a sequenced dead \
+         letter for all chains that read it. Give both the same policy"
+    )]
+    SequenceOfOneChain {
+        /// The topic.
+        topic: TopicName,
+        /// The policy of the first source.
+        first: Box<ErrorPolicy>,
+        /// The policy of the second source.
+        second: Box<ErrorPolicy>,
+    },
+    /// A stage with timers or final results has two dead-letter topics.
+    #[error(
+        "one stage has timers or final results, and its sources name the dead-letter topics {first} and {second}. A moment \
+         that fails belongs to no source. Name the same topic in each `on_error`"
+    )]
+    TwoDeadLetterTopics {
+        /// The first topic.
+        first: TopicName,
+        /// The second topic.
+        second: TopicName,
+    },
     /// A stage with `close_when_idle` has nothing that depends on stream time.
     #[error(
         "`close_when_idle({after:?})` has no effect: its stage has no windows, no event-time timers or ticks, and no rows that \
@@ -423,6 +447,16 @@ pub enum Mistake {
         first: String,
         /// The name of the other calls.
         second: String,
+    },
+    /// A stage with asynchronous calls has sequenced dead letters.
+    #[error(
+        "one stage has the calls {name} of `map_async` and the sequenced dead letters {store:?}. The calls of a record start          before earlier records of its key have passed, so a record behind a dead letter would not wait. Write the records          to a topic between them, with `.to(&topic)` and `app.source(&topic)`"
+    )]
+    SequenceWithCalls {
+        /// The name of the calls.
+        name: String,
+        /// The store of the keys with dead letters.
+        store: String,
     },
     /// A step that may not come before asynchronous calls does so.
     #[error(

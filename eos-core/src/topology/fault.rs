@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use eos_protocol::sequence::LetterNumber;
 use eos_protocol::{Timestamp, TopicName};
 
 use crate::codec::CodecError;
@@ -87,6 +88,12 @@ pub(crate) enum Fault {
     },
     #[error("it had no result after {0:?}")]
     TimeOut(Duration),
+    #[error(
+        "an earlier record of its key is a dead letter, and this record follows it as number {}. Replay the letters in \
+         order (guide: Dead letters in sequence)",
+        .0.n
+    )]
+    Parked(LetterNumber),
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -111,6 +118,7 @@ impl Fault {
             Self::Route { .. } => "UnknownRoute",
             Self::Due { source, .. } | Self::Call { source, .. } => source.kind(),
             Self::TimeOut(_) => "TimeOut",
+            Self::Parked(_) => "ParkedKey",
             Self::Panic(_) => "Panic",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",

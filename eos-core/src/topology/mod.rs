@@ -48,7 +48,7 @@ mod windowed;
 
 pub(crate) use aggregate::Aggregate;
 pub(crate) use calls::{CallSpec, MapAsync, PreparedCall};
-pub(crate) use chains::Chains;
+pub(crate) use chains::{Chains, Source};
 pub(crate) use checked::Topology;
 pub(crate) use dedup::{Deduplicate, GENERATION, IdOf, Strictness, generation};
 pub(crate) use deleting::AggregateOrDelete;

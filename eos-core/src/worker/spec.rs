@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::async_calls::{Executor, MakeExecutor, Polled};
 use crate::client::GroupProtocol;
+use crate::paused::PauseBoard;
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{
     AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, Timestamp,
@@ -64,6 +65,8 @@ pub struct WorkerSpec {
     pub state: StateSpec,
     /// The records that the workers of the process no longer need.
     pub purge_queue: Arc<PurgeQueue>,
+    /// The paused tasks of the process.
+    pub pauses: Arc<PauseBoard>,
 }
 
 /// The settings of tasks with stores.

@@ -21,6 +21,8 @@ mod on_close;
 mod operators;
 mod outages;
 mod own_time;
+mod parked;
+mod pauses;
 mod policies;
 mod programs;
 mod rows;

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An example, and how many results it comes to, topic by topic.
 type Case = (&'static str, &'static [(&'static str, usize)]);
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     ("01-hello", &[("greetings", 120)]),
     (
         "02-enrich",
@@ -36,6 +36,8 @@ const CASES: [Case; 11] = [
         "12-enrich-async",
         &[("orders-in-euros", 6), ("orders-dlq", 1)],
     ),
+    // Three orders of emmy wait for a price, and come back.
+    ("13-dead-letters", &[("paid", 6), ("orders-dlq", 3)]),
 ];
 
 #[test]

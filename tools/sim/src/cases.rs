@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::shape::Shape;
 use super::{calls, dedup, joined, merged, on_close, plain, policies, sessions, timers, windowed};
+use super::{dedup, joined, merged, on_close, parked, plain, policies, sessions, timers, windowed};
 
 pub(super) fn of(shape: Shape) -> Case {
     match shape {
@@ -14,11 +15,13 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Merged => merged::MERGED,
         Shape::Skipping => policies::SKIPPING,
         Shape::DeadLetters => policies::DEAD_LETTERS,
+        Shape::Pausing => policies::PAUSING,
         Shape::AtLeastOnce => plain::AT_LEAST_ONCE,
         Shape::Timers => timers::TIMERS,
         Shape::OnClose => on_close::ON_CLOSE,
         Shape::Sessions => sessions::SESSIONS,
         Shape::Dedup => dedup::DEDUP,
         Shape::Async => calls::ASYNC,
+        Shape::Parked => parked::PARKED,
     }
 }

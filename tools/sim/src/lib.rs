@@ -26,6 +26,7 @@ mod loops;
 mod merged;
 mod nemesis;
 mod on_close;
+mod parked;
 mod plain;
 mod policies;
 mod processes;

@@ -21,6 +21,8 @@ pub enum Shape {
     Skipping,
     /// As [`Skipping`](Self::Skipping), but records that fail permanently become dead letters.
     DeadLetters,
+    /// As [`DeadLetters`](Self::DeadLetters), but the task pauses until a decision.
+    Pausing,
     /// As [`Stateless`](Self::Stateless), but records may be repeated.
     AtLeastOnce,
     /// Timers of stream time, set into the future and the past, moved and cancelled.
@@ -33,11 +35,13 @@ pub enum Shape {
     Dedup,
     /// Asynchronous calls that end in any order, fail, or take too long, in front of state.
     Async,
+    /// Sequenced dead letters, replayed at any time and in any order.
+    Parked,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 14] = [
+    pub const ALL: [Shape; 16] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -46,19 +50,21 @@ impl Shape {
         Shape::Merged,
         Shape::Skipping,
         Shape::DeadLetters,
+        Shape::Pausing,
         Shape::AtLeastOnce,
         Shape::Timers,
         Shape::OnClose,
         Shape::Sessions,
         Shape::Dedup,
         Shape::Async,
+        Shape::Parked,
     ];
 
     /// Returns the weight in the draw.
     pub(crate) fn weight(self) -> usize {
         match self {
-            Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
-            Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
+            Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
+            Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             Shape::Async => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
@@ -87,12 +93,14 @@ impl Shape {
             Shape::Merged => "merged",
             Shape::Skipping => "skipping",
             Shape::DeadLetters => "dead_letters",
+            Shape::Pausing => "pausing",
             Shape::AtLeastOnce => "at_least_once",
             Shape::Timers => "timers",
             Shape::OnClose => "on_close",
             Shape::Sessions => "sessions",
             Shape::Dedup => "dedup",
             Shape::Async => "async",
+            Shape::Parked => "parked",
         }
     }
 

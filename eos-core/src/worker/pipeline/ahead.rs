@@ -78,7 +78,7 @@ impl Pipeline {
             if admits {
                 for task in tasks
                     .values_mut()
-                    .filter(|it| it.readiness == Readiness::Ready)
+                    .filter(|it| it.readiness == Readiness::Ready && !it.stands_still())
                 {
                     self.admit_all(shared, task, source)?;
                     self.start_calls(shared, task);
@@ -273,12 +273,6 @@ impl Pipeline {
         if !ahead.begin_turn() {
             return Done::Dry;
         }
-        if ahead.is_spent() {
-            self.admit_again(shared, task);
-            // Its calls start in the next step.
-            self.wake.after(Duration::ZERO);
-            return Done::Dry;
-        }
         let Some(current) = ahead.current() else {
             return Done::Dry;
         };
@@ -298,8 +292,14 @@ impl Pipeline {
             timestamp,
             failed: None,
         };
-        if let Some(done) = self.refused_early(shared, task, record, txn) {
+        if let Some(done) = self.decided_early(shared, task, record, txn) {
             return done;
+        }
+        if task.ahead.as_ref().is_some_and(|ahead| ahead.is_spent()) {
+            self.admit_again(shared, task);
+            // Its calls start in the next step.
+            self.wake.after(Duration::ZERO);
+            return Done::Dry;
         }
         let run = self.run_admitted(shared, task);
         self.ran(shared, task, record, run, txn)

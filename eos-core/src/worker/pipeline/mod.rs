@@ -5,10 +5,12 @@ mod due;
 mod emission;
 mod inputs;
 mod log_limiter;
+mod pause;
 mod policy;
 mod processed;
 mod run;
 mod send;
+mod sequence;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -42,8 +44,10 @@ pub(crate) use run::panic_text;
 use ahead::CallsOfWorker;
 use emission::Emission;
 use log_limiter::LogLimiter;
+pub(in crate::worker) use pause::TaskPause;
 use processed::{Failed, Processed, Unit};
 use send::Unsent;
+pub(in crate::worker) use sequence::ParkedKeys;
 
 /// The longest accepted time of a record ahead of the machine's clock, in a stage that refuses records from the future.
 const MOST_AHEAD: Duration = Duration::from_secs(3_600);
@@ -110,6 +114,7 @@ struct Counters {
     skipped: u64,
     dead_letters: u64,
     retries: u64,
+    repeated_letters: u64,
     of_operators: Counts,
 }
 
@@ -225,6 +230,7 @@ impl Pipeline {
             (Count::TooOld, counts.of_operators.too_old),
             (Count::WithoutId, counts.of_operators.without_id),
             (Count::Retried, counts.retries),
+            (Count::RepeatedLetters, counts.repeated_letters),
         ] {
             meter.count(what, number);
         }
@@ -240,6 +246,11 @@ impl Pipeline {
     ) -> Done {
         if task.readiness != Readiness::Ready || self.is_parked(shared, task) {
             return Done::Dry;
+        }
+        if task.pause.is_some()
+            && let Some(done) = self.stand_still(shared, task, txn)
+        {
+            return done;
         }
         if !task.has_due() {
             return self.process_record(shared, task, source, txn);
@@ -302,10 +313,10 @@ impl Pipeline {
             return done;
         }
         let timestamp = task.head_time(input);
-        let Some(message) = task.fetched.get(input).and_then(Records::first) else {
+        let head = task.fetched.get(input).and_then(Records::first);
+        let Some(offset) = head.map(|message| message.offset()) else {
             return Done::Dry;
         };
-        let offset = message.offset();
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
             Ok(Admission::GoBack(_)) if !rules::drops_stale_records() => {}
@@ -317,7 +328,7 @@ impl Pipeline {
             timestamp,
             failed: None,
         };
-        if let Some(done) = self.refused_early(shared, task, record, txn) {
+        if let Some(done) = self.decided_early(shared, task, record, txn) {
             return done;
         }
         let (Some(from), Some(message)) = (
@@ -334,9 +345,10 @@ impl Pipeline {
         self.ran(shared, task, record, run, txn)
     }
 
-    /// Refuses a record that must not run: it aborts its transactions, or comes from the future.
+    /// Decides about a record that does not run: it aborts its transactions, comes from the future, or meets a pause or a
+    /// parked key.
     #[inline]
-    fn refused_early<C: Client>(
+    fn decided_early<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
@@ -344,6 +356,11 @@ impl Pipeline {
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
         let (input, offset) = record.record()?;
+        if (task.pause.is_some() || task.parked.is_some())
+            && let Some(done) = self.before_record(shared, task, record, txn)
+        {
+            return Some(done);
+        }
         let from = task.progress.inputs().get(input)?;
         if txn.blame.is_culprit(&from.partition, offset) {
             let last = txn.last_error();
@@ -372,9 +389,31 @@ impl Pipeline {
             return Done::failed(error);
         }
         match run {
-            Ok(()) => self.finished(shared, task, record, txn),
+            Ok(()) => {
+                if task.parked.is_some()
+                    && let Err(source) = Self::letter_processed(task)
+                {
+                    let (task, source) = (record.task, Box::new(source));
+                    return Done::failed(WorkerError::Store { task, source });
+                }
+                self.finished(shared, task, record, txn)
+            }
             Err((source, fault)) => self.refused(shared, task, record, source, fault, txn),
         }
+    }
+
+    /// Returns the next step of a task that is paused or has parked keys, or `None` if it processes the record.
+    fn before_record<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        if let Some(done) = self.meets_record(shared, task, record, txn) {
+            return Some(done);
+        }
+        self.arrives(shared, task, record, txn)
     }
 
     /// Handles a record whose effects are in the scratch.

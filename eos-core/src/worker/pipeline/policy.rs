@@ -1,8 +1,10 @@
 //! Error policies: the fate of a record that fails.
 
+use eos_protocol::sequence::LetterNumber;
 use eos_protocol::{Attempt, CommitCause, DeadLetter, Offset, TopicName, TopicPartition};
 
 use super::log_limiter::Fate;
+use super::sequence::numbered;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Records};
 use crate::error_policy::{LastResort, Retry};
@@ -81,7 +83,12 @@ impl Pipeline {
         // The moment is to blame, and not the record. Without the moment, the record comes again.
         if matches!(fault, Fault::Due { .. }) && !matches!(last, LastResort::Fail) {
             task.attempt = None;
-            return self.drop_item(shared, task, record, fault, txn);
+            return match last {
+                LastResort::Pause(topic) => {
+                    self.pause(shared, task, record, (topic.as_ref(), letters), fault, txn)
+                }
+                _ => self.drop_item(shared, task, record, fault, txn),
+            };
         }
         match (last, letters) {
             (LastResort::Skip, _) => {
@@ -90,14 +97,25 @@ impl Pipeline {
             }
             (LastResort::DeadLetter(topic), Some(output)) => {
                 self.tell(shared, task, record, Some(topic), &fault);
-                self.write_dead_letter(shared, task, record, output, &fault);
+                let number = match Self::number_letter(task, record) {
+                    Ok(number) => number,
+                    Err(source) => {
+                        let (task, source) = (record.task, Box::new(source));
+                        return Done::failed(WorkerError::Store { task, source });
+                    }
+                };
+                self.write_dead_letter(shared, task, record, (output, number), &fault);
                 match self.oversize(shared, 0) {
                     Some(too_large) => {
                         self.clear();
+                        task.forget();
                         Done::failed(error(task, record, too_large, false))
                     }
                     None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
                 }
+            }
+            (LastResort::Pause(topic), _) => {
+                self.pause(shared, task, record, (topic.as_ref(), letters), fault, txn)
             }
             _ => Done::failed(error(task, record, fault, true)),
         }
@@ -137,12 +155,12 @@ impl Pipeline {
     }
 
     /// Writes the record as it was read, with the reason in its headers (KIP-1034).
-    fn write_dead_letter<C: Client>(
+    pub(super) fn write_dead_letter<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
         record: Processed,
-        output: usize,
+        (output, number): (usize, Option<LetterNumber>),
         fault: &Fault,
     ) {
         let Some((input, offset)) = record.record() else {
@@ -159,7 +177,7 @@ impl Pipeline {
             .as_ref()
             .filter(is_its)
             .map_or(0, |it| it.tries);
-        let mut headers: Headers = message.headers();
+        let mut headers: Headers = numbered(message.headers(), number);
         let about = self.letter_headers(shared, (&input.partition, offset), attempts, fault);
         for header in about.iter() {
             headers.push(header.name(), header.value());
@@ -224,7 +242,7 @@ impl Pipeline {
     }
 
     /// Logs the fate of a record. The rate is limited, so that a topic full of failed records does not fill the log.
-    fn tell<C: Client>(
+    pub(super) fn tell<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
@@ -278,31 +296,58 @@ fn last_resort_of_all<R: Records>(
     })
 }
 
-/// Returns the strictest last resort of all sources of a task, with the retries of that source.
+/// Returns the strictest last resort of all sources that read a record.
+pub(super) fn last_resort_of_input<R: Records>(
+    task: &Task<R>,
+    record: Processed,
+) -> (LastResort, Option<usize>) {
+    match record.record() {
+        Some((input, _)) => last_resort_of_all(task, input, None),
+        None => Default::default(),
+    }
+}
+
+/// Returns the strictest last resort of all sources of a task, and the retries before it. The order is fail, pause,
+/// retry, dead letter, skip: a source that fails or pauses at once allows no retries.
 pub(super) fn last_resort_of_task<R: Records>(
     task: &Task<R>,
 ) -> (LastResort, Option<usize>, Option<Retry>) {
-    let sources = task.chains.inputs.iter().flatten();
-    let strictest = sources.max_by_key(|source| strictness(source.policy.last()));
-    strictest.map_or_else(Default::default, |source| {
-        let policy = &source.policy;
-        (
-            policy.last().clone(),
-            source.dead_letter,
-            policy.tries().copied(),
-        )
-    })
+    let sources = || task.chains.inputs.iter().flatten();
+    let strictest = sources().max_by_key(|source| strictness(source.policy.last()));
+    let Some(strictest) = strictest else {
+        return Default::default();
+    };
+    let is_strict = |last: &LastResort| matches!(last, LastResort::Fail | LastResort::Pause(_));
+    let at_once = sources().any(|it| it.policy.tries().is_none() && is_strict(it.policy.last()));
+    let retried = sources().filter(|source| source.policy.tries().is_some());
+    let retry = match at_once {
+        true => None,
+        false => retried
+            .max_by_key(|source| strictness(source.policy.last()))
+            .and_then(|source| source.policy.tries().copied()),
+    };
+    (
+        strictest.policy.last().clone(),
+        strictest.dead_letter,
+        retry,
+    )
 }
 
 fn strictness(last: &LastResort) -> u8 {
     match last {
         LastResort::Skip => 0,
         LastResort::DeadLetter(_) => 1,
-        LastResort::Fail => 2,
+        LastResort::Pause(_) => 2,
+        LastResort::Fail => 3,
     }
 }
 
-fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bool) -> WorkerError {
+pub(super) fn error<R: Records>(
+    task: &Task<R>,
+    record: Processed,
+    fault: Fault,
+    policy: bool,
+) -> WorkerError {
     let Some((input, offset)) = record.record() else {
         return due_error(task, fault);
     };

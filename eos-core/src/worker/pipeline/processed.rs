@@ -51,6 +51,14 @@ pub(super) enum Failed {
 }
 
 impl Processed {
+    /// Marks the record as left out. It does not advance stream time.
+    pub(super) fn left_out(self) -> Self {
+        Self {
+            timestamp: None,
+            ..self
+        }
+    }
+
     /// Marks the record as failed. It does not advance stream time, because its timestamp may be as wrong as the rest.
     pub(super) fn failed(self, how: Failed) -> Self {
         Self {
