@@ -249,6 +249,11 @@ pub mod spi {
         pub use crate::failpoints::*;
     }
 
+    /// The replay of one dead letter.
+    pub mod replay {
+        pub use crate::replay::replayed;
+    }
+
     /// Workers.
     pub mod worker {
         pub use crate::worker::*;
