@@ -23,6 +23,7 @@ type TaskDuration = (
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
 const COUNTERS: [Counter; 21] = [
+const COUNTERS: [Counter; 19] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
