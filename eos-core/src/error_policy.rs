@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use eos_protocol::{RetryPlan, TopicName};
 
-/// The error policy of a source: fail, skip, dead letter, or retry.
+/// The error policy of a source: fail, skip, dead letter, pause, or retry.
 ///
 /// A record fails if its bytes can't be decoded, or if a closure returns an error or panics. It also fails if an output
 /// can't be encoded or is larger than its topic allows. The effects of a failed record are dropped, and the policy
@@ -36,6 +36,8 @@ pub(crate) enum LastResort {
     Fail,
     Skip,
     DeadLetter(TopicName),
+    /// With the topic of the records that a person turns into dead letters.
+    Pause(Option<TopicName>),
 }
 
 impl ErrorPolicy {
@@ -64,6 +66,34 @@ impl ErrorPolicy {
     #[must_use]
     pub fn dead_letter(topic: &str) -> Self {
         Self::of(LastResort::DeadLetter(topic.into()))
+    }
+
+    /// Pauses the task of the record until [`Handle::resume`](crate::Handle::resume) decides. All earlier records are
+    /// committed, and other tasks continue. The task takes no records, and its timers of the machine's clock wait.
+    ///
+    /// [`Handle::paused`](crate::Handle::paused) lists the paused tasks of the process. After a restart, or after a move
+    /// to another process, the record fails and pauses again. The metric `eos_paused_tasks` counts paused tasks.
+    ///
+    /// ```
+    /// # use eos_core::{App, ErrorPolicy, Handle, Topic};
+    /// # use eos_core::run::{Resume, ResumeError};
+    /// # let mut app = App::new("a");
+    /// # let (texts, numbers) = (Topic::<String, String>::plain("t"), Topic::<String, u64>::plain("n"));
+    /// app.source(&texts)
+    ///     .on_error(ErrorPolicy::pause().dead_letters_to("t-dlq"))
+    ///     .try_map(|text| Ok(text.parse::<u64>()?))
+    ///     .to(&numbers);
+    ///
+    /// fn give_up(handle: &Handle) -> Result<(), ResumeError> {
+    ///     for paused in handle.paused() {
+    ///         println!("{}: {}", paused.at, paused.error);
+    ///         handle.resume(paused.id, Resume::DeadLetter)?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub const fn pause() -> Pause {
+        Pause { letters: None }
     }
 
     /// Retries the record at most `times` times. After the last attempt the record fails, unless [`Retry::then`] sets
@@ -104,8 +134,8 @@ impl ErrorPolicy {
     #[must_use]
     pub fn dead_letter_topic(&self) -> Option<&TopicName> {
         match &self.last {
-            LastResort::DeadLetter(topic) => Some(topic),
-            LastResort::Fail | LastResort::Skip => None,
+            LastResort::DeadLetter(topic) | LastResort::Pause(Some(topic)) => Some(topic),
+            LastResort::Fail | LastResort::Skip | LastResort::Pause(None) => None,
         }
     }
 
@@ -147,7 +177,33 @@ impl fmt::Display for LastResort {
             Self::Fail => f.write_str("fail()"),
             Self::Skip => f.write_str("skip()"),
             Self::DeadLetter(topic) => write!(f, "dead_letter({:?})", topic.as_str()),
+            Self::Pause(None) => f.write_str("pause()"),
+            Self::Pause(Some(topic)) => {
+                write!(f, "pause().dead_letters_to({:?})", topic.as_str())
+            }
         }
+    }
+}
+
+/// A pause. See [`ErrorPolicy::pause`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "give it to `on_error`"]
+pub struct Pause {
+    letters: Option<TopicName>,
+}
+
+impl Pause {
+    /// Sets the topic of [`Resume::DeadLetter`](crate::run::Resume::DeadLetter). It must exist. The task pauses in any
+    /// case.
+    pub fn dead_letters_to(self, topic: &str) -> Self {
+        let letters = Some(topic.into());
+        Self { letters }
+    }
+}
+
+impl From<Pause> for ErrorPolicy {
+    fn from(pause: Pause) -> Self {
+        Self::of(LastResort::Pause(pause.letters))
     }
 }
 

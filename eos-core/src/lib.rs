@@ -70,6 +70,7 @@ mod grouped;
 mod keys;
 mod nearest;
 mod output;
+mod paused;
 mod process_ctx;
 mod processors;
 mod record;
@@ -201,6 +202,7 @@ pub mod processor {
 pub mod run {
     pub use eos_protocol::FirstStart;
 
+    pub use crate::paused::{PauseId, Paused, PausedAt, Resume, ResumeError};
     pub use crate::runtime::{AppState, Running};
     pub use crate::topology::{Description, Guarantees, Mermaid};
     pub use crate::worker::StopMode;
@@ -215,7 +217,7 @@ pub mod errors {
     };
 
     pub use crate::config::{Origin, SettingsError};
-    pub use crate::error_policy::{PolicyError, Retry};
+    pub use crate::error_policy::{Pause, PolicyError, Retry};
     pub use crate::failure::IntoOutcome;
     pub use crate::runtime::{
         MissingTopic, PreflightError, SlotError, UncreatedTopic, Unfit, UnfitTopic,

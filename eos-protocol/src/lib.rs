@@ -21,6 +21,7 @@
 //! | [`may_join`] | whether a transaction outlives a slow record |
 //! | [`Isolation`] | which record keeps aborting its transaction |
 //! | [`RetryPlan`] | when a record that failed is tried again |
+//! | [`Pause`] | when a paused task stands still, and when it goes on |
 //! | [`DeadLetter`] | the headers of a dead letter |
 //! | [`Merge`] | which input of a task supplies the next record |
 //! | [`stages`] | which sources belong together |
@@ -57,6 +58,7 @@ mod missing;
 mod name;
 mod outcome;
 mod partitioner;
+mod pause;
 mod progress;
 mod rebalance;
 pub mod recommit;
@@ -93,6 +95,7 @@ pub use missing::MissingOffsets;
 pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
+pub use pause::{Met, Pause, PausePlace, Verdict};
 pub use progress::{Admission, Input, OutOfOrder, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
 pub use recommit::recommit_due;

@@ -78,6 +78,7 @@ pub(crate) enum Defence {
     MergeByTime,
     FailedEffects,
     HeldBack,
+    PauseAfterAbort,
     Tombstones,
     DedupKey,
     Sightings,
@@ -173,7 +174,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 60] = [
+    pub(super) const ALL: [Self; 61] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -221,6 +222,7 @@ impl Defence {
         Self::MergeByTime,
         Self::FailedEffects,
         Self::HeldBack,
+        Self::PauseAfterAbort,
         Self::Tombstones,
         Self::DedupKey,
         Self::Sightings,
@@ -285,6 +287,7 @@ impl Defence {
             Self::MergeByTime => "merge_by_time",
             Self::FailedEffects => "failed_effects",
             Self::HeldBack => "held_back",
+            Self::PauseAfterAbort => "pause_after_abort",
             Self::Tombstones => "tombstones",
             Self::DedupKey => "dedup_key",
             Self::Sightings => "sightings",

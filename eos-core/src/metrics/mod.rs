@@ -353,6 +353,8 @@ pub struct TaskMetrics {
     /// results of closed windows. Each uses its own clock: stream time or the machine's clock. `None` if the task has no such items, or
     /// if its store can't be read.
     pub due_behind: Option<Duration>,
+    /// Whether it is paused at a failed record, and waits for [`Handle::resume`](crate::Handle::resume).
+    pub paused: bool,
 }
 
 /// How far one input partition is, half a second ago at most unless a closure takes longer.
@@ -426,6 +428,7 @@ impl TaskMetrics {
             stream_time: None,
             windows_ahead: None,
             due_behind: None,
+            paused: false,
         }
     }
 }

@@ -291,6 +291,13 @@ impl<'a> Text<'a> {
         for worker in workers {
             self.sample(name, worker, &[], worker.tasks.len());
         }
+        let name = "eos_paused_tasks";
+        let help = "Tasks that are paused at a failed record and wait for a decision.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            let paused = worker.tasks.iter().filter(|task| task.paused).count();
+            self.sample(name, worker, &[], paused);
+        }
     }
 
     fn times(&mut self, workers: &[WorkerMetrics]) {

@@ -9,9 +9,10 @@ use tokio::sync::oneshot;
 use super::app_state::{AppState, Observed};
 use crate::error::Error;
 use crate::metrics::{Metrics, WorkerMeter};
-use crate::worker::{Env, StopMode};
+use crate::paused::{PauseId, Paused, Resume, ResumeError};
+use crate::worker::{Env, PauseBoard, StopMode};
 
-/// Stops a running app and returns its state and metrics. Cheap to clone.
+/// Stops a running app, returns its state and metrics, and resumes paused tasks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handle {
     stop: Arc<AtomicU8>,
@@ -24,18 +25,25 @@ struct Watched {
     app: AppId,
     env: Env,
     meters: Vec<Arc<WorkerMeter>>,
+    pauses: Arc<PauseBoard>,
     observed: Observed,
 }
 
 impl Handle {
     /// Returns a handle. `env` has the workers' clock.
-    pub(super) fn new(app: AppId, env: Env, meters: Vec<Arc<WorkerMeter>>) -> Self {
+    pub(super) fn new(
+        app: AppId,
+        env: Env,
+        meters: Vec<Arc<WorkerMeter>>,
+        pauses: Arc<PauseBoard>,
+    ) -> Self {
         Self {
             stop: Arc::default(),
             watched: Arc::new(Watched {
                 app,
                 env,
                 meters,
+                pauses,
                 observed: Observed::default(),
             }),
         }
@@ -80,6 +88,27 @@ impl Handle {
     /// ```
     pub fn on_state(&self, f: impl Fn(AppState) + Send + Sync + 'static) {
         self.watched.observed.listen(Arc::new(f));
+    }
+
+    /// Returns the tasks of this process that are paused by [`ErrorPolicy::pause`](crate::ErrorPolicy::pause), in the order
+    /// of their pauses.
+    #[must_use]
+    pub fn paused(&self) -> Vec<Paused> {
+        self.watched.pauses.paused()
+    }
+
+    /// Decides about a paused task. Returns at once. The worker carries out the decision in its next step, within about
+    /// 50 ms.
+    ///
+    /// # Exactly-once
+    /// A skip or a dead letter is committed with the record's offset. If that transaction is aborted, the decision is
+    /// carried out again. If the process stops, or the task moves to another one, before the commit, then the record
+    /// fails and pauses there again.
+    ///
+    /// # Errors
+    /// [`ResumeError`] if the task is not paused any more, or if there is no dead-letter topic.
+    pub fn resume(&self, id: PauseId, how: Resume) -> Result<(), ResumeError> {
+        self.watched.pauses.resume(id, how)
     }
 
     pub(super) fn observed(&self) -> &Observed {

@@ -35,7 +35,7 @@ use crate::metrics::{Count, WorkerMeter};
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
 use crate::worker::{
-    Env, Home, InMemory, PurgeQueue, StateSpec, Step, StopMode, Worker, WorkerSpec,
+    Env, Home, InMemory, PauseBoard, PurgeQueue, StateSpec, Step, StopMode, Worker, WorkerSpec,
 };
 
 /// The time that a stop waits for jobs beside the workers. A purge without a response from brokers gives up by itself a
@@ -76,7 +76,13 @@ where
     let meters: Vec<_> = (0..settings.workers)
         .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
         .collect();
-    let handle = Handle::new(settings.app.clone(), env.clone(), meters.clone());
+    let pauses = Arc::new(PauseBoard::new(env.entropy()));
+    let handle = Handle::new(
+        settings.app.clone(),
+        env.clone(),
+        meters.clone(),
+        Arc::clone(&pauses),
+    );
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
     let state = state_spec(&settings, &slot, &partitions, &topology);
@@ -91,7 +97,7 @@ where
                 &partitions,
                 topology.stages(),
                 state.clone(),
-                Arc::clone(&purge_queue),
+                (Arc::clone(&purge_queue), Arc::clone(&pauses)),
             ),
             meter,
         })
@@ -269,7 +275,7 @@ pub(super) fn worker_spec(
     partitions: &Partitions,
     stages: &[Stage],
     state: StateSpec,
-    purge_queue: Arc<PurgeQueue>,
+    (purge_queue, pauses): (Arc<PurgeQueue>, Arc<PauseBoard>),
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -293,6 +299,7 @@ pub(super) fn worker_spec(
         compacted: partitions.compacted.clone(),
         state,
         purge_queue,
+        pauses,
     }
 }
 

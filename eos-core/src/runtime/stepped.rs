@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use eos_protocol::{AppId, InstanceId, TopicName, WorkerId};
 use eos_state::CacheMemory;
@@ -13,8 +14,9 @@ use crate::client::Client;
 use crate::config::Settings;
 use crate::error::Error;
 use crate::metrics::{Metrics, WorkerMeter};
+use crate::paused::{PauseId, Paused, Resume, ResumeError};
 use crate::topology::Topology;
-use crate::worker::{Env, Home, PurgeQueue, Worker};
+use crate::worker::{Env, Home, PauseBoard, PurgeQueue, Worker};
 
 /// The memory of the caches of a process, in bytes. It is so small that they evict values all the time.
 const CACHE_BYTES: usize = 16 * 1024;
@@ -31,6 +33,8 @@ pub struct Stepped<C> {
     topology: Arc<Topology>,
     client: Arc<C>,
     restore_batch: Option<usize>,
+    /// The number of started processes. Each has its own numbers of pauses.
+    starts: AtomicU64,
 }
 
 impl<C: Client> Stepped<C> {
@@ -40,6 +44,7 @@ impl<C: Client> Stepped<C> {
             topology,
             client: Arc::new(client),
             restore_batch: None,
+            starts: AtomicU64::new(1),
         }
     }
 
@@ -131,6 +136,9 @@ impl<C: Client> Stepped<C> {
         let instance = InstanceId::new(instance);
         let partitions = preflight(&*self.client, &self.topology, &self.settings, BOOTSTRAP)?;
         let purge_queue = Arc::new(PurgeQueue::default());
+        let pauses = Arc::new(PauseBoard::new(
+            self.starts.fetch_add(1, Ordering::Relaxed) << 32,
+        ));
         let ids = (0..workers).map(WorkerId);
         let meters = ids.clone().map(|id| Arc::new(WorkerMeter::new(id)));
         let meters: Vec<_> = meters.collect();
@@ -152,7 +160,7 @@ impl<C: Client> Stepped<C> {
                 &partitions,
                 self.topology.stages(),
                 state.clone(),
-                Arc::clone(&purge_queue),
+                (Arc::clone(&purge_queue), Arc::clone(&pauses)),
             );
             let (topology, client) = (Arc::clone(&self.topology), Arc::clone(&self.client));
             Worker::new(spec, env.clone(), topology, client, Arc::clone(meter))
@@ -162,6 +170,7 @@ impl<C: Client> Stepped<C> {
             client: Arc::clone(&self.client),
             app: self.settings.app.clone(),
             purge_queue,
+            pauses,
             meters,
             env: env.clone(),
         })
@@ -184,6 +193,7 @@ pub struct Process<C: Client> {
     client: Arc<C>,
     app: AppId,
     purge_queue: Arc<PurgeQueue>,
+    pauses: Arc<PauseBoard>,
     meters: Vec<Arc<WorkerMeter>>,
     env: Env,
 }
@@ -193,6 +203,20 @@ impl<C: Client> Process<C> {
     /// process deletes them periodically.
     pub fn purge(&self) {
         purging::once(&self.app, &*self.client, &self.purge_queue);
+    }
+
+    /// Returns the paused tasks.
+    #[must_use]
+    pub fn paused(&self) -> Vec<Paused> {
+        self.pauses.paused()
+    }
+
+    /// Decides about a paused task.
+    ///
+    /// # Errors
+    /// [`ResumeError`] if the task is not paused any more, or if there is no dead-letter topic.
+    pub fn resume(&self, id: PauseId, how: Resume) -> Result<(), ResumeError> {
+        self.pauses.resume(id, how)
     }
 
     /// Returns the metrics of the workers.

@@ -44,6 +44,7 @@ impl Graph {
         self.check_graces(&mut mistakes);
         self.check_finals(&mut mistakes);
         self.check_idle(&mut mistakes);
+        self.check_letters(&mut mistakes);
         self.check_names(&mut mistakes);
         self.check_loops(&mut mistakes);
         self.check_partitioners(&mut mistakes);
@@ -123,6 +124,27 @@ impl Graph {
             if let Some(topic) = written.find(|topic| stage.topics.contains(topic)) {
                 mistakes.add(Mistake::IdleOwnTopic {
                     topic: topic.clone(),
+                });
+            }
+        }
+    }
+
+    /// Checks that a stage whose due items may fail has one dead-letter topic.
+    fn check_letters(&self, mistakes: &mut Mistakes) {
+        for stage in self.stages() {
+            let mut stores = self.stores_of(&stage).map(|(_, store)| store);
+            if !stores.any(|store| store.is_timer() || store.is_final) {
+                continue;
+            }
+            let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));
+            let mut topics = sources.filter_map(|source| source.policy.dead_letter_topic());
+            let Some(first) = topics.next() else {
+                continue;
+            };
+            if let Some(second) = topics.find(|topic| *topic != first) {
+                mistakes.add(Mistake::TwoDeadLetterTopics {
+                    first: first.clone(),
+                    second: second.clone(),
                 });
             }
         }

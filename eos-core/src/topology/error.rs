@@ -244,6 +244,17 @@ pub enum Mistake {
         /// The second time.
         second: Duration,
     },
+    /// A stage with timers or final results has two dead-letter topics.
+    #[error(
+        "one stage has timers or final results, and its sources name the dead-letter topics {first} and {second}. A moment \
+         that fails belongs to no source. Name the same topic in each `on_error`"
+    )]
+    TwoDeadLetterTopics {
+        /// The first topic.
+        first: TopicName,
+        /// The second topic.
+        second: TopicName,
+    },
     /// A stage with `close_when_idle` has nothing that depends on stream time.
     #[error(
         "`close_when_idle({after:?})` has no effect: its stage has no windows, no event-time timers or ticks, and no rows that \

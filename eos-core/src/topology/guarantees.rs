@@ -179,6 +179,10 @@ fn on_error(policy: &ErrorPolicy) -> String {
         LastResort::Fail => "stops the worker".into(),
         LastResort::Skip => "is skipped".into(),
         LastResort::DeadLetter(topic) => format!("goes to {topic}"),
+        LastResort::Pause(None) => "pauses its task".into(),
+        LastResort::Pause(Some(topic)) => {
+            format!("pauses its task; `Resume::DeadLetter` writes it to {topic}")
+        }
     };
     match policy.tries().map(Retry::times) {
         None => last,

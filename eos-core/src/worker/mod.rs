@@ -67,6 +67,7 @@ use crate::metrics::WorkerMeter;
 use crate::rules;
 use crate::topology::Topology;
 
+pub use crate::paused::PauseBoard;
 pub use error::{RecordFault, TwoOwners, UnknownStore, WorkerError};
 pub use purge_queue::PurgeQueue;
 pub use spec::{Env, StateSpec, WorkerSpec};
@@ -154,6 +155,7 @@ impl<C: Client> Worker<C> {
         client: Arc<C>,
         meter: Arc<WorkerMeter>,
     ) -> Result<Self, WorkerError> {
+        spec.pauses.clear(spec.id);
         let watch = group::watch(&spec, &topology);
         let mut source = group::subscribed(&*client, &spec, &topology, watch.names())?;
         let shared = Shared::new(spec, env, topology, client, meter);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::GroupProtocol;
+use crate::paused::PauseBoard;
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{
     AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, Timestamp,
@@ -62,6 +63,8 @@ pub struct WorkerSpec {
     pub state: StateSpec,
     /// The records that the workers of the process no longer need.
     pub purge_queue: Arc<PurgeQueue>,
+    /// The paused tasks of the process.
+    pub pauses: Arc<PauseBoard>,
 }
 
 /// The settings of tasks with stores.

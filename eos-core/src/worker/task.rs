@@ -8,6 +8,7 @@ use eos_protocol::{
     TopicPartition, recommit_due,
 };
 
+use super::pipeline::TaskPause;
 use super::rounds::Rounds;
 use super::task_state::TaskState;
 use crate::client::{Message, Records};
@@ -61,6 +62,8 @@ pub(super) struct Task<R> {
     pub(super) attempt: Option<Attempt>,
     /// The due item to retry, if there is one. The task is parked until then.
     pub(super) due_attempt: Option<DueAttempt>,
+    /// The failed record or item at which the task stands still until a decision.
+    pub(super) pause: Option<Box<TaskPause>>,
     /// The due items since the last record.
     pub(super) rounds: Rounds,
     /// Whether a record comes before the next due item of the machine's clock.
@@ -83,6 +86,14 @@ pub(super) struct Task<R> {
     pub(super) claimed: bool,
     /// The stream time that an abort returned. Only without the defence `stream_time`.
     pub(super) time_given_back: Option<Timestamp>,
+}
+
+impl<R> Task<R> {
+    /// Whether the task is paused and waits for a decision.
+    pub(super) fn stands_still(&self) -> bool {
+        let pause = self.pause.as_ref();
+        pause.is_some_and(|pause| pause.stands_still())
+    }
 }
 
 impl<R: Records> Task<R> {
@@ -112,6 +123,7 @@ impl<R: Records> Task<R> {
             recommits: false,
             attempt: None,
             due_attempt: None,
+            pause: None,
             rounds: Rounds::default(),
             is_record_first: false,
             idle: None,
@@ -168,11 +180,12 @@ impl<R: Records> Task<R> {
         time
     }
 
-    /// Whether the task takes records and has none, and waits for no retry.
+    /// Whether the task takes records and has none, and waits for no retry and no decision.
     pub(super) fn is_idle(&self) -> bool {
         self.readiness == Readiness::Ready
             && self.attempt.is_none()
             && self.due_attempt.is_none()
+            && self.pause.is_none()
             && self.fetched.iter().all(|records| records.first().is_none())
     }
 
@@ -192,6 +205,9 @@ impl<R: Records> Task<R> {
             // The chains that processed the held record may still have to discard it.
             if !held {
                 self.chains.committed();
+                if self.pause.as_ref().is_some_and(|it| it.rule.is_over()) {
+                    self.pause = None;
+                }
             }
             self.claimed = true;
             if self.readiness == Readiness::Unclaimed {
@@ -243,6 +259,11 @@ impl<R: Records> Task<R> {
             return Vec::new();
         }
         let back = self.progress.discarded();
+        if let Some(pause) = &mut self.pause
+            && rules::returns_pauses_after_abort()
+        {
+            pause.rule.aborted(!back.is_empty());
+        }
         if !back.is_empty() {
             if rules::drops_stale_records() {
                 self.drop_fetched();

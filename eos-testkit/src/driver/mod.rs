@@ -21,6 +21,7 @@ mod faults;
 mod input;
 mod moving;
 mod output;
+mod pausing;
 mod piping;
 mod running;
 mod starting;

@@ -189,14 +189,14 @@ impl TestDriver {
         self.workers().flat_map(Worker::standings).collect()
     }
 
-    /// Whether each partition that the app reads has one owner, and this owner has taken all its records.
+    /// Whether each partition that the app reads has one owner, and this owner has taken all its records or is paused.
     fn has_read_all(&self) -> bool {
         let standings = self.standings();
         let all = self.app.reads();
         let widths = all.iter().map(|it| self.cluster.partitions(it.as_str()));
         let partitions: i32 = widths.sum();
         usize::try_from(partitions) == Ok(standings.len())
-            && standings.iter().all(|it| self.unread(it) == 0)
+            && standings.iter().all(|it| it.paused || self.unread(it) == 0)
     }
 
     /// The number of unprocessed records of a partition.

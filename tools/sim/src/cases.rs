@@ -14,6 +14,7 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Merged => merged::MERGED,
         Shape::Skipping => policies::SKIPPING,
         Shape::DeadLetters => policies::DEAD_LETTERS,
+        Shape::Pausing => policies::PAUSING,
         Shape::AtLeastOnce => plain::AT_LEAST_ONCE,
         Shape::Timers => timers::TIMERS,
         Shape::OnClose => on_close::ON_CLOSE,

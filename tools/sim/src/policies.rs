@@ -32,6 +32,17 @@ pub(super) const DEAD_LETTERS: Case = Case {
     ..SKIPPING
 };
 
+/// The policy after the last retry is to pause the task. The simulation decides, and in the end each record becomes a dead
+/// letter.
+pub(super) const PAUSING: Case = Case {
+    declare: |app, cluster| {
+        let policy = ErrorPolicy::pause().dead_letters_to(DEAD);
+        declare(app, cluster, policy.into());
+    },
+    judge: |left, found| judge(left, found, true),
+    ..SKIPPING
+};
+
 /// The topic for records that fail permanently, if the shape has one.
 const DEAD: &str = "dead";
 const COUNTS: &str = "counts";

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use eos_core::errors::WorkerError;
+use eos_core::run::Resume;
 use eos_core::spi::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{CommitCause, Now, Timestamp};
 
@@ -336,6 +337,9 @@ impl<'a> Processes<'a> {
                 }
             }
         }
+        if let Some(process) = &self.slots[at].process {
+            resume(process, rng, found);
+        }
         if rng.one_in(40)
             && let Some(process) = &self.slots[at].process
         {
@@ -435,6 +439,21 @@ impl<'a> Processes<'a> {
             found.wrong.push(format!(
                 "workers ended {times} times with what may happen {TWO_OWNERS} times: {error}"
             ));
+        }
+    }
+}
+
+/// Decides about paused tasks, now and then. A record that is retried fails again.
+fn resume(process: &Process<Cluster>, rng: &mut Rng, found: &mut Found) {
+    for paused in process.paused() {
+        let how = match rng.below(12) {
+            0 => Resume::Retry,
+            1..=3 => Resume::DeadLetter,
+            _ => continue,
+        };
+        match process.resume(paused.id, how) {
+            Ok(()) => found.saw("tasks were resumed", 1),
+            Err(error) => found.wrong.push(format!("a task is not resumed: {error}")),
         }
     }
 }

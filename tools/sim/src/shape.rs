@@ -21,6 +21,8 @@ pub enum Shape {
     Skipping,
     /// As [`Skipping`](Self::Skipping), but records that fail permanently become dead letters.
     DeadLetters,
+    /// As [`DeadLetters`](Self::DeadLetters), but the task pauses until a decision.
+    Pausing,
     /// As [`Stateless`](Self::Stateless), but records may be repeated.
     AtLeastOnce,
     /// Timers of stream time, set into the future and the past, moved and cancelled.
@@ -35,7 +37,7 @@ pub enum Shape {
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 13] = [
+    pub const ALL: [Shape; 14] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -44,6 +46,7 @@ impl Shape {
         Shape::Merged,
         Shape::Skipping,
         Shape::DeadLetters,
+        Shape::Pausing,
         Shape::AtLeastOnce,
         Shape::Timers,
         Shape::OnClose,
@@ -54,7 +57,7 @@ impl Shape {
     /// Returns the weight in the draw.
     pub(crate) fn weight(self) -> usize {
         match self {
-            Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
+            Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
@@ -83,6 +86,7 @@ impl Shape {
             Shape::Merged => "merged",
             Shape::Skipping => "skipping",
             Shape::DeadLetters => "dead_letters",
+            Shape::Pausing => "pausing",
             Shape::AtLeastOnce => "at_least_once",
             Shape::Timers => "timers",
             Shape::OnClose => "on_close",

@@ -47,6 +47,7 @@ pub(in crate::worker) fn report<C: Client>(
         });
         let mut report = TaskMetrics::new(id, inputs.collect());
         report.stream_time = task.progress.stream_time();
+        report.paused = task.stands_still();
         if let Some(state) = &task.state {
             report.due_behind = state.due_behind(report.stream_time, clock);
         }

@@ -118,6 +118,9 @@ impl Pipeline {
             TaskProgress::due_partition(task.progress.task, item.clock),
             task.progress.next_due(item.clock),
         );
+        if let Some(done) = self.meets_item(shared, task, (index, &item.place.key, item.due), txn) {
+            return done;
+        }
         if txn.blame.is_culprit(&own.0, own.1) {
             let last = txn.last_error();
             let last = last.map(|e| format!("{e}{}", crate::worker::error::advice(e)));
@@ -260,7 +263,7 @@ impl Pipeline {
         self.drop_item(shared, task, unit, fault, txn)
     }
 
-    /// Removes a failed item as the error policy says, or fails. There are no effects of its handler.
+    /// Removes a failed item as the error policy says, pauses the task, or fails. There are no effects of its handler.
     pub(super) fn drop_item<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -269,17 +272,38 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        let (last, letters, _) = last_resort_of_task(task);
+        if let LastResort::Pause(topic) = &last {
+            return self.pause(shared, task, unit, (topic.as_ref(), letters), fault);
+        }
+        if last == LastResort::Fail {
+            return Done::failed(due_error(task, fault));
+        }
+        match self.remove_item(shared, task, unit, &fault, (last, letters)) {
+            Ok(unit) => self.finished(shared, task, unit, txn),
+            Err(error) => Done::Failed(error),
+        }
+    }
+
+    /// Removes a failed item: skips it, or writes a dead letter.
+    pub(super) fn remove_item<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        unit: Processed,
+        fault: &Fault,
+        (last, letters): (LastResort, Option<usize>),
+    ) -> Result<Processed, Box<WorkerError>> {
         let Fault::Due {
             name,
             store: index,
             key,
             at,
             ..
-        } = &fault
+        } = fault
         else {
-            return Done::failed(due_error(task, fault));
+            return Ok(unit);
         };
-        let (last, letters, _) = last_resort_of_task(task);
         let spec = shared.topology.stores().get(*index);
         let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
         let dropped = match (&mut task.state, spec) {
@@ -289,29 +313,25 @@ impl Pipeline {
         let dropped = match dropped {
             Ok(dropped) => dropped,
             Err(source) => {
-                return Done::failed(WorkerError::Store {
+                return Err(Box::new(WorkerError::Store {
                     task: unit.task,
                     source: Box::new(source),
-                });
+                }));
             }
         };
         let failed = match (&last, letters) {
-            (LastResort::Skip, _) => Failed::Skipped,
             (LastResort::DeadLetter(_), Some(output)) => {
                 for item in &dropped {
-                    self.write_due_letter(shared, task, output, (name, *at, item), &fault);
+                    self.write_due_letter(shared, task, output, (name, *at, item), fault);
                 }
                 if let Some(too_large) = self.oversize(shared, 0) {
                     self.clear();
                     task.forget();
-                    return Done::failed(due_error(task, too_large));
+                    return Err(Box::new(due_error(task, too_large)));
                 }
                 Failed::DeadLetter
             }
-            _ => {
-                task.forget();
-                return Done::failed(due_error(task, fault));
-            }
+            _ => Failed::Skipped,
         };
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
@@ -322,7 +342,7 @@ impl Pipeline {
             unit: Unit::Due(clock),
             ..unit
         };
-        self.finished(shared, task, unit.failed(failed), txn)
+        Ok(unit.failed(failed))
     }
 
     fn write_due_letter<C: Client>(

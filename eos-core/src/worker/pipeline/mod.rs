@@ -4,6 +4,7 @@ mod due;
 mod emission;
 mod inputs;
 mod log_limiter;
+mod pause;
 mod policy;
 mod run;
 mod send;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    Admission, Attempt, Clock, CommitCause, Event, Now, Offset, Pick, TaskId, Timestamp,
+    Admission, Attempt, Clock, CommitCause, Event, Met, Now, Offset, Pick, TaskId, Timestamp,
     TopicPartition,
 };
 
@@ -38,6 +39,7 @@ pub(crate) use run::panic_text;
 
 use emission::Emission;
 use log_limiter::LogLimiter;
+pub(in crate::worker) use pause::TaskPause;
 use send::Unsent;
 
 /// The longest accepted time of a record ahead of the machine's clock, in a stage that refuses records from the future.
@@ -289,6 +291,11 @@ impl Pipeline {
         if task.readiness != Readiness::Ready || self.is_parked(shared, task) {
             return Done::Dry;
         }
+        if task.pause.is_some()
+            && let Some(done) = self.stand_still(shared, task, txn)
+        {
+            return done;
+        }
         if !task.has_due() {
             return self.process_record(shared, task, source, txn);
         }
@@ -385,6 +392,16 @@ impl Pipeline {
             timestamp,
             failed: None,
         };
+        if let Some(pause) = &mut task.pause {
+            match pause.rule.meets_record(&from.partition, offset) {
+                Met::Other => {}
+                Met::StandStill => return Done::Dry,
+                Met::Apply(verdict) => {
+                    return self.judge_record(shared, task, record, verdict, txn);
+                }
+                Met::Passed => task.pause = None,
+            }
+        }
         if txn.blame.is_culprit(&from.partition, offset) {
             let last = txn.last_error();
             let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));

@@ -81,7 +81,12 @@ impl Pipeline {
         // The moment is to blame, and not the record. Without the moment, the record comes again.
         if matches!(fault, Fault::Due { .. }) && !matches!(last, LastResort::Fail) {
             task.attempt = None;
-            return self.drop_item(shared, task, record, fault, txn);
+            return match last {
+                LastResort::Pause(topic) => {
+                    self.pause(shared, task, record, (topic.as_ref(), letters), fault)
+                }
+                _ => self.drop_item(shared, task, record, fault, txn),
+            };
         }
         match (last, letters) {
             (LastResort::Skip, _) => {
@@ -98,6 +103,9 @@ impl Pipeline {
                     }
                     None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
                 }
+            }
+            (LastResort::Pause(topic), _) => {
+                self.pause(shared, task, record, (topic.as_ref(), letters), fault)
             }
             _ => Done::failed(error(task, record, fault, true)),
         }
@@ -137,7 +145,7 @@ impl Pipeline {
     }
 
     /// Writes the record as it was read, with the reason in its headers (KIP-1034).
-    fn write_dead_letter<C: Client>(
+    pub(super) fn write_dead_letter<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
@@ -224,7 +232,7 @@ impl Pipeline {
     }
 
     /// Logs the fate of a record. The rate is limited, so that a topic full of failed records does not fill the log.
-    fn tell<C: Client>(
+    pub(super) fn tell<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
@@ -278,27 +286,38 @@ fn last_resort_of_all<R: Records>(
     })
 }
 
-/// Returns the strictest last resort of all sources of a task, with the retries of that source.
+/// Returns the strictest last resort of all sources of a task, and the retries before it. The order is fail, pause,
+/// retry, dead letter, skip: a source that fails or pauses at once allows no retries.
 pub(super) fn last_resort_of_task<R: Records>(
     task: &Task<R>,
 ) -> (LastResort, Option<usize>, Option<Retry>) {
-    let sources = task.chains.inputs.iter().flatten();
-    let strictest = sources.max_by_key(|source| strictness(source.policy.last()));
-    strictest.map_or_else(Default::default, |source| {
-        let policy = &source.policy;
-        (
-            policy.last().clone(),
-            source.dead_letter,
-            policy.tries().copied(),
-        )
-    })
+    let sources = || task.chains.inputs.iter().flatten();
+    let strictest = sources().max_by_key(|source| strictness(source.policy.last()));
+    let Some(strictest) = strictest else {
+        return Default::default();
+    };
+    let is_strict = |last: &LastResort| matches!(last, LastResort::Fail | LastResort::Pause(_));
+    let at_once = sources().any(|it| it.policy.tries().is_none() && is_strict(it.policy.last()));
+    let retried = sources().filter(|source| source.policy.tries().is_some());
+    let retry = match at_once {
+        true => None,
+        false => retried
+            .max_by_key(|source| strictness(source.policy.last()))
+            .and_then(|source| source.policy.tries().copied()),
+    };
+    (
+        strictest.policy.last().clone(),
+        strictest.dead_letter,
+        retry,
+    )
 }
 
 fn strictness(last: &LastResort) -> u8 {
     match last {
         LastResort::Skip => 0,
         LastResort::DeadLetter(_) => 1,
-        LastResort::Fail => 2,
+        LastResort::Pause(_) => 2,
+        LastResort::Fail => 3,
     }
 }
 

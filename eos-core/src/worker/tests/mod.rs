@@ -100,6 +100,7 @@ pub(in crate::worker) fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         compacted: BTreeSet::default(),
         state: StateSpec::default(),
         purge_queue: Arc::default(),
+        pauses: Arc::default(),
     }
 }
 

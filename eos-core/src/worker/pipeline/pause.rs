@@ -1,0 +1,252 @@
+//! Paused tasks: each stands still at a failed record or item until a decision.
+
+use std::sync::Arc;
+
+use eos_protocol::{
+    Clock, CommitCause, Met, Pause, PausePlace, TaskProgress, Timestamp, TopicName, Verdict,
+};
+
+use super::{Done, Failed, Pipeline, Processed, Unit};
+use crate::client::Client;
+use crate::error_policy::LastResort;
+use crate::paused::{PauseTicket, Paused, PausedAt, Resume};
+use crate::topology::Fault;
+use crate::worker::RecordsOf;
+use crate::worker::shared::Shared;
+use crate::worker::task::Task;
+use crate::worker::transaction::TransactionDriver;
+
+/// The pause of a task.
+#[derive(Debug)]
+pub(in crate::worker) struct TaskPause {
+    pub(in crate::worker) rule: Pause,
+    ticket: PauseTicket,
+    fault: Arc<Fault>,
+    /// The topic of dead letters, and its output.
+    letters: Option<(TopicName, usize)>,
+}
+
+impl TaskPause {
+    /// Whether the task waits for a decision.
+    pub(in crate::worker) fn stands_still(&self) -> bool {
+        self.rule.stands_still() && self.ticket.decision().is_none()
+    }
+
+    fn last_resort(&self, verdict: Verdict) -> (LastResort, Option<usize>) {
+        match (verdict, &self.letters) {
+            (Verdict::DeadLetter, Some((topic, output))) => {
+                (LastResort::DeadLetter(topic.clone()), Some(*output))
+            }
+            _ => (LastResort::Skip, None),
+        }
+    }
+}
+
+impl Pipeline {
+    /// Pauses the task at a record, or at the item that failed with it.
+    pub(super) fn pause<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        unit: Processed,
+        (topic, output): (Option<&TopicName>, Option<usize>),
+        fault: Fault,
+    ) -> Done {
+        let (place, at) = match (&fault, unit.record()) {
+            (
+                Fault::Due {
+                    name,
+                    store,
+                    key,
+                    at,
+                    ..
+                },
+                _,
+            ) => {
+                let (store, key, at) = (*store, key.clone(), *at);
+                let paused = PausedAt::Due {
+                    name: name.to_string(),
+                    key: key.to_vec(),
+                    at,
+                };
+                (PausePlace::Item { store, key, at }, paused)
+            }
+            (_, Some((input, offset))) => {
+                let Some(input) = task.progress.inputs().get(input) else {
+                    return Done::Dry;
+                };
+                let partition = input.partition.clone();
+                let paused = PausedAt::Record {
+                    partition: partition.clone(),
+                    offset,
+                };
+                (PausePlace::Record { partition, offset }, paused)
+            }
+            _ => return Done::failed(super::policy::due_error(task, fault)),
+        };
+        // The verdict about an item that failed in a record's unit, after an abort.
+        if let Some(pause) = &mut task.pause
+            && *pause.rule.place() == place
+        {
+            if let PausePlace::Item { store, key, at } = &place
+                && let Met::Apply(_) = pause.rule.meets_item(*store, key, *at)
+            {
+                return Done::Next;
+            }
+            return Done::Dry;
+        }
+        // An abort would lose the earlier verdict. So it is committed before the task pauses again.
+        if task.pause.as_ref().is_some_and(|it| it.rule.is_over()) {
+            return Done::Commit(CommitCause::RecordFailed);
+        }
+        let letters = topic.cloned().zip(output);
+        let spec = &shared.spec;
+        let ticket = spec.pauses.add(spec.id, |id| Paused {
+            id,
+            task: unit.task,
+            at: at.clone(),
+            error: fault.to_string(),
+            since: shared.env.wall_clock(),
+            dead_letters: letters.as_ref().map(|(topic, _)| topic.clone()),
+        });
+        tracing::error!(
+            app = %spec.app, worker = %spec.id, task = %unit.task, %at, pause = %ticket.id, error = %fault,
+            "a record failed and its task is paused; the other tasks continue. Fix the cause, then call \
+             `Handle::resume(id, ..)` with `Resume::Retry`, `Resume::Skip` or `Resume::DeadLetter`. \
+             `Handle::paused()` lists the paused tasks. A restart processes the record again"
+        );
+        task.pause = Some(Box::new(TaskPause {
+            rule: Pause::at(place),
+            ticket,
+            fault: Arc::new(fault),
+            letters,
+        }));
+        Done::Commit(CommitCause::RecordFailed)
+    }
+
+    /// Returns the next step of a paused task, or `None` if it goes on.
+    pub(super) fn stand_still<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let pause = task.pause.as_mut()?;
+        if pause.rule.stands_still() {
+            let how = pause.ticket.decision();
+            match how {
+                None => return Some(Done::Dry),
+                Some(Resume::Retry) => {
+                    log(shared, task.progress.task, pause, "is retried");
+                    forgive(task, txn);
+                    task.pause = None;
+                    return None;
+                }
+                Some(Resume::Skip) => pause.rule.decide(Verdict::Skip),
+                Some(Resume::DeadLetter) => pause.rule.decide(Verdict::DeadLetter),
+            }
+        }
+        let pause = task.pause.as_ref()?;
+        let verdict = pause.rule.pending().filter(|_| pause.rule.is_reached())?;
+        match pause.rule.place() {
+            // A record is judged where it is taken.
+            PausePlace::Record { .. } => None,
+            PausePlace::Item { .. } => Some(self.judge_item(shared, task, verdict, txn)),
+        }
+    }
+
+    /// Carries out the verdict about a record.
+    pub(super) fn judge_record<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        verdict: Verdict,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        let Some(pause) = &mut task.pause else {
+            return Done::Next;
+        };
+        let fault = Arc::clone(&pause.fault);
+        pause.rule.applied();
+        let (last, output) = pause.last_resort(verdict);
+        let (LastResort::DeadLetter(topic), Some(output)) = (&last, output) else {
+            self.tell(shared, task, record, None, &fault);
+            return self.finished(shared, task, record.failed(Failed::Skipped), txn);
+        };
+        self.tell(shared, task, record, Some(topic), &fault);
+        self.write_dead_letter(shared, task, record, output, &fault);
+        if let Some(too_large) = self.oversize(shared, 0) {
+            self.clear();
+            task.pause = None;
+            let letters = (Some(topic), Some(output));
+            return self.pause(shared, task, record, letters, too_large);
+        }
+        self.finished(shared, task, record.failed(Failed::DeadLetter), txn)
+    }
+
+    /// Carries out the verdict about a due item.
+    pub(super) fn judge_item<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        verdict: Verdict,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        let Some(pause) = &mut task.pause else {
+            return Done::Next;
+        };
+        let fault = Arc::clone(&pause.fault);
+        pause.rule.applied();
+        let last = pause.last_resort(verdict);
+        let unit = Processed {
+            task: task.progress.task,
+            unit: Unit::Due(Clock::Stream),
+            timestamp: None,
+            failed: None,
+        };
+        match self.remove_item(shared, task, unit, &fault, last) {
+            Ok(unit) => self.finished(shared, task, unit, txn),
+            Err(error) => Done::Failed(error),
+        }
+    }
+
+    /// Returns whether the task has to stop before this item, and how.
+    pub(super) fn meets_item<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        (store, key, at): (usize, &[u8], Timestamp),
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let pause = task.pause.as_mut()?;
+        match pause.rule.meets_item(store, key, at) {
+            Met::Other | Met::Passed => None,
+            Met::StandStill => Some(Done::Dry),
+            Met::Apply(verdict) => Some(self.judge_item(shared, task, verdict, txn)),
+        }
+    }
+}
+
+/// Forgets the attempts of the paused record, and the aborts that it is blamed for.
+fn forgive<C: Client>(task: &mut Task<RecordsOf<C>>, txn: &mut TransactionDriver<C>) {
+    task.attempt = None;
+    task.due_attempt = None;
+    match task.pause.as_ref().map(|pause| pause.rule.place()) {
+        Some(PausePlace::Record { partition, .. }) => txn.blame.revoked(partition),
+        Some(PausePlace::Item { .. }) => {
+            for clock in Clock::ALL {
+                let due = TaskProgress::due_partition(task.progress.task, clock);
+                txn.blame.revoked(&due);
+            }
+        }
+        None => {}
+    }
+}
+
+fn log<C: Client>(shared: &Shared<C>, task: eos_protocol::TaskId, pause: &TaskPause, what: &str) {
+    tracing::info!(
+        app = %shared.spec.app, worker = %shared.spec.id, %task, pause = %pause.ticket.id,
+        "the paused record {what}"
+    );
+}
