@@ -135,8 +135,8 @@ rules! {
     keeps_scopes_apart = DedupKey,
     /// A sighting of an id is kept as long as a record within the lateness can be its duplicate.
     keeps_sightings_for_late_records = Sightings,
-    /// After an abort, the verdict about a paused record is carried out again.
-    returns_pauses_after_abort = PauseAfterAbort,
+    /// The offset of a paused record is committed with the decision about it.
+    holds_back_paused_records = PausedOffset,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -259,9 +259,7 @@ impl<R: Records> Task<R> {
             return Vec::new();
         }
         let back = self.progress.discarded();
-        if let Some(pause) = &mut self.pause
-            && rules::returns_pauses_after_abort()
-        {
+        if let Some(pause) = &mut self.pause {
             pause.rule.aborted(!back.is_empty());
         }
         if !back.is_empty() {

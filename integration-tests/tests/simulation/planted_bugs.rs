@@ -87,7 +87,8 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 13] = [
+    ("paused_offset", Shape::Pausing, 20, LOST),
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),

@@ -274,7 +274,7 @@ impl Pipeline {
     ) -> Done {
         let (last, letters, _) = last_resort_of_task(task);
         if let LastResort::Pause(topic) = &last {
-            return self.pause(shared, task, unit, (topic.as_ref(), letters), fault);
+            return self.pause(shared, task, unit, (topic.as_ref(), letters), fault, txn);
         }
         if last == LastResort::Fail {
             return Done::failed(due_error(task, fault));

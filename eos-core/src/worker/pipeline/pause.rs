@@ -10,6 +10,7 @@ use super::{Done, Failed, Pipeline, Processed, Unit};
 use crate::client::Client;
 use crate::error_policy::LastResort;
 use crate::paused::{PauseTicket, Paused, PausedAt, Resume};
+use crate::rules;
 use crate::topology::Fault;
 use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
@@ -51,6 +52,7 @@ impl Pipeline {
         unit: Processed,
         (topic, output): (Option<&TopicName>, Option<usize>),
         fault: Fault,
+        txn: &mut TransactionDriver<C>,
     ) -> Done {
         let (place, at) = match (&fault, unit.record()) {
             (
@@ -121,6 +123,9 @@ impl Pipeline {
             fault: Arc::new(fault),
             letters,
         }));
+        if !rules::holds_back_paused_records() {
+            return self.finished(shared, task, unit.failed(Failed::Skipped), txn);
+        }
         Done::Commit(CommitCause::RecordFailed)
     }
 
@@ -180,7 +185,7 @@ impl Pipeline {
             self.clear();
             task.pause = None;
             let letters = (Some(topic), Some(output));
-            return self.pause(shared, task, record, letters, too_large);
+            return self.pause(shared, task, record, letters, too_large, txn);
         }
         self.finished(shared, task, record.failed(Failed::DeadLetter), txn)
     }

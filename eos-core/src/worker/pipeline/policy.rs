@@ -83,7 +83,7 @@ impl Pipeline {
             task.attempt = None;
             return match last {
                 LastResort::Pause(topic) => {
-                    self.pause(shared, task, record, (topic.as_ref(), letters), fault)
+                    self.pause(shared, task, record, (topic.as_ref(), letters), fault, txn)
                 }
                 _ => self.drop_item(shared, task, record, fault, txn),
             };
@@ -105,7 +105,7 @@ impl Pipeline {
                 }
             }
             (LastResort::Pause(topic), _) => {
-                self.pause(shared, task, record, (topic.as_ref(), letters), fault)
+                self.pause(shared, task, record, (topic.as_ref(), letters), fault, txn)
             }
             _ => Done::failed(error(task, record, fault, true)),
         }
