@@ -23,6 +23,7 @@
 //! | [`RetryPlan`] | when a record that failed is tried again |
 //! | [`Pause`] | when a paused task stands still, and when it goes on |
 //! | [`DeadLetter`] | the headers of a dead letter |
+//! | [`sequence`] | whether a record waits behind a dead letter of its key |
 //! | [`Merge`] | which input of a task supplies the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`check_widths`] | whether their topics can be read together |
@@ -63,6 +64,7 @@ mod progress;
 mod rebalance;
 pub mod recommit;
 mod retry;
+pub mod sequence;
 mod stages;
 mod start;
 pub mod state;
