@@ -1,6 +1,7 @@
 //! Error policies for records that fail.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{RetryPlan, TopicName};
@@ -26,6 +27,8 @@ use eos_protocol::{RetryPlan, TopicName};
 pub struct ErrorPolicy {
     retry: Option<Retry>,
     last: LastResort,
+    /// The store of the keys with dead letters, if these are in sequence.
+    sequence: Option<Arc<str>>,
     mistake: Option<PolicyError>,
 }
 
@@ -96,6 +99,40 @@ impl ErrorPolicy {
         Pause { letters: None }
     }
 
+    /// Keeps the dead letters of each key in order: once a key has a dead letter, its later records follow it to the
+    /// dead-letter topic, unprocessed. Other keys continue. `store` is the name of the store with these keys.
+    ///
+    /// The header `eos-sequence` of a letter has its number, which it keeps. An app of [`App::replay`](crate::App::replay)
+    /// brings the letters back. A replayed record is processed only if it is the next one of its key; else it becomes a
+    /// dead letter again, under its own number. A letter that was processed before is left out, so a replay may run any
+    /// number of times. After the last letter, the key's records are processed again.
+    ///
+    /// The order is that of one topic: records of other topics that the task reads do not wait. A record without a key
+    /// waits for no other record. Needs exactly-once, like every store.
+    ///
+    /// ```
+    /// # use eos_core::{App, ErrorPolicy, Topic};
+    /// # let mut app = App::new("a");
+    /// # let (orders, paid) = (Topic::<String, String>::plain("orders"), Topic::<String, u64>::plain("paid"));
+    /// app.source(&orders)
+    ///     .on_error(ErrorPolicy::dead_letter("orders-dlq").in_sequence("parked-orders"))
+    ///     .try_map(|order| Ok(order.parse::<u64>()?))
+    ///     .to(&paid);
+    /// ```
+    #[must_use]
+    pub fn in_sequence(mut self, store: &str) -> Self {
+        if !matches!(self.last, LastResort::DeadLetter(_)) {
+            self.mistake = self.mistake.or(Some(PolicyError::NoLetters));
+        }
+        self.sequence = Some(store.into());
+        self
+    }
+
+    /// The store of the keys with sequenced dead letters, if any.
+    pub(crate) fn sequence(&self) -> Option<&str> {
+        self.sequence.as_deref()
+    }
+
     /// Retries the record at most `times` times. After the last attempt the record fails, unless [`Retry::then`] sets
     /// another policy.
     ///
@@ -126,6 +163,7 @@ impl ErrorPolicy {
         Self {
             retry: None,
             last,
+            sequence: None,
             mistake: None,
         }
     }
@@ -163,10 +201,14 @@ impl ErrorPolicy {
 /// As a program writes it: `retry(3, fixed(1s)).then(dead_letter("orders-dlq"))`.
 impl fmt::Display for ErrorPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = match &self.sequence {
+            Some(store) => format!("{}.in_sequence({store:?})", self.last),
+            None => self.last.to_string(),
+        };
         match (&self.retry, &self.last) {
-            (None, last) => write!(f, "{last}"),
+            (None, _) => f.write_str(&last),
             (Some(retry), LastResort::Fail) => write!(f, "{retry}"),
-            (Some(retry), last) => write!(f, "{retry}.then({last})"),
+            (Some(retry), _) => write!(f, "{retry}.then({last})"),
         }
     }
 }
@@ -223,11 +265,13 @@ impl Retry {
         let ErrorPolicy {
             retry,
             last,
+            sequence,
             mistake,
         } = policy.into();
         ErrorPolicy {
             retry: Some(self),
             last,
+            sequence,
             mistake: mistake.or(retry.map(|_| PolicyError::NestedRetry)),
         }
     }
@@ -350,6 +394,9 @@ pub enum PolicyError {
     /// A retry without end and without a wait.
     #[error("`retry_forever` has no wait between attempts. Wait at least 1 ms")]
     NoWait,
+    /// A policy without dead letters has them in sequence.
+    #[error("`in_sequence` needs dead letters. Write `dead_letter(..).in_sequence(..)`")]
+    NoLetters,
     /// Dead letters would be read again from the same topic and fail forever.
     #[error(
         "its dead letters go to the source's own topic, where they would fail again forever. \

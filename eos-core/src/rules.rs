@@ -137,6 +137,14 @@ rules! {
     keeps_sightings_for_late_records = Sightings,
     /// The offset of a paused record is committed with the decision about it.
     holds_back_paused_records = PausedOffset,
+    /// After an abort, a task looks again whether a key is parked.
+    looks_for_parked_keys_after_abort = ParkedAfterAbort,
+    /// A dead letter that fails again keeps its number.
+    gives_letter_numbers_once = LetterNumbers,
+    /// A key is released after its last dead letter.
+    releases_after_last_letter = LastLetter,
+    /// A replay keeps the generation of a record, so that a deduplication knows it.
+    keeps_generation_in_replay = ReplayGeneration,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

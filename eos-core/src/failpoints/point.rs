@@ -78,6 +78,10 @@ pub(crate) enum Defence {
     MergeByTime,
     FailedEffects,
     HeldBack,
+    ParkedAfterAbort,
+    LetterNumbers,
+    LastLetter,
+    ReplayGeneration,
     PausedOffset,
     Tombstones,
     DedupKey,
@@ -174,7 +178,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 61] = [
+    pub(super) const ALL: [Self; 65] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -222,6 +226,10 @@ impl Defence {
         Self::MergeByTime,
         Self::FailedEffects,
         Self::HeldBack,
+        Self::ParkedAfterAbort,
+        Self::LetterNumbers,
+        Self::LastLetter,
+        Self::ReplayGeneration,
         Self::PausedOffset,
         Self::Tombstones,
         Self::DedupKey,
@@ -288,6 +296,10 @@ impl Defence {
             Self::FailedEffects => "failed_effects",
             Self::HeldBack => "held_back",
             Self::PausedOffset => "paused_offset",
+            Self::ParkedAfterAbort => "parked_after_abort",
+            Self::LetterNumbers => "letter_numbers",
+            Self::LastLetter => "last_letter",
+            Self::ReplayGeneration => "replay_bypasses_dedup",
             Self::Tombstones => "tombstones",
             Self::DedupKey => "dedup_key",
             Self::Sightings => "sightings",

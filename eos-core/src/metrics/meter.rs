@@ -20,6 +20,7 @@ pub(crate) enum Count {
     RecordsOut,
     Skipped,
     Retried,
+    RepeatedLetters,
     DeadLetters,
     Late,
     LateWindows,
@@ -37,11 +38,12 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
         Self::Retried,
+        Self::RepeatedLetters,
         Self::DeadLetters,
         Self::Late,
         Self::LateWindows,
@@ -64,6 +66,7 @@ impl Count {
             Self::RecordsOut => &mut totals.records_out,
             Self::Skipped => &mut totals.skipped,
             Self::Retried => &mut totals.retried,
+            Self::RepeatedLetters => &mut totals.repeated_letters,
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Late => &mut totals.late_records,
             Self::LateWindows => &mut totals.late_windows,

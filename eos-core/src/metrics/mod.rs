@@ -79,6 +79,8 @@ pub struct Totals {
     pub retried: u64,
     /// Records that failed and went to a dead letter topic.
     pub dead_letters: u64,
+    /// Replayed dead letters that were processed, discarded or released before, and are left out.
+    pub repeated_letters: u64,
     /// Records that came too late for their window: it was closed. They are dropped, or written where
     /// [`late_to`](crate::windows::WindowedGroup::late_to) says. Those of aborted transactions included.
     pub late_records: u64,
@@ -124,6 +126,7 @@ impl Totals {
         self.skipped += other.skipped;
         self.retried += other.retried;
         self.dead_letters += other.dead_letters;
+        self.repeated_letters += other.repeated_letters;
         self.late_records += other.late_records;
         self.late_windows += other.late_windows;
         self.new_ids += other.new_ids;

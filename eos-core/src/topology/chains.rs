@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use eos_protocol::state::StoreId;
+
 use super::node::{Entry, Place};
 use crate::error_policy::ErrorPolicy;
 
@@ -14,6 +16,8 @@ pub(crate) struct Source {
     pub(crate) policy: Arc<ErrorPolicy>,
     /// The output of the dead letters, as an index into the topology's outputs.
     pub(crate) dead_letter: Option<usize>,
+    /// The store of the keys with sequenced dead letters.
+    pub(crate) sequence: Option<StoreId>,
 }
 
 /// The nodes of one task.

@@ -199,6 +199,10 @@ impl Topology {
                     first: layout.first(Exit::Source(at)),
                     policy: Arc::clone(&source.policy),
                     dead_letter: source.dead_letter,
+                    sequence: source
+                        .sequence
+                        .and_then(|at| self.graph.stores.get(at))
+                        .map(|store| store.id),
                 });
             }
         }

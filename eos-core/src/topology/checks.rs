@@ -39,6 +39,7 @@ impl Graph {
                 topic: source.topic.clone(),
                 reason,
             }));
+            self.check_sequence(at, source, &mut mistakes);
             self.check_ends(at, source, &mut mistakes);
         }
         self.check_graces(&mut mistakes);
@@ -59,6 +60,23 @@ impl Graph {
             0 => mistakes.add(Mistake::UnhandledTimer { name }),
             1 => {}
             _ => mistakes.add(Mistake::TwoTimerHandlers { name }),
+        }
+    }
+
+    /// Checks that all chains of a topic agree on sequenced dead letters: a record has one policy, the strictest.
+    fn check_sequence(&self, at: usize, source: &SourceSpec, mistakes: &mut Mistakes) {
+        let mut before = self.sources.iter().take(at);
+        let differs = |it: &&SourceSpec| {
+            it.topic == source.topic
+                && it.policy != source.policy
+                && (it.policy.sequence().is_some() || source.policy.sequence().is_some())
+        };
+        if let Some(other) = before.find(differs) {
+            mistakes.add(Mistake::SequenceOfOneChain {
+                topic: source.topic.clone(),
+                first: Box::new((*other.policy).clone()),
+                second: Box::new((*source.policy).clone()),
+            });
         }
     }
 

@@ -244,6 +244,19 @@ pub enum Mistake {
         /// The second time.
         second: Duration,
     },
+    /// Two chains read a topic, and their policies differ although one has sequenced dead letters.
+    #[error(
+        "the topic {topic} is read twice, with the error policies {first} and {second}. A record becomes a sequenced dead \
+         letter for all chains that read it. Give both the same policy"
+    )]
+    SequenceOfOneChain {
+        /// The topic.
+        topic: TopicName,
+        /// The policy of the first source.
+        first: Box<ErrorPolicy>,
+        /// The policy of the second source.
+        second: Box<ErrorPolicy>,
+    },
     /// A stage with timers or final results has two dead-letter topics.
     #[error(
         "one stage has timers or final results, and its sources name the dead-letter topics {first} and {second}. A moment \

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use eos_protocol::sequence::LetterNumber;
 use eos_protocol::{Timestamp, TopicName};
 
 use crate::codec::CodecError;
@@ -74,6 +75,12 @@ pub(crate) enum Fault {
         "the handler set the moment of its key into the past {0} times in a row. Set a moment after `due.fired`"
     )]
     Rounds(u32),
+    #[error(
+        "an earlier record of its key is a dead letter, and this record follows it as number {}. Replay the letters in \
+         order (guide: Dead letters in sequence)",
+        .0.n
+    )]
+    Parked(LetterNumber),
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -97,6 +104,7 @@ impl Fault {
             Self::Partition { .. } => "UnknownPartition",
             Self::Route { .. } => "UnknownRoute",
             Self::Due { source, .. } => source.kind(),
+            Self::Parked(_) => "ParkedKey",
             Self::Panic(_) => "Panic",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",

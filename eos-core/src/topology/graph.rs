@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use eos_protocol::state::Family;
 use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
+use eos_state::StoreKind;
 
 use super::error::{Mistake, Mistakes, TopologyError};
 use super::internal::{Internal, Purpose};
@@ -17,7 +18,7 @@ use super::nodes::{Read, Tee, Write};
 use super::output_spec::OutputSpec;
 use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
-use crate::store::StoreSpec;
+use crate::store::{KeyValueStore, StoreSpec};
 use crate::topic::{ReadTypes, Topic, WritableTopic};
 
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
@@ -46,6 +47,8 @@ pub(super) struct SourceSpec {
     policy_told: bool,
     /// Set when the graph is built.
     pub(super) dead_letter: Option<usize>,
+    /// The store of keys with sequenced dead letters. Set when the graph is built.
+    pub(super) sequence: Option<usize>,
     /// The number of sources, nodes and outputs for `Ctx::emit` that were declared before it.
     pub(super) number: usize,
 }
@@ -145,6 +148,7 @@ impl Graph {
             policy: Arc::clone(&self.policy),
             policy_told: false,
             dead_letter: None,
+            sequence: None,
             number,
         });
         self.sources.len() - 1
@@ -414,6 +418,7 @@ impl Graph {
 
     /// Checks the graph, adds its internal topics, and cuts it into stages.
     pub(super) fn finish(&mut self) -> Result<Vec<Stage>, TopologyError> {
+        self.add_sequences();
         self.check()?;
         let stages = self.stages();
         self.mark_idle(&stages);
@@ -486,6 +491,29 @@ impl Graph {
         let used =
             stores.filter(|(_, (_, users))| users.iter().any(|at| stage.sources.contains(at)));
         used.map(|(at, (store, _))| (at, store))
+    }
+
+    /// Adds the stores of keys with sequenced dead letters: one for each topic.
+    fn add_sequences(&mut self) {
+        for at in 0..self.sources.len() {
+            let Some((name, topic)) = self.sources.get(at).and_then(|source| {
+                let name = source.policy.sequence()?.to_owned();
+                Some((name, source.topic.clone()))
+            }) else {
+                continue;
+            };
+            let mut before = self.sources.iter().take(at);
+            let same = before.find(|it| it.topic == topic && it.policy.sequence() == Some(&*name));
+            let store = same.and_then(|source| source.sequence);
+            let store = store.unwrap_or_else(|| {
+                let rows = KeyValueStore::<Vec<u8>, Vec<u8>>::plain(&name);
+                self.keep(rows.spec(StoreKind::Ordered))
+            });
+            self.use_store(store, &[at]);
+            if let Some(source) = self.sources.get_mut(at) {
+                source.sequence = Some(store);
+            }
+        }
     }
 
     /// Adds the dead-letter topics as outputs of raw bytes, because the producer has to know them.

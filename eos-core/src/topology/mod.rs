@@ -45,7 +45,7 @@ mod timed;
 mod windowed;
 
 pub(crate) use aggregate::Aggregate;
-pub(crate) use chains::Chains;
+pub(crate) use chains::{Chains, Source};
 pub(crate) use checked::Topology;
 pub(crate) use dedup::{Deduplicate, IdOf, Strictness};
 pub(crate) use deleting::AggregateOrDelete;

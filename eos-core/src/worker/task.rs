@@ -8,7 +8,7 @@ use eos_protocol::{
     TopicPartition, recommit_due,
 };
 
-use super::pipeline::TaskPause;
+use super::pipeline::{ParkedKeys, TaskPause};
 use super::rounds::Rounds;
 use super::task_state::TaskState;
 use crate::client::{Message, Records};
@@ -64,6 +64,8 @@ pub(super) struct Task<R> {
     pub(super) due_attempt: Option<DueAttempt>,
     /// The failed record or item at which the task stands still until a decision.
     pub(super) pause: Option<Box<TaskPause>>,
+    /// The keys with sequenced dead letters, if a source has these.
+    pub(super) parked: Option<Box<ParkedKeys>>,
     /// The due items since the last record.
     pub(super) rounds: Rounds,
     /// Whether a record comes before the next due item of the machine's clock.
@@ -124,6 +126,10 @@ impl<R: Records> Task<R> {
             attempt: None,
             due_attempt: None,
             pause: None,
+            parked: ParkedKeys::of(
+                &chains,
+                progress.inputs().iter().map(|input| &input.partition.topic),
+            ),
             rounds: Rounds::default(),
             is_record_first: false,
             idle: None,
@@ -259,6 +265,9 @@ impl<R: Records> Task<R> {
             return Vec::new();
         }
         let back = self.progress.discarded();
+        if let Some(parked) = &mut self.parked {
+            parked.aborted();
+        }
         if let Some(pause) = &mut self.pause {
             pause.rule.aborted(!back.is_empty());
         }

@@ -8,13 +8,14 @@ mod pause;
 mod policy;
 mod run;
 mod send;
+mod sequence;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    Admission, Attempt, Clock, CommitCause, Event, Met, Now, Offset, Pick, TaskId, Timestamp,
+    Admission, Attempt, Clock, CommitCause, Event, Now, Offset, Pick, TaskId, Timestamp,
     TopicPartition,
 };
 
@@ -41,6 +42,7 @@ use emission::Emission;
 use log_limiter::LogLimiter;
 pub(in crate::worker) use pause::TaskPause;
 use send::Unsent;
+pub(in crate::worker) use sequence::ParkedKeys;
 
 /// The longest accepted time of a record ahead of the machine's clock, in a stage that refuses records from the future.
 const MOST_AHEAD: Duration = Duration::from_secs(3_600);
@@ -148,6 +150,14 @@ enum Failed {
 }
 
 impl Processed {
+    /// Marks the record as left out. It does not advance stream time.
+    fn left_out(self) -> Self {
+        Self {
+            timestamp: None,
+            ..self
+        }
+    }
+
     /// Marks the record as failed. It does not advance stream time, because its timestamp may be as wrong as the rest.
     fn failed(self, how: Failed) -> Self {
         Self {
@@ -166,6 +176,7 @@ struct Counters {
     skipped: u64,
     dead_letters: u64,
     retries: u64,
+    repeated_letters: u64,
     of_operators: Counts,
 }
 
@@ -275,6 +286,7 @@ impl Pipeline {
             (Count::TooOld, counts.of_operators.too_old),
             (Count::WithoutId, counts.of_operators.without_id),
             (Count::Retried, counts.retries),
+            (Count::RepeatedLetters, counts.repeated_letters),
         ] {
             meter.count(what, number);
         }
@@ -357,10 +369,10 @@ impl Pipeline {
             return Done::give_up(error);
         }
         let timestamp = task.head_time(input);
-        let Some(message) = task.fetched.get(input).and_then(Records::first) else {
+        let head = task.fetched.get(input).and_then(Records::first);
+        let Some(offset) = head.map(|message| message.offset()) else {
             return Done::Dry;
         };
-        let offset = message.offset();
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
             Ok(Admission::Repeated) => return inputs::drop_repeated(shared, task, input, offset),
@@ -371,6 +383,20 @@ impl Pipeline {
             }
             Err(error) => return Done::failed(error.into()),
         }
+        let record = Processed {
+            task: task.progress.task,
+            unit: Unit::Record { input, offset },
+            timestamp,
+            failed: None,
+        };
+        if (task.pause.is_some() || task.parked.is_some())
+            && let Some(done) = self.before_record(shared, task, record, txn)
+        {
+            return done;
+        }
+        let Some(message) = task.fetched.get(input).and_then(Records::first) else {
+            return Done::Dry;
+        };
         let Some(from) = task.progress.inputs().get(input) else {
             return Done::Dry;
         };
@@ -386,22 +412,6 @@ impl Pipeline {
             takes_moments: true,
             headers: &message.headers(),
         };
-        let record = Processed {
-            task: task.progress.task,
-            unit: Unit::Record { input, offset },
-            timestamp,
-            failed: None,
-        };
-        if let Some(pause) = &mut task.pause {
-            match pause.rule.meets_record(&from.partition, offset) {
-                Met::Other => {}
-                Met::StandStill => return Done::Dry,
-                Met::Apply(verdict) => {
-                    return self.judge_record(shared, task, record, verdict, txn);
-                }
-                Met::Passed => task.pause = None,
-            }
-        }
         if txn.blame.is_culprit(&from.partition, offset) {
             let last = txn.last_error();
             let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));
@@ -426,9 +436,31 @@ impl Pipeline {
             return Done::failed(error);
         }
         match run {
-            Ok(()) => self.finished(shared, task, record, txn),
+            Ok(()) => {
+                if task.parked.is_some()
+                    && let Err(source) = Self::letter_processed(task)
+                {
+                    let (task, source) = (record.task, Box::new(source));
+                    return Done::failed(WorkerError::Store { task, source });
+                }
+                self.finished(shared, task, record, txn)
+            }
             Err((source, fault)) => self.refused(shared, task, record, source, fault, txn),
         }
+    }
+
+    /// Returns the next step of a task that is paused or has parked keys, or `None` if it processes the record.
+    fn before_record<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        if let Some(done) = self.meets_record(shared, task, record, txn) {
+            return Some(done);
+        }
+        self.arrives(shared, task, record, txn)
     }
 
     /// Handles a record whose effects are in the scratch.

@@ -160,6 +160,27 @@ impl Pipeline {
         }
     }
 
+    /// Returns whether the task has to stop before this record, and how.
+    pub(super) fn meets_record<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let (input, offset) = record.record()?;
+        let partition = &task.progress.inputs().get(input)?.partition;
+        match task.pause.as_mut()?.rule.meets_record(partition, offset) {
+            Met::Other => None,
+            Met::StandStill => Some(Done::Dry),
+            Met::Apply(verdict) => Some(self.judge_record(shared, task, record, verdict, txn)),
+            Met::Passed => {
+                task.pause = None;
+                None
+            }
+        }
+    }
+
     /// Carries out the verdict about a record.
     pub(super) fn judge_record<C: Client>(
         &mut self,
@@ -180,7 +201,7 @@ impl Pipeline {
             return self.finished(shared, task, record.failed(Failed::Skipped), txn);
         };
         self.tell(shared, task, record, Some(topic), &fault);
-        self.write_dead_letter(shared, task, record, output, &fault);
+        self.write_dead_letter(shared, task, record, (output, None), &fault);
         if let Some(too_large) = self.oversize(shared, 0) {
             self.clear();
             task.pause = None;

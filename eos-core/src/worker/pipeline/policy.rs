@@ -1,8 +1,10 @@
 //! Error policies: the fate of a record that fails.
 
+use eos_protocol::sequence::LetterNumber;
 use eos_protocol::{Attempt, CommitCause, DeadLetter, Offset, TopicName, TopicPartition};
 
 use super::log_limiter::Fate;
+use super::sequence::numbered;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Message, Records};
 use crate::error_policy::{LastResort, Retry};
@@ -95,10 +97,18 @@ impl Pipeline {
             }
             (LastResort::DeadLetter(topic), Some(output)) => {
                 self.tell(shared, task, record, Some(topic), &fault);
-                self.write_dead_letter(shared, task, record, output, &fault);
+                let number = match Self::number_letter(task, record) {
+                    Ok(number) => number,
+                    Err(source) => {
+                        let (task, source) = (record.task, Box::new(source));
+                        return Done::failed(WorkerError::Store { task, source });
+                    }
+                };
+                self.write_dead_letter(shared, task, record, (output, number), &fault);
                 match self.oversize(shared, 0) {
                     Some(too_large) => {
                         self.clear();
+                        task.forget();
                         Done::failed(error(task, record, too_large, false))
                     }
                     None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
@@ -150,7 +160,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
         record: Processed,
-        output: usize,
+        (output, number): (usize, Option<LetterNumber>),
         fault: &Fault,
     ) {
         let Some((input, offset)) = record.record() else {
@@ -167,7 +177,7 @@ impl Pipeline {
             .as_ref()
             .filter(is_its)
             .map_or(0, |it| it.tries);
-        let mut headers: Headers = message.headers();
+        let mut headers: Headers = numbered(message.headers(), number);
         let about = self.letter_headers(shared, (&input.partition, offset), attempts, fault);
         for header in about.iter() {
             headers.push(header.name(), header.value());
@@ -286,6 +296,17 @@ fn last_resort_of_all<R: Records>(
     })
 }
 
+/// Returns the strictest last resort of all sources that read a record.
+pub(super) fn last_resort_of_input<R: Records>(
+    task: &Task<R>,
+    record: Processed,
+) -> (LastResort, Option<usize>) {
+    match record.record() {
+        Some((input, _)) => last_resort_of_all(task, input, None),
+        None => Default::default(),
+    }
+}
+
 /// Returns the strictest last resort of all sources of a task, and the retries before it. The order is fail, pause,
 /// retry, dead letter, skip: a source that fails or pauses at once allows no retries.
 pub(super) fn last_resort_of_task<R: Records>(
@@ -321,7 +342,12 @@ fn strictness(last: &LastResort) -> u8 {
     }
 }
 
-fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bool) -> WorkerError {
+pub(super) fn error<R: Records>(
+    task: &Task<R>,
+    record: Processed,
+    fault: Fault,
+    policy: bool,
+) -> WorkerError {
     let Some((input, offset)) = record.record() else {
         return due_error(task, fault);
     };

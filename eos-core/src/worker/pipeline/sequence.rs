@@ -1,0 +1,337 @@
+//! Sequenced dead letters: records behind a dead letter of their key.
+//!
+//! Only sources with `in_sequence` come here. As long as no key of a task is parked, a record costs the look for one header,
+//! and no read.
+
+use eos_protocol::sequence::{Arrival, LetterNumber, ParkedKey, REPLAY, Replay, SEQUENCE, arrives};
+use eos_protocol::state::StoreId;
+use eos_protocol::{Offset, TopicName};
+use eos_state::{Direction, KeyRange, StoreError};
+
+use super::{Done, Failed, Pipeline, Processed};
+use crate::client::{Client, Headers, Message, Records};
+use crate::error_policy::LastResort;
+use crate::failure::Failure;
+use crate::rules;
+use crate::topology::{Chains, Fault};
+use crate::worker::shared::Shared;
+use crate::worker::task::Task;
+use crate::worker::task_state::TaskState;
+use crate::worker::transaction::TransactionDriver;
+use crate::worker::{RecordsOf, WorkerError};
+
+/// The parked keys of a task.
+#[derive(Debug)]
+pub(in crate::worker) struct ParkedKeys {
+    /// By input: the store of its parked keys, and its topic.
+    stores: Vec<Option<(StoreId, TopicName)>>,
+    /// By input: whether the store may have a row. `None` if that is unknown.
+    any: Vec<Option<bool>>,
+    /// The record at hand.
+    at_hand: Option<AtHand>,
+}
+
+/// A record of a sequenced source, until it is merged or fails.
+#[derive(Debug)]
+struct AtHand {
+    input: usize,
+    store: StoreId,
+    /// The key of its row.
+    row_key: Vec<u8>,
+    /// The row before the record.
+    row: Option<ParkedKey>,
+    /// The number of the letter, if the record is one whose turn has come.
+    letter: Option<LetterNumber>,
+}
+
+impl ParkedKeys {
+    /// Returns the parked keys of a task, if one of its sources has sequenced dead letters.
+    pub(in crate::worker) fn of<'t>(
+        chains: &Chains,
+        topics: impl Iterator<Item = &'t TopicName>,
+    ) -> Option<Box<Self>> {
+        let sequence = |sources: &Vec<crate::topology::Source>| {
+            sources.iter().find_map(|source| source.sequence)
+        };
+        let stores: Vec<_> = chains
+            .inputs
+            .iter()
+            .zip(topics)
+            .map(|(sources, topic)| Some((sequence(sources)?, topic.clone())))
+            .collect();
+        stores.iter().any(Option::is_some).then(|| {
+            Box::new(Self {
+                any: vec![None; stores.len()],
+                stores,
+                at_hand: None,
+            })
+        })
+    }
+
+    /// Handles an abort: rows that it deleted are there again.
+    pub(in crate::worker) fn aborted(&mut self) {
+        self.at_hand = None;
+        if rules::looks_for_parked_keys_after_abort() {
+            self.any.fill(None);
+        }
+    }
+
+    /// Whether the input has a parked key.
+    fn has_any(&mut self, input: usize, state: &TaskState) -> Result<bool, StoreError> {
+        let Some(any) = self.any.get_mut(input) else {
+            return Ok(false);
+        };
+        if let Some(any) = *any {
+            return Ok(any);
+        }
+        let Some(Some((store, topic))) = self.stores.get(input) else {
+            return Ok(false);
+        };
+        let range = KeyRange::prefix(&prefix(topic));
+        let mut scan = state.store.scan(*store, &range, Direction::Forward)?;
+        let found = scan.next()?.is_some();
+        *any = Some(found);
+        Ok(found)
+    }
+
+    /// Writes a row of the record at hand. `None` deletes the row.
+    fn write(
+        &mut self,
+        at_hand: &AtHand,
+        row: Option<&ParkedKey>,
+        state: &TaskState,
+    ) -> Result<(), StoreError> {
+        let any = self.any.get_mut(at_hand.input);
+        match row {
+            Some(row) => {
+                any.into_iter().for_each(|any| *any = Some(true));
+                let row = row.encode();
+                state.store.put(at_hand.store, &at_hand.row_key, &row)
+            }
+            None => {
+                any.into_iter().for_each(|any| *any = None);
+                state.store.delete(at_hand.store, &at_hand.row_key)
+            }
+        }
+    }
+}
+
+/// Returns the beginning of the row keys of a topic. Topic names have at most 249 bytes.
+fn prefix(topic: &TopicName) -> Vec<u8> {
+    let name = topic.as_str().as_bytes();
+    let mut prefix = vec![u8::try_from(name.len()).unwrap_or(u8::MAX)];
+    prefix.extend_from_slice(name);
+    prefix
+}
+
+/// Returns the key of a row.
+///
+/// ```text
+/// length of the topic (1 byte) · topic · 1 · key
+/// length of the topic (1 byte) · topic · 0 · offset of a record without a key (8 bytes)
+/// ```
+fn row_key(topic: &TopicName, key: Option<&[u8]>, offset: Offset) -> Vec<u8> {
+    let mut row = prefix(topic);
+    match key {
+        Some(key) => {
+            row.push(1);
+            row.extend_from_slice(key);
+        }
+        None => {
+            row.push(0);
+            row.extend_from_slice(&offset.get().to_be_bytes());
+        }
+    }
+    row
+}
+
+impl Pipeline {
+    /// Decides about a record of a sequenced source. `None` if it is processed.
+    pub(super) fn arrives<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let (input, offset) = record.record()?;
+        let (parked, state) = (task.parked.as_mut()?, task.state.as_ref()?);
+        parked.at_hand = None;
+        let (store, topic) = parked.stores.get(input)?.clone()?;
+        let message = task.fetched.get(input).and_then(Records::first)?;
+        let partition = &task.progress.inputs().get(input)?.partition;
+        let is_culprit = txn.blame.is_culprit(partition, offset);
+        let headers = message.headers();
+        let replay = match headers.get(REPLAY).map(Replay::of_header).transpose() {
+            Ok(replay) => replay,
+            Err(error) => {
+                let fault = Fault::User(Failure::permanent(error));
+                return Some(self.refused(shared, task, record, 0, fault, txn));
+            }
+        };
+        let failed = |source: StoreError| {
+            Some(Done::failed(WorkerError::Store {
+                task: record.task,
+                source: Box::new(source),
+            }))
+        };
+        let key = message.key();
+        let mut at_hand = AtHand {
+            input,
+            store,
+            row_key: Vec::new(),
+            row: None,
+            letter: None,
+        };
+        // A record without a key waits for none, and its letter names it by its first offset.
+        let first = match (key, replay) {
+            (None, Some(Replay::Record(number) | Replay::Discard(number))) => number.episode,
+            (None, Some(Replay::Release(Some(episode)))) => episode,
+            _ => offset,
+        };
+        at_hand.row_key = row_key(&topic, key, first);
+        let asks = match replay {
+            None if key.is_none() => Ok(false),
+            _ => parked.has_any(input, state),
+        };
+        match asks {
+            Ok(true) => {
+                let mut row = Vec::new();
+                match state.store.get(store, &at_hand.row_key, &mut row) {
+                    Ok(true) => match ParkedKey::decode(&row) {
+                        Ok(row) => at_hand.row = Some(row),
+                        Err(error) => {
+                            let fault = Fault::User(Failure::permanent(error));
+                            return Some(Done::failed(super::policy::error(
+                                task, record, fault, false,
+                            )));
+                        }
+                    },
+                    Ok(false) => {}
+                    Err(source) => return failed(source),
+                }
+            }
+            Ok(false) => {}
+            Err(source) => return failed(source),
+        }
+        let mut row = at_hand.row.clone();
+        let arrival = arrives(&mut row, replay);
+        if let (true, Arrival::Process | Arrival::ProcessLetter(_) | Arrival::Park(_)) =
+            (is_culprit, &arrival)
+        {
+            // Its policy decides: a letter of this record may abort its transactions as well.
+            at_hand.letter = replay.and_then(|replay| match replay {
+                Replay::Record(number) => Some(number),
+                _ => None,
+            });
+            parked.at_hand = Some(at_hand);
+            return None;
+        }
+        match arrival {
+            Arrival::Process => {
+                parked.at_hand = Some(at_hand);
+                None
+            }
+            Arrival::ProcessLetter(number) => {
+                at_hand.letter = Some(number);
+                parked.at_hand = Some(at_hand);
+                None
+            }
+            Arrival::Park(number) => {
+                if let Err(source) = parked.write(&at_hand, row.as_ref(), state) {
+                    return failed(source);
+                }
+                Some(self.follow(shared, task, record, number, txn))
+            }
+            Arrival::Repeated => {
+                self.counters.repeated_letters += 1;
+                tracing::debug!(
+                    app = %shared.spec.app, worker = %shared.spec.id, task = %record.task, %offset,
+                    "a replayed record was processed, discarded or released before; leaving it out"
+                );
+                Some(self.finished(shared, task, record.left_out(), txn))
+            }
+            Arrival::Done => {
+                if let Err(source) = parked.write(&at_hand, row.as_ref(), state) {
+                    return failed(source);
+                }
+                Some(self.finished(shared, task, record.left_out(), txn))
+            }
+        }
+    }
+
+    /// Writes the dead letter of a record behind another dead letter of its key.
+    fn follow<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        number: LetterNumber,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        let fault = Fault::Parked(number);
+        let (last, output) = super::policy::last_resort_of_input(task, record);
+        let (LastResort::DeadLetter(topic), Some(output)) = (&last, output) else {
+            return Done::failed(super::policy::error(task, record, fault, true));
+        };
+        self.tell(shared, task, record, Some(topic), &fault);
+        self.write_dead_letter(shared, task, record, (output, Some(number)), &fault);
+        match self.oversize(shared, 0) {
+            Some(too_large) => {
+                self.clear();
+                task.forget();
+                Done::failed(super::policy::error(task, record, too_large, false))
+            }
+            None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
+        }
+    }
+
+    /// Returns the number of the dead letter of the record at hand, and keeps the number in its row.
+    pub(super) fn number_letter<R: Records>(
+        task: &mut Task<R>,
+        record: Processed,
+    ) -> Result<Option<LetterNumber>, StoreError> {
+        let Some((_, offset)) = record.record() else {
+            return Ok(None);
+        };
+        let (Some(parked), Some(state)) = (&mut task.parked, &task.state) else {
+            return Ok(None);
+        };
+        let Some(at_hand) = parked.at_hand.take() else {
+            return Ok(None);
+        };
+        let mut row = at_hand.row.clone();
+        let number = match (&mut row, at_hand.letter) {
+            (_, Some(number)) if rules::gives_letter_numbers_once() => return Ok(Some(number)),
+            (Some(row), _) => row.park(),
+            (None, _) => row.insert(ParkedKey::first(offset)).last(),
+        };
+        parked.write(&at_hand, row.as_ref(), state)?;
+        Ok(Some(number))
+    }
+
+    /// Records that the letter at hand is processed. The last letter of a key releases the key.
+    pub(super) fn letter_processed<R: Records>(task: &mut Task<R>) -> Result<(), StoreError> {
+        let (Some(parked), Some(state)) = (&mut task.parked, &task.state) else {
+            return Ok(());
+        };
+        let Some(at_hand) = parked.at_hand.take().filter(|it| it.letter.is_some()) else {
+            return Ok(());
+        };
+        let Some(mut row) = at_hand.row.clone() else {
+            return Ok(());
+        };
+        let is_left = row.advance() && rules::releases_after_last_letter();
+        parked.write(&at_hand, Some(&row).filter(|_| is_left), state)
+    }
+}
+
+/// Returns the headers of a dead letter: those of the record, without its place in a replay, and its number.
+pub(super) fn numbered(mut headers: Headers, number: Option<LetterNumber>) -> Headers {
+    if let Some(number) = number {
+        headers.remove(REPLAY);
+        headers.remove(SEQUENCE);
+        headers.push(SEQUENCE, Some(number.header().as_bytes()));
+    }
+    headers
+}
