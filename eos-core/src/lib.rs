@@ -74,6 +74,7 @@ mod paused;
 mod process_ctx;
 mod processors;
 mod record;
+mod replay;
 mod rules;
 #[cfg_attr(
     not(feature = "kafka"),
@@ -187,6 +188,13 @@ pub mod identity {
     pub use crate::dedup::{
         ContentId, Dedup, IdentityError, Judged, Seen, SeenIds, SeenWindowError,
     };
+}
+
+/// The replay of dead letters. The entry point is [`App::replay`](crate::App::replay).
+pub mod replays {
+    pub use eos_protocol::sequence::SequenceError;
+
+    pub use crate::replay::{Replay, ReplayError};
 }
 
 /// Processors of values, and what a context says about its record.

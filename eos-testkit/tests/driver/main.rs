@@ -20,6 +20,7 @@ mod on_close;
 mod operators;
 mod outages;
 mod own_time;
+mod parked;
 mod pauses;
 mod policies;
 mod programs;

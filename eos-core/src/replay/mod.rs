@@ -1,0 +1,190 @@
+//! Apps that write dead letters back to the topics of their origin.
+
+mod letter;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use eos_protocol::Timestamp;
+
+pub use letter::ReplayError;
+use letter::{Letter, Place, PlaceCodec};
+
+use crate::codec::Plain;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::record::Record;
+use crate::store::OrderedStore;
+use crate::timer::Clock;
+use crate::topic::Topic;
+use crate::{App, Ctx};
+
+/// The interval between two snapshots. The letters of a snapshot are written in the order of their numbers.
+const ROUND: Duration = Duration::from_millis(500);
+/// The most letters of a snapshot, and the most bytes of their keys and values, in one unit of work.
+const LETTERS: usize = 1_000;
+const BYTES: usize = 1 << 20;
+
+/// An app that writes dead letters back to the topics of their origin. Created by [`App::replay`].
+///
+/// It replays the letters that failed before [`until`](Self::until), by default before the app was created. Letters that
+/// fail again stay for the next start of the app. It runs until it is stopped.
+#[derive(Debug, Clone)]
+#[must_use = "call `app` to get the app"]
+pub struct Replay {
+    letters: String,
+    origins: Vec<String>,
+    until: Timestamp,
+    generation: Option<u64>,
+    discards: BTreeSet<(Vec<u8>, u64)>,
+    releases: BTreeSet<Vec<u8>>,
+}
+
+impl App {
+    /// Replays the dead letters of a topic: writes each one back to the topic and the partition of its origin, with its
+    /// key, value, timestamp and headers. Letters of one key are written in the order of their numbers.
+    ///
+    /// The app is named `<topic>-replay`, so a topic has one replay, and each letter is replayed once. A second start
+    /// continues.
+    ///
+    /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header `eos-replay`. The app that receives them
+    /// processes each number once, in order, even if a letter comes several times. Letters of other policies come back as
+    /// new records.
+    ///
+    /// ```no_run
+    /// # use eos_core::App;
+    /// # fn main() -> eos_core::Result<()> {
+    /// let replay = App::replay("orders-dlq").to("orders").app();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A record that is no dead letter of these topics fails with [`ReplayError`]; by default, the app stops. A topic of
+    /// [`Replay::to`] that does not exist ends the start.
+    pub fn replay(letters: &str) -> Replay {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_millis());
+        Replay {
+            letters: letters.to_owned(),
+            origins: Vec::new(),
+            until: Timestamp(i64::try_from(now).unwrap_or(i64::MAX)),
+            generation: None,
+            discards: BTreeSet::new(),
+            releases: BTreeSet::new(),
+        }
+    }
+}
+
+impl Replay {
+    /// Adds a topic of origin. It must exist. Letters of other topics fail.
+    pub fn to(mut self, origin: &str) -> Self {
+        self.origins.push(origin.to_owned());
+        self
+    }
+
+    /// Sets the end of the replay: letters whose records failed at this time or later wait for a later start.
+    pub fn until(mut self, failed_before: Timestamp) -> Self {
+        self.until = failed_before;
+        self
+    }
+
+    /// Processes again what a deduplication accepted before: sets the header `eos-replay-generation`, which is part of the
+    /// scope of an id.
+    ///
+    /// A failed record is not remembered. So a replay without a generation processes it, unless the sender sent it again
+    /// and the second copy was processed. With a new generation, that record is processed twice.
+    pub fn as_generation(mut self, generation: u64) -> Self {
+        self.generation = Some(generation);
+        self
+    }
+
+    /// Discards a letter: the key with these bytes no longer waits for this number. The header `eos-sequence` of a letter
+    /// ends with it.
+    pub fn discard(mut self, key: impl AsRef<[u8]>, number: u64) -> Self {
+        self.discards.insert((key.as_ref().to_vec(), number));
+        self
+    }
+
+    /// Discards all letters of a key, and releases the key: its new records are processed again.
+    pub fn release(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.releases.insert(key.as_ref().to_vec());
+        self
+    }
+
+    /// Returns the app. Set its properties and run it like any other app. [`App::on_error`] sets the policy for records
+    /// that are no dead letters.
+    #[must_use]
+    pub fn app(self) -> App {
+        let mut app = App::new(&format!("{}-replay", self.letters));
+        let store = OrderedStore::<Vec<u8>, Letter>::json("letters");
+        let rows = app.store(&store);
+        let mut outputs = BTreeMap::new();
+        for origin in &self.origins {
+            let topic = Topic::with(origin, PlaceCodec, Plain);
+            let topic = topic.partition_by("replay", |place: &Place, _| place.partition);
+            outputs.insert(origin.clone(), app.output(&topic));
+        }
+        let source = Topic::<Option<Vec<u8>>, Option<Vec<u8>>>::plain(&self.letters);
+        let replay = Arc::new(self);
+        let (intake, known) = (Arc::clone(&replay), outputs.keys().cloned().collect());
+        app.source(&source)
+            .with_store(&rows)
+            .on_tick("rounds", Clock::Wall, ROUND, move |ctx, _| {
+                let (mut letters, mut bytes) = (0, 0);
+                let rows = ctx.store(&rows);
+                for entry in rows.range(..) {
+                    let (key, letter) = entry?;
+                    if letter.failed_at >= replay.until.0 {
+                        continue;
+                    }
+                    rows.delete(&key)?;
+                    letters += 1;
+                    bytes += letter.bytes();
+                    write(ctx, &outputs, letter)?;
+                    if letters >= LETTERS || bytes >= BYTES {
+                        break;
+                    }
+                }
+                Ok(())
+            })
+            .for_each(move |ctx, record| intake.take(ctx, &rows, &known, record));
+        app
+    }
+
+    /// Stores a letter until the next round.
+    fn take(
+        &self,
+        ctx: &Ctx<'_>,
+        rows: &crate::store_handle::Store<OrderedStore<Vec<u8>, Letter>>,
+        known: &BTreeSet<String>,
+        record: Record<Option<Vec<u8>>, Option<Vec<u8>>>,
+    ) -> Result<(), Failure> {
+        let letter = Letter::of(record, self).map_err(Failure::permanent)?;
+        if !known.contains(&letter.topic) {
+            return Err(Failure::permanent(ReplayError::OtherOrigin {
+                topic: letter.topic,
+                known: known.iter().cloned().collect::<Vec<_>>().join(", "),
+            }));
+        }
+        let key = letter.sort_key(ctx.offset());
+        ctx.store(rows).put(&key, &letter)
+    }
+}
+
+fn write(
+    ctx: &Ctx<'_>,
+    outputs: &BTreeMap<String, Output<Place, Option<Vec<u8>>>>,
+    letter: Letter,
+) -> Result<(), Failure> {
+    // A topic that an earlier start of the replay knew.
+    let output = outputs.get(&letter.topic).ok_or_else(|| {
+        Failure::permanent(ReplayError::OtherOrigin {
+            topic: letter.topic.clone(),
+            known: outputs.keys().cloned().collect::<Vec<_>>().join(", "),
+        })
+    })?;
+    let record = letter.into_record()?;
+    ctx.emit_record(output, record)
+}

@@ -1,0 +1,692 @@
+//! Sequenced dead letters and their replay, with a crash at every effect.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use eos_core::identity::SeenIds;
+use eos_core::{
+    App, Backoff, ErrorPolicy, Failure, Headers, PlainTopic, Record, Timer, Timestamp, Topic,
+};
+use eos_testkit::{Input, TestDriver, crash_everywhere};
+
+type Bytes = Option<Vec<u8>>;
+
+fn orders() -> PlainTopic<String, String> {
+    Topic::plain("orders")
+}
+
+fn paid() -> PlainTopic<String, String> {
+    Topic::plain("paid")
+}
+
+fn letters() -> PlainTopic<Bytes, Bytes> {
+    Topic::plain("orders-dlq")
+}
+
+fn policy() -> ErrorPolicy {
+    ErrorPolicy::dead_letter("orders-dlq").in_sequence("parked-orders")
+}
+
+/// The values that fail.
+type Broken = Arc<Mutex<BTreeSet<&'static str>>>;
+
+fn broken(values: &[&'static str]) -> Broken {
+    Arc::new(Mutex::new(values.iter().copied().collect()))
+}
+
+/// Copies each record that is not broken.
+fn app(broken: &Broken) -> App {
+    let mut app = App::new("a");
+    let broken = Arc::clone(broken);
+    app.source(&orders())
+        .on_error(policy())
+        .try_map(
+            move |order: String| match broken.lock().unwrap().contains(&*order) {
+                true => Err(Failure::from("broken")),
+                false => Ok(order),
+            },
+        )
+        .to(&paid());
+    app
+}
+
+fn pipe(driver: &mut TestDriver, records: &[(&str, &str)]) {
+    for (key, value) in records {
+        driver.pipe_at(&orders(), *key, *value, Timestamp(7));
+    }
+}
+
+fn read(driver: &mut TestDriver) -> Vec<String> {
+    driver
+        .read(&paid())
+        .into_iter()
+        .map(|it| it.value)
+        .collect()
+}
+
+/// A dead letter: key, value, headers.
+type Letter = (Bytes, Bytes, Headers);
+
+fn read_letters(driver: &mut TestDriver) -> Vec<Letter> {
+    let letters = driver.read(&letters()).into_iter();
+    letters.map(|it| (it.key, it.value, it.headers)).collect()
+}
+
+fn text(bytes: Option<&[u8]>) -> String {
+    String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap()
+}
+
+/// Values and numbers.
+fn numbers(letters: &[Letter]) -> Vec<(String, String)> {
+    letters
+        .iter()
+        .map(|(_, value, headers)| (text(value.as_deref()), text(headers.get("eos-sequence"))))
+        .collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
+    expected.iter().map(own).collect()
+}
+
+/// Sends a letter back by hand, as the replay app does.
+fn send(driver: &mut TestDriver, letter: &Letter) {
+    let number = text(letter.2.get("eos-sequence"));
+    let number = number.strip_prefix("1 ").unwrap();
+    send_as(driver, letter, &format!("1 record {number}"));
+}
+
+fn send_as(driver: &mut TestDriver, (key, value, _): &Letter, header: &str) {
+    let input = Input::raw(key.as_deref(), value.as_deref());
+    let input = input.at(Timestamp(7)).header("eos-replay", header);
+    driver.pipe_input(&orders(), input);
+}
+
+const THREE: [(&str, &str); 5] = [("k", "1"), ("k", "2"), ("l", "a"), ("k", "3"), ("l", "b")];
+
+/// Three letters of the key `k`, whose first one failed, and the processed records of `l`.
+fn three(driver: &mut TestDriver) -> Vec<Letter> {
+    pipe(driver, &THREE);
+    let letters = read_letters(driver);
+    assert_eq!(
+        numbers(&letters),
+        pairs(&[("1", "1 0 1"), ("2", "1 0 2"), ("3", "1 0 3")])
+    );
+    letters
+}
+
+#[test]
+fn later_records_follow_the_first_letter_of_their_key() {
+    let broken = broken(&["1"]);
+    let mut driver = TestDriver::new(app(&broken));
+    let letters = three(&mut driver);
+    assert_eq!(read(&mut driver), ["a", "b"]);
+    let header = |at: usize, name: &str| text(letters[at].2.get(name));
+    assert_eq!(header(0, "__streams.errors.message"), "broken");
+    assert_eq!(header(1, "__streams.errors.exception"), "ParkedKey");
+    assert!(header(2, "__streams.errors.message").contains("as number 3"));
+    assert_eq!(header(2, "__streams.errors.offset"), "3");
+    assert_eq!(driver.metrics().unwrap().totals.dead_letters, 3);
+}
+
+#[test]
+fn a_replay_in_order_processes_each_letter_and_releases_the_key() {
+    let broken = broken(&["1"]);
+    let mut driver = TestDriver::new(app(&broken));
+    let letters = three(&mut driver);
+    broken.lock().unwrap().clear();
+    for letter in &letters {
+        pipe(&mut driver, &[("l", "c")]);
+        send(&mut driver, letter);
+    }
+    pipe(&mut driver, &[("k", "4")]);
+    assert_eq!(
+        read(&mut driver),
+        ["a", "b", "c", "1", "c", "2", "c", "3", "4"]
+    );
+    assert!(read_letters(&mut driver).is_empty());
+}
+
+/// C5: the first letter fails again; neither the second one nor a new record may overtake it.
+#[test]
+fn a_letter_that_fails_again_keeps_its_number_and_none_overtakes_it() {
+    let broken = broken(&["1"]);
+    let mut driver = TestDriver::new(app(&broken));
+    let letters = three(&mut driver);
+    read(&mut driver);
+    send(&mut driver, &letters[0]);
+    pipe(&mut driver, &[("k", "4")]);
+    send(&mut driver, &letters[1]);
+    send(&mut driver, &letters[2]);
+    assert!(read(&mut driver).is_empty());
+    let again = read_letters(&mut driver);
+    let expected = [
+        ("1", "1 0 1"),
+        ("4", "1 0 4"),
+        ("2", "1 0 2"),
+        ("3", "1 0 3"),
+    ];
+    assert_eq!(numbers(&again), pairs(&expected));
+    assert_eq!(again[0].2.get("eos-replay"), None);
+    broken.lock().unwrap().clear();
+    // In the order of the topic: 4 waits for a second round.
+    again.iter().for_each(|letter| send(&mut driver, letter));
+    assert_eq!(read(&mut driver), ["1", "2", "3"]);
+    let last = read_letters(&mut driver);
+    assert_eq!(numbers(&last), pairs(&[("4", "1 0 4")]));
+    send(&mut driver, &last[0]);
+    assert_eq!(read(&mut driver), ["4"]);
+}
+
+/// C5: a second replay, also in the middle of another episode.
+#[test]
+fn a_second_replay_changes_nothing() {
+    let broken = broken(&["1", "5"]);
+    let mut driver = TestDriver::new(app(&broken));
+    let letters = three(&mut driver);
+    broken.lock().unwrap().remove("1");
+    send(&mut driver, &letters[0]);
+    send(&mut driver, &letters[0]);
+    letters.iter().for_each(|letter| send(&mut driver, letter));
+    letters.iter().for_each(|letter| send(&mut driver, letter));
+    assert_eq!(read(&mut driver), ["a", "b", "1", "2", "3"]);
+    pipe(&mut driver, &[("k", "5"), ("k", "6")]);
+    let episode = read_letters(&mut driver);
+    let first = text(episode[0].2.get("eos-sequence"));
+    assert!(first.ends_with(" 1") && first != "1 0 1", "{first}");
+    letters.iter().for_each(|letter| send(&mut driver, letter));
+    assert!(read(&mut driver).is_empty());
+    assert_eq!(driver.metrics().unwrap().totals.repeated_letters, 8);
+    broken.lock().unwrap().clear();
+    episode.iter().for_each(|letter| send(&mut driver, letter));
+    assert_eq!(read(&mut driver), ["5", "6"]);
+}
+
+/// C5: keys that would be parked for ever.
+#[test]
+fn a_letter_is_discarded_and_a_key_is_released() {
+    let broken = broken(&["1"]);
+    let mut driver = TestDriver::new(app(&broken));
+    let letters = three(&mut driver);
+    send_as(&mut driver, &letters[0], "1 discard 0 1");
+    send(&mut driver, &letters[1]);
+    send_as(&mut driver, &letters[2], "1 discard 0 3");
+    pipe(&mut driver, &[("k", "4")]);
+    assert_eq!(read(&mut driver), ["a", "b", "2", "4"]);
+
+    pipe(&mut driver, &[("k", "1"), ("k", "5")]);
+    let letters = read_letters(&mut driver);
+    send_as(&mut driver, &letters[0], "1 release 0");
+    pipe(&mut driver, &[("k", "6")]);
+    assert!(read(&mut driver).is_empty(), "another episode");
+    send_as(&mut driver, &letters[0], "1 release");
+    pipe(&mut driver, &[("k", "7")]);
+    assert_eq!(read(&mut driver), ["7"]);
+    send(&mut driver, &letters[1]);
+    assert!(read(&mut driver).is_empty(), "it was released");
+}
+
+#[test]
+fn records_without_a_key_wait_for_none_and_their_letters_come_back_once() {
+    let broken = broken(&["1"]);
+    let mut app = App::new("a");
+    let is_broken = Arc::clone(&broken);
+    let source = PlainTopic::<Bytes, String>::named("orders");
+    app.source(&source)
+        .on_error(policy())
+        .try_map(
+            move |order: String| match is_broken.lock().unwrap().contains(&*order) {
+                true => Err(Failure::from("broken")),
+                false => Ok(order),
+            },
+        )
+        .to(&PlainTopic::<Bytes, String>::named("paid"));
+    let mut driver = TestDriver::new(app);
+    let values = PlainTopic::<Bytes, String>::named("paid");
+    let read = |driver: &mut TestDriver| -> Vec<String> {
+        driver
+            .read(&values)
+            .into_iter()
+            .map(|it| it.value)
+            .collect()
+    };
+    for value in ["0", "1", "2"] {
+        driver.pipe_input(&source, Input::raw(None, Some(value.as_bytes())));
+    }
+    assert_eq!(read(&mut driver), ["0", "2"]);
+    let letters = read_letters(&mut driver);
+    assert_eq!(numbers(&letters), pairs(&[("1", "1 1 1")]));
+    broken.lock().unwrap().clear();
+    send(&mut driver, &letters[0]);
+    send(&mut driver, &letters[0]);
+    assert_eq!(read(&mut driver), ["1"]);
+}
+
+#[test]
+fn an_unreadable_replay_header_fails_the_record() {
+    let mut driver = TestDriver::new(app(&broken(&[])));
+    let letter = (Some(b"k".to_vec()), Some(b"1".to_vec()), Headers::new());
+    send_as(&mut driver, &letter, "2 record 0 1");
+    let letters = read_letters(&mut driver);
+    let error = text(letters[0].2.get("__streams.errors.message"));
+    assert!(error.contains("newer version of eos"), "{error}");
+}
+
+/// An abort gives the row of a released key back. The task must not forget it.
+#[test]
+fn a_release_that_is_aborted_leaves_the_key_parked() {
+    let broken = broken(&["1"]);
+    let mut driver = TestDriver::new(app(&broken));
+    pipe(&mut driver, &[("k", "1")]);
+    let letter = read_letters(&mut driver).remove(0);
+    broken.lock().unwrap().clear();
+    driver.abort_next();
+    send(&mut driver, &letter);
+    pipe(&mut driver, &[("k", "2")]);
+    assert_eq!(read(&mut driver), ["1", "2"]);
+    assert!(read_letters(&mut driver).is_empty());
+}
+
+#[test]
+fn crashes_everywhere_change_nothing() {
+    let places = crash_everywhere(
+        || TestDriver::new(app(&broken(&[]))),
+        |driver| {
+            // The closure has no state: the value says how often it fails.
+            let letter = (Some(b"k".to_vec()), Some(b"x".to_vec()), Headers::new());
+            pipe(driver, &[("k", "0")]);
+            send_as(driver, &letter, "1 record 0 1");
+            driver.committed()
+        },
+    );
+    assert!(places > 10, "{places}");
+    let always = broken(&["1"]);
+    let places = crash_everywhere(
+        || TestDriver::new(app(&always)),
+        |driver| {
+            pipe(driver, &THREE);
+            for header in [
+                "1 discard 0 1",
+                "1 record 0 3",
+                "1 record 0 2",
+                "1 record 0 2",
+            ] {
+                let n = header.split(' ').next_back().unwrap();
+                let letter = (
+                    Some(b"k".to_vec()),
+                    Some(n.as_bytes().to_vec()),
+                    Headers::new(),
+                );
+                send_as(driver, &letter, header);
+            }
+            pipe(driver, &[("k", "4")]);
+            driver.committed()
+        },
+    );
+    assert!(places > 40, "{places}");
+}
+
+/// P fails behind the deduplication and is not remembered. Its sender sends it again. The replay of P is then a duplicate,
+/// unless a person asks for a new generation.
+#[test]
+fn a_replay_meets_the_deduplication() {
+    let is_down = broken(&["p"]);
+    let mut app = App::new("a");
+    let broken = Arc::clone(&is_down);
+    let seen = SeenIds::for_ever("seen");
+    app.source(&orders())
+        .on_error(ErrorPolicy::dead_letter("orders-dlq"))
+        .dedup(&seen)
+        .by(|order: &String| order.clone())
+        .try_map(
+            move |order: String| match broken.lock().unwrap().contains(&*order) {
+                true => Err(Failure::from("the service is down")),
+                false => Ok(order),
+            },
+        )
+        .to(&paid());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, &[("k", "p")]);
+    let letters = driver.read(&letters());
+    is_down.lock().unwrap().clear();
+    pipe(&mut driver, &[("k", "p")]);
+    assert_eq!(read(&mut driver), ["p"]);
+    for (generation, expected) in [(None, vec![]), (Some(1), vec!["p"]), (Some(1), vec![])] {
+        let mut replay = Replay::start(&driver, generation);
+        for letter in &letters {
+            replay.pipe(
+                letter.key.as_deref(),
+                letter.value.as_deref(),
+                &letter.headers,
+            );
+        }
+        for record in replay.read() {
+            driver.pipe_input(&orders(), record.1);
+        }
+        assert_eq!(read(&mut driver), expected, "{generation:?}");
+    }
+}
+
+/// The replay app, in a cluster of its own.
+struct Replay(TestDriver);
+
+impl Replay {
+    fn start(of: &TestDriver, generation: Option<u64>) -> Self {
+        Self::of(of, move |replay| match generation {
+            Some(generation) => replay.as_generation(generation),
+            None => replay,
+        })
+    }
+
+    /// The letters before the time of the driver's clock, plus a second.
+    fn of(
+        of: &TestDriver,
+        more: impl Fn(eos_core::replays::Replay) -> eos_core::replays::Replay,
+    ) -> Self {
+        let until = Timestamp(of.now().0 + 1_000_000_000);
+        let replay = App::replay("orders-dlq").to("orders").until(until);
+        let app = more(replay).app();
+        let builder = TestDriver::builder().partitions("orders", 3);
+        Self(builder.start(app))
+    }
+
+    fn pipe(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, headers: &Headers) {
+        let mut input = Input::raw(key, value).at(Timestamp(9));
+        for header in headers.iter() {
+            input = input.header(header.name(), header.value().unwrap_or_default());
+        }
+        self.0.pipe_input(&letters(), input);
+    }
+
+    fn letters(&mut self, letters: &[Letter]) {
+        for (key, value, headers) in letters {
+            self.pipe(key.as_deref(), value.as_deref(), headers);
+        }
+    }
+
+    /// The replayed records, with their partitions.
+    fn read(&mut self) -> Vec<(i32, Input<String, String>, String, String)> {
+        self.0.advance_wall_clock(Duration::from_secs(2));
+        let records = self.0.read(&PlainTopic::<Bytes, Bytes>::named("orders"));
+        let records = records.into_iter().map(|it| {
+            let mut input = Input::raw(it.key.as_deref(), it.value.as_deref());
+            input = input.at(it.timestamp);
+            for header in it.headers.iter() {
+                input = input.header(header.name(), header.value().unwrap_or_default());
+            }
+            let replay = text(it.headers.get("eos-replay"));
+            (it.partition, input, text(it.value.as_deref()), replay)
+        });
+        records.collect()
+    }
+}
+
+#[test]
+fn the_replay_sorts_letters_and_writes_them_to_their_origin() {
+    let broken = broken(&["1"]);
+    let mut driver = TestDriver::new(app(&broken));
+    let mut letters = three(&mut driver);
+    read(&mut driver);
+    letters.reverse();
+    let mut replay = Replay::start(&driver, None);
+    replay.letters(&letters);
+    let records = replay.read();
+    let shown: Vec<_> = records.iter().map(|it| (it.0, &*it.2, &*it.3)).collect();
+    assert_eq!(
+        shown,
+        [
+            (0, "1", "1 record 0 1"),
+            (0, "2", "1 record 0 2"),
+            (0, "3", "1 record 0 3")
+        ]
+    );
+    broken.lock().unwrap().clear();
+    for record in records {
+        driver.pipe_input(&orders(), record.1);
+    }
+    assert_eq!(read(&mut driver), ["1", "2", "3"]);
+}
+
+#[test]
+fn the_replay_keeps_headers_and_names_the_origin() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let input = Input::new("k", "1").at(Timestamp(7)).header("trace", "t");
+    driver.pipe_input(&orders(), input);
+    let letters = read_letters(&mut driver);
+    let mut replay = Replay::start(&driver, None);
+    replay.letters(&letters);
+    replay.0.advance_wall_clock(Duration::from_secs(1));
+    let record = replay.0.read(&orders()).remove(0);
+    let names: Vec<_> = record
+        .headers
+        .iter()
+        .map(|it| it.name().to_owned())
+        .collect();
+    assert_eq!(names, ["trace", "eos-origin", "eos-replay"]);
+    assert_eq!(record.headers.get("eos-origin"), Some(&b"orders 0 0"[..]));
+    assert_eq!(record.headers.get("trace"), Some(&b"t"[..]));
+}
+
+#[test]
+fn a_replay_is_named_after_its_topic_and_replays_each_letter_once() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let letters = three(&mut driver);
+    let mut replay = Replay::start(&driver, None);
+    replay.letters(&letters);
+    assert_eq!(replay.read().len(), 3);
+    replay.0.restart();
+    assert!(replay.read().is_empty());
+    replay.letters(&letters[..1]);
+    assert_eq!(replay.read().len(), 1, "a letter that arrives meanwhile");
+}
+
+#[test]
+fn letters_after_the_start_wait_for_the_next_replay() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let letters = three(&mut driver);
+    let before = driver.now();
+    let mut replay = Replay::of(&driver, |replay| replay.until(Timestamp(before.0 - 1_000)));
+    replay.letters(&letters);
+    assert!(replay.read().is_empty());
+}
+
+#[test]
+fn a_replay_killed_half_way_writes_each_letter_once() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let letters = three(&mut driver);
+    let until = driver.now();
+    let start = || {
+        let replay = App::replay("orders-dlq").to("orders");
+        let replay = replay.until(Timestamp(until.0 + 1_000_000_000));
+        TestDriver::new(replay.app())
+    };
+    let places = crash_everywhere(start, |driver| {
+        let mut replay = Replay(std::mem::replace(driver, start()));
+        replay.letters(&letters);
+        let records = replay.read();
+        let shown: Vec<_> = records.into_iter().map(|it| (it.2, it.3)).collect();
+        *driver = replay.0;
+        shown
+    });
+    assert!(places > 10, "{places}");
+}
+
+#[test]
+fn the_replay_discards_and_releases() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let letters = three(&mut driver);
+    let mut replay = Replay::of(&driver, |replay| replay.discard("k", 1));
+    replay.letters(&letters);
+    let shown: Vec<_> = replay.read().into_iter().map(|it| (it.2, it.3)).collect();
+    let expected = [
+        ("", "1 discard 0 1"),
+        ("2", "1 record 0 2"),
+        ("3", "1 record 0 3"),
+    ];
+    assert_eq!(shown, pairs(&expected));
+    let mut replay = Replay::of(&driver, |replay| replay.release("k"));
+    replay.letters(&letters[..1]);
+    let records = replay.read();
+    assert_eq!(records[0].3, "1 release 0");
+    for record in records {
+        driver.pipe_input(&orders(), record.1);
+    }
+    pipe(&mut driver, &[("k", "5")]);
+    assert_eq!(read(&mut driver), ["a", "b", "5"]);
+}
+
+#[test]
+fn what_is_no_letter_of_the_origin_is_refused() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let letters = three(&mut driver);
+    let refused = |edit: &dyn Fn(&mut Headers)| {
+        let mut headers = letters[0].2.clone();
+        edit(&mut headers);
+        let mut replay = Replay::start(&driver, None);
+        let mut input = Input::raw(Some(b"k"), None);
+        for header in headers.iter() {
+            input = input.header(header.name(), header.value().unwrap_or_default());
+        }
+        let error = replay.0.try_pipe(&self::letters(), input).unwrap_err();
+        error.to_string()
+    };
+    let foreign = refused(&|headers| *headers = Headers::new());
+    assert!(foreign.contains("no dead letter") && foreign.contains("__streams.errors.topic"));
+    let partition = refused(&|headers| headers.push("__streams.errors.partition", Some(b"-1")));
+    assert!(
+        partition.contains("__streams.errors.partition"),
+        "{partition}"
+    );
+    let gone = refused(&|headers| headers.push("__streams.errors.topic", Some(b"gone")));
+    assert!(
+        gone.contains("comes from the topic gone") && gone.contains(".to(\"gone\")"),
+        "{gone}"
+    );
+    let due = refused(&|headers| headers.push("eos-due", Some(b"idle 7")));
+    assert!(due.contains("idle 7") && due.contains("no record"), "{due}");
+    let number = refused(&|headers| headers.push("eos-sequence", Some(b"9 9 9")));
+    assert!(number.contains("newer version"), "{number}");
+}
+
+#[test]
+fn a_partition_of_origin_that_does_not_exist_stops_the_replay() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let mut letters = three(&mut driver);
+    let headers = &mut letters[0].2;
+    headers.push("__streams.errors.partition", Some(b"7"));
+    let mut replay = Replay::start(&driver, None);
+    let (key, value, headers) = &letters[0];
+    let mut input = Input::raw(key.as_deref(), value.as_deref());
+    for header in headers.iter() {
+        input = input.header(header.name(), header.value().unwrap_or_default());
+    }
+    let piped = replay.0.try_pipe(&self::letters(), input);
+    let error = match piped {
+        Err(error) => error.to_string(),
+        Ok(_) => {
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                replay.0.advance_wall_clock(Duration::from_secs(2));
+            }));
+            assert!(ended.is_err());
+            replay.0.error().unwrap().to_string()
+        }
+    };
+    assert!(
+        error.contains('7') && error.contains("3 partitions"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_origin_that_is_gone_ends_the_start() {
+    let app = App::replay("orders-dlq").to("gone").app();
+    let driver = TestDriver::new(app);
+    drop(driver);
+}
+
+/// A letter about a moment of a timer has no number.
+#[test]
+fn a_failing_timer_handler_writes_a_letter_that_the_replay_refuses() {
+    let mut app = App::new("a");
+    let timer = app.timer(&Timer::<String>::event_time("soon"));
+    app.source(&orders())
+        .on_error(policy())
+        .on_timer(&timer, |_, _| Err::<(), _>(Failure::from("broken")))
+        .process(move |ctx, record: Record<String, String>| {
+            ctx.timer(&timer)
+                .set_in(&record.key, Duration::from_secs(1))?;
+            ctx.forward(record.key, record.value)
+        })
+        .to(&paid());
+    let mut driver = TestDriver::new(app);
+    driver.pipe_at(&orders(), "k", "1", Timestamp(0));
+    driver.pipe_at(&orders(), "l", "2", Timestamp(5_000));
+    driver.pipe_at(&orders(), "k", "3", Timestamp(5_000));
+    let letters = read_letters(&mut driver);
+    assert_eq!(letters[0].2.get("eos-sequence"), None);
+    assert_eq!(text(letters[0].2.get("eos-due")), "soon 1000");
+    assert_eq!(read(&mut driver), ["1", "2", "3"], "its key is not parked");
+}
+
+#[test]
+fn retries_come_before_the_letter() {
+    let broken = broken(&["1"]);
+    let mut app = App::new("a");
+    let is_broken = Arc::clone(&broken);
+    let retry = ErrorPolicy::retry(2, Backoff::fixed(Duration::from_secs(1)));
+    app.source(&orders())
+        .on_error(retry.then(policy()))
+        .try_map(
+            move |order: String| match is_broken.lock().unwrap().contains(&*order) {
+                true => Err(Failure::from("broken")),
+                false => Ok(order),
+            },
+        )
+        .to(&paid());
+    let mut driver = TestDriver::new(app);
+    let letters = three(&mut driver);
+    assert_eq!(driver.metrics().unwrap().totals.retried, 2);
+    send(&mut driver, &letters[0]);
+    assert_eq!(
+        numbers(&read_letters(&mut driver)),
+        pairs(&[("1", "1 0 1")])
+    );
+    assert_eq!(driver.metrics().unwrap().totals.retried, 4);
+}
+
+#[test]
+fn mistakes_are_refused_with_the_fix() {
+    let error = |build: &dyn Fn(&mut App)| {
+        let mut app = App::new("a");
+        build(&mut app);
+        app.describe().unwrap_err().to_string()
+    };
+    let without = error(&|app| {
+        let skip = ErrorPolicy::skip().in_sequence("parked");
+        app.source(&orders()).on_error(skip).to(&paid());
+    });
+    assert!(
+        without.contains("`dead_letter(..).in_sequence(..)`"),
+        "{without}"
+    );
+    let two = error(&|app| {
+        app.source(&orders()).on_error(policy()).to(&paid());
+        let other = app.source(&orders()).on_error(ErrorPolicy::skip());
+        other.to(&paid());
+    });
+    assert!(
+        two.contains("read twice") && two.contains("the same policy"),
+        "{two}"
+    );
+    let shared = error(&|app| {
+        app.source(&orders()).on_error(policy()).to(&paid());
+        let other = app.source(&Topic::<String, String>::plain("others"));
+        other.on_error(policy()).to(&paid());
+    });
+    assert!(shared.contains("parked-orders"), "{shared}");
+    assert_eq!(
+        policy().to_string(),
+        "dead_letter(\"orders-dlq\").in_sequence(\"parked-orders\")"
+    );
+}
