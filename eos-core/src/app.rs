@@ -102,7 +102,8 @@ impl App {
     /// [`Error::Topology`](crate::Error::Topology) names all mistakes in the graph,
     /// [`Error::Settings`](crate::Error::Settings) one in the settings.
     pub fn describe(&self) -> crate::Result<Description> {
-        let graph = self.lock();
+        let mut graph = self.lock();
+        graph.add_sequences();
         graph.check()?;
         let settings = self
             .settings

@@ -251,6 +251,11 @@ pub mod spi {
         pub use crate::failpoints::*;
     }
 
+    /// The replay of one dead letter.
+    pub mod replay {
+        pub use crate::replay::replayed;
+    }
+
     /// Workers.
     pub mod worker {
         pub use crate::worker::*;

@@ -11,6 +11,7 @@ use eos_protocol::Timestamp;
 pub use letter::ReplayError;
 use letter::{Letter, Place, PlaceCodec};
 
+use crate::client::Headers;
 use crate::codec::Plain;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -171,6 +172,24 @@ impl Replay {
         let key = letter.sort_key(ctx.offset());
         ctx.store(rows).put(&key, &letter)
     }
+}
+
+/// Returns the partition of origin of a dead letter, and the headers of its replay.
+///
+/// # Errors
+/// If the record is no dead letter.
+pub fn replayed(
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: Headers,
+) -> Result<(i32, Headers), Failure> {
+    let bytes = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
+    let mut record = Record::new(bytes(key), bytes(value));
+    record.headers = headers;
+    let letter = Letter::of(record, &App::replay("")).map_err(Failure::permanent)?;
+    let record = letter.into_record()?;
+    let partition = i32::try_from(record.key.partition).unwrap_or(i32::MAX);
+    Ok((partition, record.headers))
 }
 
 fn write(

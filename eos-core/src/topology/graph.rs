@@ -493,11 +493,14 @@ impl Graph {
         used.map(|(at, (store, _))| (at, store))
     }
 
-    /// Adds the stores of keys with sequenced dead letters: one for each topic.
-    fn add_sequences(&mut self) {
+    /// Adds the stores of keys with sequenced dead letters: one for each topic. A second call changes nothing.
+    pub(crate) fn add_sequences(&mut self) {
         for at in 0..self.sources.len() {
             let Some((name, topic)) = self.sources.get(at).and_then(|source| {
                 let name = source.policy.sequence()?.to_owned();
+                if source.sequence.is_some() {
+                    return None;
+                }
                 Some((name, source.topic.clone()))
             }) else {
                 continue;

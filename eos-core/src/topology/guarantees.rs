@@ -178,6 +178,9 @@ fn on_error(policy: &ErrorPolicy) -> String {
     let last = match policy.last() {
         LastResort::Fail => "stops the worker".into(),
         LastResort::Skip => "is skipped".into(),
+        LastResort::DeadLetter(topic) if policy.sequence().is_some() => {
+            format!("goes to {topic}, with the later records of its key")
+        }
         LastResort::DeadLetter(topic) => format!("goes to {topic}"),
         LastResort::Pause(None) => "pauses its task".into(),
         LastResort::Pause(Some(topic)) => {

@@ -598,13 +598,6 @@ fn a_partition_of_origin_that_does_not_exist_stops_the_replay() {
     );
 }
 
-#[test]
-fn an_origin_that_is_gone_ends_the_start() {
-    let app = App::replay("orders-dlq").to("gone").app();
-    let driver = TestDriver::new(app);
-    drop(driver);
-}
-
 /// A letter about a moment of a timer has no number.
 #[test]
 fn a_failing_timer_handler_writes_a_letter_that_the_replay_refuses() {

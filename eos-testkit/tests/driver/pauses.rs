@@ -145,6 +145,7 @@ fn a_restart_fails_and_pauses_again() {
     let mut driver = TestDriver::new(pausing());
     pipe(&mut driver, &["1", "two", "3"]);
     let before = driver.paused()[0].id;
+    driver.kill();
     driver.restart();
     assert_eq!(driver.paused().len(), 1);
     assert_eq!(driver.paused()[0].at.to_string(), "record 1 of texts-0");

@@ -11,6 +11,8 @@ const LOST: &[&str] = &["VIOLATED lost"];
 const UNEXPECTED: &[&str] = &["VIOLATED unexpected"];
 /// Missing, doubled or reordered outputs.
 const ORDER: &[&str] = &["VIOLATED lost", "VIOLATED reordered", "VIOLATED doubled"];
+/// A duplicate that a deduplication lets pass.
+const PASSED: &[&str] = &["VIOLATED unexpected", "VIOLATED doubled"];
 /// Inputs with several.
 const DOUBLED: &[&str] = &["VIOLATED doubled"];
 /// Not everything is processed in time.
@@ -87,8 +89,12 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 13] = [
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 17] = [
     ("paused_offset", Shape::Pausing, 20, LOST),
+    ("replay_bypasses_dedup", Shape::Parked, 20, PASSED),
+    ("last_letter", Shape::Parked, 20, LOST),
+    ("letter_numbers", Shape::Parked, 20, ORDER),
+    ("parked_after_abort", Shape::Parked, 100, ORDER),
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),

@@ -16,6 +16,8 @@ pub(super) struct Case {
     pub(super) inputs: &'static [&'static str],
     /// The sibling topic that records of `INPUT` are joined with.
     pub(super) sibling: Option<&'static str>,
+    /// The dead-letter topic that is replayed.
+    pub(super) letters: Option<&'static str>,
     pub(super) repartition: Option<&'static str>,
     pub(super) changelog: Option<&'static str>,
     pub(super) outputs: &'static [&'static str],

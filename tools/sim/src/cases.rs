@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::shape::Shape;
-use super::{dedup, joined, merged, on_close, plain, policies, sessions, timers, windowed};
+use super::{dedup, joined, merged, on_close, parked, plain, policies, sessions, timers, windowed};
 
 pub(super) fn of(shape: Shape) -> Case {
     match shape {
@@ -20,5 +20,6 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::OnClose => on_close::ON_CLOSE,
         Shape::Sessions => sessions::SESSIONS,
         Shape::Dedup => dedup::DEDUP,
+        Shape::Parked => parked::PARKED,
     }
 }

@@ -25,6 +25,7 @@ mod loops;
 mod merged;
 mod nemesis;
 mod on_close;
+mod parked;
 mod plain;
 mod policies;
 mod processes;

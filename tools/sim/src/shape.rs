@@ -33,11 +33,13 @@ pub enum Shape {
     Sessions,
     /// Deduplication by fixed and sliding windows, with records that fail behind it.
     Dedup,
+    /// Sequenced dead letters, replayed at any time and in any order.
+    Parked,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 14] = [
+    pub const ALL: [Shape; 15] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -52,13 +54,14 @@ impl Shape {
         Shape::OnClose,
         Shape::Sessions,
         Shape::Dedup,
+        Shape::Parked,
     ];
 
     /// Returns the weight in the draw.
     pub(crate) fn weight(self) -> usize {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
-            Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
+            Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
@@ -92,6 +95,7 @@ impl Shape {
             Shape::OnClose => "on_close",
             Shape::Sessions => "sessions",
             Shape::Dedup => "dedup",
+            Shape::Parked => "parked",
         }
     }
 

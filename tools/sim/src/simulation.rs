@@ -8,6 +8,7 @@ use eos_protocol::{Offset, Partition, TopicPartition, partition_for};
 use super::case::Case;
 use super::disks::{Disks, InMemory, PositionFirst, Unlocked};
 use super::nemesis::Nemesis;
+use super::parked::Replayer;
 use super::processes::Processes;
 use super::record::{Draft, Given};
 use super::remains::{Found, Left};
@@ -43,6 +44,7 @@ struct Simulation<'a> {
     nemesis: Nemesis,
     processes: Processes<'a>,
     found: Found,
+    replayer: Replayer,
     inputs: Vec<Given>,
     partitions: i32,
     /// The number of records when the last ones arrived.
@@ -124,6 +126,7 @@ impl<'a> Simulation<'a> {
             nemesis,
             processes,
             found: Found::default(),
+            replayer: Replayer::default(),
             inputs: Vec::new(),
             partitions,
             before_last: 0,
@@ -157,6 +160,7 @@ impl<'a> Simulation<'a> {
             }
             self.processes.obey(&mut self.rng, &mut self.found);
             self.compact();
+            self.replay(rests_since.is_none());
             let idle = self.processes.step_all(&mut self.rng, &mut self.found);
             self.processes.look_for_two_owners(&mut self.found);
             if !self.found.wrong.is_empty() {
@@ -238,6 +242,16 @@ impl<'a> Simulation<'a> {
                 .entry("changelogs were compacted")
                 .or_default() += 1;
         }
+    }
+
+    /// Replays dead letters, if the shape has a replay.
+    fn replay(&mut self, fails: bool) {
+        let Some(letters) = self.case.letters.filter(|_| self.rng.one_in(24)) else {
+            return;
+        };
+        let topic = (letters, self.partitions);
+        let (rng, found) = (&mut self.rng, &mut self.found);
+        self.replayer.act(&self.cluster, topic, fails, rng, found);
     }
 
     /// Adds more records after the run is settled. The first time, the running processes process them. The second time,
@@ -342,7 +356,13 @@ impl<'a> Simulation<'a> {
 
     /// Returns whether every process runs, and everything is committed.
     fn is_settled(&self) -> bool {
-        self.processes.run_well() && check::is_committed(&self.cluster, &self.case)
+        let replayed = |letters| {
+            let (replayer, partitions) = (&self.replayer, self.partitions);
+            replayer.is_done(&self.cluster, letters, partitions)
+        };
+        self.processes.run_well()
+            && check::is_committed(&self.cluster, &self.case)
+            && self.case.letters.is_none_or(replayed)
     }
 
     fn stands_still(&self) -> String {

@@ -1,0 +1,204 @@
+//! Sequenced dead letters behind a deduplication, and their replay at any time and in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use eos_core::identity::SeenIds;
+use eos_core::spi::replay::replayed;
+use eos_core::{App, ErrorPolicy, Failure, Headers, Topic};
+
+use super::case::Case;
+use super::loops;
+use super::plain::STATELESS;
+use super::record::{Draft, Given, Kind};
+use super::remains::{Found, Left};
+use super::topics::{INPUT, OUTPUTS};
+use eos_testkit::client::{Cluster, Written};
+use eos_testkit::rng::Rng;
+
+pub(super) const PARKED: Case = Case {
+    changelog: Some("sim-in-changelog"),
+    letters: Some(DEAD),
+    outputs: &[OUT, DEAD],
+    draft,
+    declare: |app, _| declare(app),
+    judge,
+    ..STATELESS
+};
+
+const OUT: &str = OUTPUTS[0];
+const DEAD: &str = "dead";
+/// The header of a replayed record that fails again.
+const FAILS: &str = "sim-fails";
+
+/// Writes each record with a new id. A bad record fails until it is replayed.
+fn declare(app: &mut App) {
+    let seen = SeenIds::for_ever("seen").trust_times();
+    let policy = ErrorPolicy::dead_letter(DEAD).in_sequence("parked");
+    let source = app.source(&Topic::<String, String>::plain(INPUT));
+    let new = source.on_error(policy).dedup(&seen);
+    new.by(|value: &String| id(value))
+        .process(|ctx, record| {
+            let is_replayed = ctx.headers().get("eos-replay").is_some();
+            let is_bad = record.value.ends_with("bad") && !is_replayed;
+            if is_bad || ctx.headers().get(FAILS).is_some() {
+                return Err(Failure::from("bad"));
+            }
+            ctx.forward(record.key, record.value)
+        })
+        .to(&Topic::plain(OUT));
+}
+
+/// Returns the id of a record: records of a key that are close to each other share one.
+fn id(value: &str) -> u64 {
+    let seq = value.split(' ').next().and_then(|it| it.parse().ok());
+    seq.unwrap_or(0_u64) / 16
+}
+
+fn draft(rng: &mut Rng, now: i64) -> Draft {
+    let kind = match rng.below(14) {
+        0 => Kind::Bad,
+        _ => Kind::Good,
+    };
+    Draft {
+        kind,
+        ..Draft::plain(now)
+    }
+}
+
+/// Replays the letters of a topic. Each letter is replayed, and some of them again at any time.
+#[derive(Debug, Default)]
+pub(super) struct Replayer {
+    /// By partition: the next letter.
+    next: BTreeMap<i32, usize>,
+}
+
+impl Replayer {
+    /// Replays some letters. `fails`: some of them fail again.
+    pub(super) fn act(
+        &mut self,
+        cluster: &Cluster,
+        (letters, partitions): (&str, i32),
+        fails: bool,
+        rng: &mut Rng,
+        found: &mut Found,
+    ) {
+        for partition in 0..partitions {
+            let all = cluster.read(letters, partition);
+            let next = self.next.entry(partition).or_default();
+            let mut chosen = Vec::new();
+            if fails && !all.is_empty() && rng.one_in(3) {
+                chosen.push(rng.below(all.len()));
+            }
+            if *next < all.len() {
+                chosen.push(*next);
+                *next += 1;
+            }
+            for at in chosen {
+                let Some(letter) = all.get(at) else { continue };
+                let mut headers = Headers::new();
+                for (name, value) in &letter.headers {
+                    // The next attempt draws again.
+                    if name != FAILS {
+                        headers.push(&**name, value.as_deref());
+                    }
+                }
+                let (key, value) = (letter.key.as_deref(), letter.value.as_deref());
+                let (partition, mut headers) = match replayed(key, value, headers) {
+                    Ok(replayed) => replayed,
+                    Err(error) => {
+                        found
+                            .wrong
+                            .push(format!("a letter is not replayed: {error}"));
+                        continue;
+                    }
+                };
+                if fails && rng.one_in(4) {
+                    headers.push(FAILS, Some(b"yes"));
+                }
+                let headers: Vec<_> = headers
+                    .iter()
+                    .map(|it| (it.name(), it.value().unwrap_or_default()))
+                    .collect();
+                let record = Written {
+                    timestamp: letter.timestamp,
+                    key,
+                    value,
+                    headers: &headers,
+                };
+                found.saw("letters were replayed", 1);
+                if let Err(code) = cluster.produce(INPUT, partition, &record) {
+                    found
+                        .wrong
+                        .push(format!("a replayed letter is refused: {code}"));
+                }
+            }
+        }
+    }
+
+    /// Whether each letter was replayed.
+    pub(super) fn is_done(&self, cluster: &Cluster, letters: &str, partitions: i32) -> bool {
+        (0..partitions).all(|partition| {
+            let replayed = self.next.get(&partition).copied().unwrap_or(0);
+            replayed >= cluster.read(letters, partition).len()
+        })
+    }
+}
+
+/// Each key has each id once, in the order of the input, whatever failed.
+fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let mut verdicts = Vec::new();
+    for partition in 0..left.partitions {
+        let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for it in loops::given(left, INPUT, partition) {
+            let value = value(it);
+            match seen.insert((it.key.clone(), id(&value))) {
+                true => expected.entry(it.key.clone()).or_default().push(value),
+                false => found.saw("ids were seen before", 1),
+            }
+        }
+        let mut written: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for it in left.cluster.read(OUT, partition) {
+            let text = |bytes: Option<&[u8]>| {
+                String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+            };
+            let values = written.entry(text(it.key.as_deref())).or_default();
+            values.push(text(it.value.as_deref()));
+        }
+        let letters = left.cluster.read(DEAD, partition).len();
+        found.saw("records became dead letters", letters);
+        for (key, expected) in &expected {
+            let values = written.remove(key).unwrap_or_default();
+            if values == *expected {
+                continue;
+            }
+            let equal = values
+                .iter()
+                .zip(expected)
+                .take_while(|(a, b)| a == b)
+                .count();
+            let what = match values.get(equal) {
+                Some(it) if values[..equal].contains(it) => "doubled",
+                Some(it) if !expected.contains(it) => "unexpected",
+                _ if expected.iter().any(|it| !values.contains(it)) => "lost",
+                _ => "reordered",
+            };
+            verdicts.push(format!(
+                "VIOLATED {what}: key {key} of {OUT}-{partition}, record {equal}: found {:?}, expected {:?}",
+                values.get(equal),
+                expected.get(equal)
+            ));
+        }
+        if let Some(key) = written.keys().next() {
+            verdicts.push(format!(
+                "VIOLATED unexpected: {OUT}-{partition} has the key {key}"
+            ));
+        }
+    }
+    Ok(verdicts)
+}
+
+fn value(it: &Given) -> String {
+    let digit = it.key.bytes().last().map_or(0, |digit| digit - b'0');
+    String::from_utf8_lossy(&it.kind.value(it.seq, digit.into())).into_owned()
+}
