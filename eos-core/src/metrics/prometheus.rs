@@ -48,6 +48,11 @@ const COUNTERS: [Counter; 18] = [
         |t| t.dead_letters,
     ),
     (
+        "eos_repeated_letters_total",
+        "Replayed dead letters that were processed, discarded or released before.",
+        |t| t.repeated_letters,
+    ),
+    (
         "eos_late_records_total",
         "Records that came too late for their window.",
         |t| t.late_records,
