@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An example, and how many results it comes to, topic by topic.
 type Case = (&'static str, &'static [(&'static str, usize)]);
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     ("01-hello", &[("greetings", 120)]),
     (
         "02-enrich",
@@ -32,6 +32,8 @@ const CASES: [Case; 10] = [
     ("09-heartbeats", &[("silent-devices", 3)]),
     ("10-visits", &[("visits", 3)]),
     ("11-payments-dedup", &[("accepted", 5), ("repeated", 2)]),
+    // Three orders of emmy wait for a price, and come back.
+    ("13-dead-letters", &[("paid", 6), ("orders-dlq", 3)]),
 ];
 
 #[test]

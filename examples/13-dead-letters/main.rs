@@ -1,0 +1,152 @@
+//! Dead letters in sequence, and their replay: `cargo run -p eos-examples --bin 13-dead-letters`
+//!
+//! ```text
+//! orders ─→ price ─┬─→ paid
+//!    ↑             └─ no price ─→ orders-dlq ─┐
+//!    └──────────── orders-dlq-replay ←────────┘
+//! ```
+//!
+//! - **Park.** The price list has no tea, so emmy's order of tea fails. Her later orders follow it to `orders-dlq`, because
+//!   she pays in the order of her orders. Ada's orders are paid.
+//! - **Look.** The log and the headers of each letter have the reason, and the place in the sequence.
+//! - **Fix.** After three seconds the price list gets a price of tea.
+//! - **Replay.** A second app writes the letters back to `orders`. Emmy's orders are paid, each once and in order: kill this
+//!   program at any time.
+//!
+//! After `eos kafka up` (see README.md):
+//!
+//! ```sh
+//! eos kafka topic orders paid orders-dlq
+//! eos kafka produce orders < examples/13-dead-letters/orders.txt
+//! cargo run -p eos-examples --bin 13-dead-letters -- --kafka
+//! eos kafka read orders-dlq
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use eos_core::{App, ErrorPolicy, Failure, PlainTopic, Topic};
+use eos_examples::{Input, Kafka, log_to_stderr};
+
+const THREE_SECONDS: Duration = Duration::from_secs(3);
+
+/// The prices in cents.
+#[derive(Debug, Clone, Default)]
+struct Prices {
+    has_tea: Arc<AtomicBool>,
+}
+
+impl Prices {
+    fn of(&self, item: &str) -> Result<u64, Failure> {
+        match item {
+            "coffee" => Ok(320),
+            "cake" => Ok(450),
+            "tea" if self.has_tea.load(Ordering::Relaxed) => Ok(280),
+            _ => Err(format!("{item} has no price").into()),
+        }
+    }
+
+    fn fix(&self) {
+        self.has_tea.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    log_to_stderr();
+    let orders = Input::keyed("orders", include_str!("orders.txt"));
+    let kafka = Kafka::provide(&[orders], &["paid", "orders-dlq"])?;
+    let prices = Prices::default();
+    let shop = shop(&prices);
+    let replay = async {
+        tokio::time::sleep(THREE_SECONDS).await;
+        println!("tea has a price now; the replay begins");
+        prices.fix();
+        replay().run(kafka.bootstrap()).await
+    };
+    tokio::try_join!(shop.run(kafka.bootstrap()), replay)?;
+    Ok(())
+}
+
+/// Orders and payments by customer.
+fn orders() -> PlainTopic<String, String> {
+    Topic::plain("orders")
+}
+
+fn shop(prices: &Prices) -> App {
+    let mut app = App::new("dead-letters-v1");
+    let prices = prices.clone();
+    app.source(&orders())
+        .on_error(ErrorPolicy::dead_letter("orders-dlq").in_sequence("parked-orders"))
+        .try_map(move |item: String| Ok(format!("{item} {}", prices.of(&item)?)))
+        .to(&PlainTopic::<String, String>::named("paid"));
+    app
+}
+
+fn replay() -> App {
+    App::replay("orders-dlq").to("orders").app()
+}
+
+#[cfg(test)]
+mod tests {
+    use eos_core::Timestamp;
+    use eos_testkit::{Input, TestDriver};
+
+    use super::*;
+
+    type Bytes = PlainTopic<Option<Vec<u8>>, Option<Vec<u8>>>;
+
+    /// Moves the records of a topic into another test. The headers tell both apps what the records are.
+    fn carry(topic: &str, from: &mut TestDriver, to: &mut TestDriver) -> usize {
+        let records = from.read(&Bytes::named(topic));
+        for it in &records {
+            let mut record = Input::raw(it.key.as_deref(), it.value.as_deref());
+            record = record.at(it.timestamp);
+            for header in it.headers.iter() {
+                record = record.header(header.name(), header.value().unwrap_or_default());
+            }
+            to.pipe_input(&Bytes::named(topic), record);
+        }
+        records.len()
+    }
+
+    #[test]
+    fn each_order_is_paid_once_and_in_order() {
+        let prices = Prices::default();
+        let mut shop = TestDriver::new(shop(&prices));
+        let replay = App::replay("orders-dlq").to("orders");
+        let mut replay = TestDriver::new(replay.until(Timestamp(i64::MAX)).app());
+        let paid = |shop: &mut TestDriver| -> Vec<String> {
+            let paid = shop.read(&PlainTopic::<String, String>::named("paid"));
+            paid.into_iter()
+                .map(|it| it.key + " " + &it.value)
+                .collect()
+        };
+        for line in include_str!("orders.txt").lines() {
+            let (customer, item) = line.split_once(':').unwrap();
+            shop.pipe(&orders(), customer, item);
+        }
+        assert_eq!(
+            paid(&mut shop),
+            ["ada coffee 320", "ada cake 450", "ada coffee 320"]
+        );
+
+        assert_eq!(carry("orders-dlq", &mut shop, &mut replay), 3);
+        replay.crash_during_next_record();
+        replay.advance_wall_clock(Duration::from_secs(1));
+        prices.fix();
+        shop.crash_and_lose_state();
+        assert_eq!(carry("orders", &mut replay, &mut shop), 3);
+        shop.pipe(&orders(), "emmy", "tea");
+        assert_eq!(
+            paid(&mut shop),
+            [
+                "emmy tea 280",
+                "emmy coffee 320",
+                "emmy cake 450",
+                "emmy tea 280"
+            ]
+        );
+    }
+}
