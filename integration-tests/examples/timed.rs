@@ -1,7 +1,7 @@
-//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions and timers:
+//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions, timers and parked keys:
 //! `APP=timed PIPELINE=sessions GAP_MS=2000 GRACE_MS=500 cargo run -p integration-tests --example timed --features failpoints`
 //!
-//! It reads `<APP>-in` and writes results to `<APP>-out`. Late records go to `<APP>-late`. The timers of the machine's
+//! It reads `<APP>-in` and writes results to `<APP>-out`. Late records and dead letters go to `<APP>-late`. The timers of the machine's
 //! clock write to `<APP>-wall`.
 
 use std::env::var;
@@ -12,7 +12,9 @@ use anyhow::{Context, Result, bail};
 use eos_core::codec::{Plain, SessionWindowed, TimeWindowed};
 use eos_core::state::{SessionStore, WindowStore};
 use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
-use eos_core::{App, Failure, PlainTopic, ProcessCtx, Record, Timer, Timestamp, Topic};
+use eos_core::{
+    App, ErrorPolicy, Failure, PlainTopic, ProcessCtx, Record, Timer, Timestamp, Topic,
+};
 
 /// A variable that holds a number.
 fn number(name: &str) -> Result<u64> {
@@ -142,6 +144,26 @@ fn timers(app: &mut App, topics: &Topics) {
         .to(&Topic::<String, String>::plain(&topics.output));
 }
 
+/// Records that fail are parked with the later records of their key.
+fn parked(app: &mut App, topics: &Topics) {
+    let policy = ErrorPolicy::dead_letter(topics.late.name()).in_sequence("parked");
+    app.source(&topics.input)
+        .on_error(policy)
+        .process(|ctx, record| {
+            let is_replayed = ctx.headers().get("eos-replay").is_some();
+            let fails = match record.value.split(' ').next_back() {
+                Some("bad") => !is_replayed,
+                Some("worse") => !is_replayed || ctx.offset().get() % 2 == 0,
+                _ => false,
+            };
+            match fails {
+                true => Err(Failure::from("it fails")),
+                false => ctx.forward(record.key, record.value),
+            }
+        })
+        .to(&Topic::<String, String>::plain(&topics.output));
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
@@ -157,7 +179,15 @@ async fn main() -> Result<()> {
         "at_once" => at_once(&mut app, &topics)?,
         "idle" => idle(&mut app, &topics)?,
         "timers" => timers(&mut app, &topics),
-        other => bail!("PIPELINE={other}: sessions, hopping, at_once, idle or timers"),
+        "parked" => parked(&mut app, &topics),
+        // Letters that fail again come back at once.
+        "replay" => {
+            let replay = App::replay(topics.late.name()).to(topics.input.name());
+            app = replay.until(Timestamp(i64::MAX)).app();
+        }
+        other => {
+            bail!("PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked or replay")
+        }
     }
     app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;
     Ok(())

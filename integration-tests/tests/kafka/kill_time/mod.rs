@@ -1,4 +1,4 @@
-//! Windows, sessions and timers under SIGKILL.
+//! Windows, sessions, timers and parked keys under SIGKILL.
 //!
 //! Two processes with two workers each run a pipeline of `examples/timed.rs`. They are killed and started again while
 //! records arrive. In a full run one also freezes for longer than its session. At the end the committed output must be
@@ -15,6 +15,7 @@
 mod at_once;
 mod hopping;
 mod idle;
+mod parked;
 mod results;
 mod scene;
 mod sessions;

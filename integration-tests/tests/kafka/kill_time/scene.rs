@@ -1,5 +1,6 @@
 //! The topics and processes of one test, and its input.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -91,7 +92,9 @@ pub(super) struct Scene {
     pub(super) fleet: Fleet,
     pub(super) producer: Producer,
     bootstrap: String,
-    _dir: TempDir,
+    program: PathBuf,
+    environment: Vec<(String, String)>,
+    dir: TempDir,
 }
 
 impl Scene {
@@ -134,7 +137,9 @@ impl Scene {
             ("RUST_BACKTRACE", "0".to_owned()),
         ];
         environment.extend(settings.iter().cloned());
-        let mut fleet = Fleet::new(&program, environment, &dir.path().join("logs"))?;
+        let own = |(name, value): (&str, String)| (name.to_owned(), value);
+        let environment: Vec<_> = environment.into_iter().map(own).collect();
+        let mut fleet = Fleet::new(&program, environment.clone(), &dir.path().join("logs"))?;
         for _ in 0..PROCESSES {
             fleet.start()?;
         }
@@ -144,8 +149,21 @@ impl Scene {
             fleet,
             producer: Producer::new(bootstrap)?,
             bootstrap: bootstrap.to_owned(),
-            _dir: dir,
+            program,
+            environment,
+            dir,
         })
+    }
+
+    /// Starts a process of another pipeline on the same topics.
+    pub(super) fn beside(&self, pipeline: &str) -> Result<Fleet> {
+        let mut environment = self.environment.clone();
+        environment.retain(|(name, _)| name != "PIPELINE");
+        environment.push(("PIPELINE".to_owned(), pipeline.to_owned()));
+        let logs = self.dir.path().join(format!("logs-{pipeline}"));
+        let mut fleet = Fleet::new(&self.program, environment, &logs)?;
+        fleet.start()?;
+        Ok(fleet)
     }
 
     pub(super) fn bootstrap(&self) -> &str {
@@ -172,6 +190,17 @@ impl Scene {
 
     /// Sends records at a steady pace, while the processes meet their fate.
     pub(super) fn feed(&mut self, records: &[Input], rate: u64, fate: &mut Fate) -> Result<()> {
+        self.feed_with(records, rate, fate, |_| Ok(()))
+    }
+
+    /// The same. `also` is called meanwhile, with the thousandths of the records that are sent.
+    pub(super) fn feed_with(
+        &mut self,
+        records: &[Input],
+        rate: u64,
+        fate: &mut Fate,
+        mut also: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         let began = Instant::now();
         for (n, input) in records.iter().enumerate() {
             self.send(input)?;
@@ -179,7 +208,9 @@ impl Scene {
                 self.producer.flush()?;
                 let due = Duration::from_secs_f64(n as f64 / rate as f64);
                 thread::sleep(due.saturating_sub(began.elapsed()));
-                fate.strike(&mut self.fleet, (n * 1_000 / records.len()) as u64)?;
+                let done = n * 1_000 / records.len();
+                fate.strike(&mut self.fleet, done as u64)?;
+                also(done)?;
             }
         }
         self.producer.flush()?;
