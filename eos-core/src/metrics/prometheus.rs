@@ -21,7 +21,7 @@ type TaskDuration = (
     fn(&TaskMetrics) -> Option<Duration>,
 );
 
-const COUNTERS: [Counter; 18] = [
+const COUNTERS: [Counter; 19] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",

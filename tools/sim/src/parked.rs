@@ -68,8 +68,18 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
 /// Replays the letters of a topic. Each letter is replayed, and some of them again at any time.
 #[derive(Debug, Default)]
 pub(super) struct Replayer {
-    /// By partition: the next letter.
-    next: BTreeMap<i32, usize>,
+    /// By partition: the letters that were read, and the number of those that were replayed.
+    letters: BTreeMap<i32, (Vec<Letter>, usize)>,
+}
+
+/// A dead letter.
+#[derive(Debug)]
+struct Letter {
+    offset: i64,
+    timestamp: i64,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: Headers,
 }
 
 impl Replayer {
@@ -83,8 +93,25 @@ impl Replayer {
         found: &mut Found,
     ) {
         for partition in 0..partitions {
-            let all = cluster.read(letters, partition);
-            let next = self.next.entry(partition).or_default();
+            let (all, next) = self.letters.entry(partition).or_default();
+            let from = all.last().map_or(0, |last| last.offset + 1);
+            let more = cluster.read_from(letters, partition, from).into_iter();
+            all.extend(more.map(|it| {
+                let mut headers = Headers::new();
+                for (name, value) in &it.headers {
+                    // The next attempt draws again.
+                    if name != FAILS {
+                        headers.push(&**name, value.as_deref());
+                    }
+                }
+                Letter {
+                    offset: it.offset,
+                    timestamp: it.timestamp,
+                    key: it.key.map(|key| key.to_vec()),
+                    value: it.value.map(|value| value.to_vec()),
+                    headers,
+                }
+            }));
             let mut chosen = Vec::new();
             if fails && !all.is_empty() && rng.one_in(3) {
                 chosen.push(rng.below(all.len()));
@@ -95,13 +122,7 @@ impl Replayer {
             }
             for at in chosen {
                 let Some(letter) = all.get(at) else { continue };
-                let mut headers = Headers::new();
-                for (name, value) in &letter.headers {
-                    // The next attempt draws again.
-                    if name != FAILS {
-                        headers.push(&**name, value.as_deref());
-                    }
-                }
+                let headers = letter.headers.clone();
                 let (key, value) = (letter.key.as_deref(), letter.value.as_deref());
                 let (partition, mut headers) = match replayed(key, value, headers) {
                     Ok(replayed) => replayed,
@@ -138,8 +159,11 @@ impl Replayer {
     /// Whether each letter was replayed.
     pub(super) fn is_done(&self, cluster: &Cluster, letters: &str, partitions: i32) -> bool {
         (0..partitions).all(|partition| {
-            let replayed = self.next.get(&partition).copied().unwrap_or(0);
-            replayed >= cluster.read(letters, partition).len()
+            let read = self.letters.get(&partition);
+            let is_replayed = read.is_none_or(|(all, next)| *next == all.len());
+            let last = read.and_then(|(all, _)| all.last());
+            let from = last.map_or(0, |last| last.offset + 1);
+            is_replayed && cluster.read_from(letters, partition, from).is_empty()
         })
     }
 }
