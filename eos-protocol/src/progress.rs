@@ -163,26 +163,24 @@ impl TaskProgress {
         self
     }
 
-    /// Sets the guarantee. `stateful`: the task has stores.
+    /// Sets the guarantee.
+    #[must_use]
+    pub fn with_guarantee(mut self, guarantee: Guarantee) -> Self {
+        self.guarantee = guarantee;
+        self
+    }
+
+    /// Gives each attempt a number of its own.
     ///
     /// At least once, a discarded attempt at a transaction leaves its records in the changelogs, and records of an
     /// earlier owner of the task may arrive late. Restores order them by number. So no number is used twice: each
     /// attempt takes the next one, and each start of a task skips [`START_STEP`] numbers, which are more than a
-    /// previous owner can still use. The first commit of the start [claims](Self::claims_start) its numbers.
+    /// previous owner can still use. The task commits its offsets under the first of them before its first record.
     #[must_use]
-    pub fn with_guarantee(mut self, guarantee: Guarantee, stateful: bool) -> Self {
-        self.guarantee = guarantee;
-        if self.claims_start(stateful) {
-            let last = self.last.as_ref().map_or(0, |name| name.seq.0);
-            self.unused = Seq((last / START_STEP + 1).saturating_mul(START_STEP));
-        }
+    pub fn with_own_numbers(mut self) -> Self {
+        let last = self.last.as_ref().map_or(0, |name| name.seq.0);
+        self.unused = Seq((last / START_STEP + 1).saturating_mul(START_STEP));
         self
-    }
-
-    /// Whether the task commits its offsets under a new number before its first record.
-    #[must_use]
-    pub fn claims_start(&self, stateful: bool) -> bool {
-        stateful && self.guarantee == Guarantee::AtLeastOnce
     }
 
     /// Its input partitions, in the order of its stage's topics.
@@ -461,7 +459,7 @@ impl TaskProgress {
         if !std::mem::take(&mut self.touched) {
             return Vec::new();
         }
-        if self.guarantee == Guarantee::AtLeastOnce {
+        if self.unused > Seq(0) {
             self.unused = tried.next();
         }
         for due in &mut self.due {

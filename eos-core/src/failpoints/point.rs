@@ -91,6 +91,10 @@ pub(crate) enum Defence {
     WindowsBehindCursor,
     IdleEvidence,
     DueIndex,
+    ClaimFirst,
+    LateAttempts,
+    LeaveUnclear,
+    AttemptNumbers,
 }
 
 #[cfg(feature = "failpoints")]
@@ -173,7 +177,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 60] = [
+    pub(super) const ALL: [Self; 64] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -234,6 +238,10 @@ impl Defence {
         Self::WindowsBehindCursor,
         Self::IdleEvidence,
         Self::DueIndex,
+        Self::ClaimFirst,
+        Self::LateAttempts,
+        Self::LeaveUnclear,
+        Self::AttemptNumbers,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -298,6 +306,10 @@ impl Defence {
             Self::WindowsBehindCursor => "windows_behind_cursor",
             Self::IdleEvidence => "idle_evidence",
             Self::DueIndex => "due_index",
+            Self::ClaimFirst => "claim_first",
+            Self::LateAttempts => "late_attempts",
+            Self::LeaveUnclear => "leave_unclear",
+            Self::AttemptNumbers => "attempt_numbers",
         }
     }
 }

@@ -378,6 +378,7 @@ fn name_of(state: State) -> &'static str {
         State::Cold => "cold",
         State::Initializing => "initializing",
         State::Idle => "idle",
+        State::Claiming => "claiming",
         State::Open => "open",
         State::Sealing => "sealing",
         State::SendingOffsets => "sending_offsets",

@@ -395,10 +395,9 @@ impl Transaction {
                 Action::SendOffsets
             }
             (State::SendingOffsets, CallSite::Flush) if !self.drained => Action::Flush,
-            (
-                State::Committing | State::Claiming,
-                CallSite::Commit | CallSite::ConsumerCommit,
-            ) => self.commit_action(),
+            (State::Committing | State::Claiming, CallSite::Commit | CallSite::ConsumerCommit) => {
+                self.commit_action()
+            }
             (State::Aborting, CallSite::Abort) => Action::Abort,
             // The worker itself offers a record again that did not fit the queue.
             _ => return Actions::none(),

@@ -418,7 +418,11 @@ fn every_reachable_pair_keeps_the_rules_exactly_once() {
     let (pairs, configurations) = walk(Guarantee::ExactlyOnce);
     let states: BTreeSet<State> = pairs.iter().map(|(state, _)| *state).collect();
     let transactional = State::ALL.into_iter().filter(|s| *s != State::Claiming);
-    assert_eq!(states, transactional.collect(), "all eleven states are reached");
+    assert_eq!(
+        states,
+        transactional.collect(),
+        "all eleven states are reached"
+    );
     println!("{} pairs, {configurations} configurations", pairs.len());
     assert!(
         pairs.len() >= 120,

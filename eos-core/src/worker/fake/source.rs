@@ -48,6 +48,9 @@ impl Records for FakeRecords {
     fn first(&self) -> Option<&FakeMessage> {
         self.0.front()
     }
+    fn last(&self) -> Option<&FakeMessage> {
+        self.0.back()
+    }
     fn drop_first(&mut self) {
         self.0.pop_front();
     }

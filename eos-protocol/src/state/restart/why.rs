@@ -48,7 +48,9 @@ pub enum Why {
         local: Seq,
     },
     /// At least once, an interrupted restore can't be resumed: it does not know the newest attempt that it has read.
-    #[error("its restore was interrupted, and records of former owners can't be told from newer ones")]
+    #[error(
+        "its restore was interrupted, and records of former owners can't be told from newer ones"
+    )]
     Interrupted,
     /// Deletions that it missed may have disappeared from the changelog.
     #[error(

@@ -173,14 +173,18 @@ impl Restore {
     #[must_use]
     pub fn late(&self) -> u64 {
         let tracks = self.tracks.iter();
-        tracks.filter_map(|(_, track)| Some(track.as_ref()?.late)).sum()
+        tracks
+            .filter_map(|(_, track)| Some(track.as_ref()?.late))
+            .sum()
     }
 
     /// At least once: whether the changelogs hold more than the committed offsets, so that some records count twice.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         (self.tracks.iter()).any(|(family, track)| {
-            track.as_ref().is_some_and(|track| track.seen > self.named(family))
+            track
+                .as_ref()
+                .is_some_and(|track| track.seen > self.named(family))
         })
     }
 
@@ -305,9 +309,7 @@ impl Restore {
                 named,
             }),
             // The changelog is acknowledged before the offsets commit.
-            (Ordering::Greater, Some(_), _)
-                if self.reading.guarantee == Guarantee::AtLeastOnce =>
-            {
+            (Ordering::Greater, Some(_), _) if self.reading.guarantee == Guarantee::AtLeastOnce => {
                 Ok(())
             }
             (Ordering::Greater, Some(found), named) => Err(RestartError::OffsetsBehind {

@@ -227,7 +227,14 @@ fn every_changelog_has_to_arrive_before_the_number_is_written() {
     let mut restore = Restore::new(reading, PATIENCE, secs(0), secs(0));
     take(&mut restore, 79, record(5, 50));
     assert_eq!(done(&restore), None);
-    let taken = restore.took(Family::Windowed, offset(79), 1, record(4, 40), None, secs(1));
+    let taken = restore.took(
+        Family::Windowed,
+        offset(79),
+        1,
+        record(4, 40),
+        None,
+        secs(1),
+    );
     assert_eq!(taken, Ok(true));
     assert!(matches!(done(&restore), Some(Ok(Restored::At(_)))));
 }
@@ -370,7 +377,10 @@ fn records_of_a_former_owner_that_arrive_late_are_left_out() {
     assert!(take_of(&mut restore, 10, 4, false), "in time");
     assert!(take_of(&mut restore, 70, 5, false));
     assert!(!take_of(&mut restore, 71, 4, false), "late");
-    assert!(!take_of(&mut restore, 72, 4, true), "so is its commit record");
+    assert!(
+        !take_of(&mut restore, 72, 4, true),
+        "so is its commit record"
+    );
     assert!(take_of(&mut restore, 79, 5, true));
     assert_eq!(restore.late(), 2);
     assert!(matches!(done(&restore), Some(Ok(Restored::At(_)))));
