@@ -20,6 +20,7 @@ mod coverage;
 mod dedup;
 mod disks;
 mod fault;
+mod guarantees;
 mod joined;
 mod loops;
 mod merged;

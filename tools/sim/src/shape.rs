@@ -23,6 +23,10 @@ pub enum Shape {
     DeadLetters,
     /// As [`Stateless`](Self::Stateless), but records may be repeated.
     AtLeastOnce,
+    /// As [`Stateless`](Self::Stateless), but records may be lost and not repeated.
+    AtMostOnce,
+    /// As [`Counting`](Self::Counting), but records may be repeated and counted twice.
+    CountedAtLeastOnce,
     /// Timers of stream time, set into the future and the past, moved and cancelled.
     Timers,
     /// Final results of windows, and of longer windows behind them.
@@ -35,7 +39,7 @@ pub enum Shape {
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 13] = [
+    pub const ALL: [Shape; 15] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -45,6 +49,8 @@ impl Shape {
         Shape::Skipping,
         Shape::DeadLetters,
         Shape::AtLeastOnce,
+        Shape::AtMostOnce,
+        Shape::CountedAtLeastOnce,
         Shape::Timers,
         Shape::OnClose,
         Shape::Sessions,
@@ -56,8 +62,8 @@ impl Shape {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
-            // The only shape that commits through the consumer.
-            Shape::AtLeastOnce => 2,
+            // These shapes commit through the consumer.
+            Shape::AtLeastOnce | Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
@@ -84,6 +90,8 @@ impl Shape {
             Shape::Skipping => "skipping",
             Shape::DeadLetters => "dead_letters",
             Shape::AtLeastOnce => "at_least_once",
+            Shape::AtMostOnce => "at_most_once",
+            Shape::CountedAtLeastOnce => "counted_at_least_once",
             Shape::Timers => "timers",
             Shape::OnClose => "on_close",
             Shape::Sessions => "sessions",
