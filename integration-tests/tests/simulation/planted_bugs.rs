@@ -87,7 +87,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 15] = [
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),
@@ -101,6 +101,16 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
     ("sightings", Shape::Dedup, 20, UNEXPECTED),
     // An id is remembered although its record failed.
     ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
+    // Without transactions.
+    ("claim_first", Shape::AtMostOnce, 20, DOUBLED),
+    // The offsets commit before the changelog is acknowledged.
+    ("drain", Shape::CountedAtLeastOnce, 20, STATE),
+    (
+        "attempt_numbers",
+        Shape::CountedAtLeastOnce,
+        200,
+        &["VIOLATED state_", "a task is refused"],
+    ),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
