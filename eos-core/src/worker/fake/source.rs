@@ -323,6 +323,9 @@ impl Source for FakeSource {
     }
 
     fn commit(&mut self, offsets: &[OffsetToCommit], _: Duration) -> Poll<Result<()>> {
+        if let Some(answer) = self.fails(CallSite::ConsumerCommit)? {
+            return answer.map(Ok);
+        }
         let mut broker = self.fake.broker();
         broker.called("consumer commit");
         for offset in offsets {
