@@ -158,6 +158,8 @@ fn at_least_once_no_kill_loses_a_count() -> Result<()> {
         ("EOS_STATE_DIR", state.display().to_string()),
         ("EOS_SESSION_TIMEOUT_MS", "6000".to_owned()),
         ("EOS_PROCESSING_GUARANTEE", "at_least_once".to_owned()),
+        // The fleet reads in the log that a process runs.
+        ("RUST_LOG", "info".to_owned()),
         ("APP", "words".to_owned()),
     ];
     let program = Program::Example("word_count");
