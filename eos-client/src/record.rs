@@ -13,6 +13,9 @@ pub trait Records: Default + Send {
     /// Returns the next record.
     fn first(&self) -> Option<&Self::Message>;
 
+    /// Returns the last record.
+    fn last(&self) -> Option<&Self::Message>;
+
     /// Frees the next record.
     fn drop_first(&mut self);
 

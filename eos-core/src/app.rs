@@ -110,6 +110,7 @@ impl App {
             .clone()
             .without_file()
             .resolve(std::iter::empty())?;
+        graph.check_guarantee(settings.guarantee)?;
         Ok(graph.describe(settings.guarantee))
     }
 
@@ -218,6 +219,22 @@ impl App {
         not(feature = "kafka"),
         allow(dead_code, reason = "without the adapter there is no client to run on")
     )]
+    fn resolve(
+        self,
+        variables: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
+    ) -> crate::Result<(Arc<Topology>, Settings)> {
+        // The graph is taken: an app runs once. A mistake in it comes before one in the settings.
+        let graph = std::mem::replace(&mut *self.lock(), Graph::new(""));
+        graph.check()?;
+        let settings = self.settings.resolve(variables)?;
+        graph.check_guarantee(settings.guarantee)?;
+        Ok((Arc::new(Topology::of(graph)?), settings))
+    }
+
+    #[cfg_attr(
+        not(feature = "kafka"),
+        allow(dead_code, reason = "without the adapter there is no client to run on")
+    )]
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.
         let graph = std::mem::replace(&mut *self.lock(), Graph::new(""));
@@ -243,8 +260,7 @@ impl App {
     /// # Errors
     /// [`Error`](crate::Error) if the graph or a setting makes no sense.
     pub fn stepped<C: Client>(self, client: C) -> crate::Result<Stepped<C>> {
-        let topology = self.check()?;
-        let settings = self.settings.resolve(std::iter::empty())?;
+        let (topology, settings) = self.resolve(std::iter::empty())?;
         Ok(Stepped::new(settings, topology, client))
     }
 }
@@ -287,10 +303,9 @@ impl App {
     /// As [`start`](Self::start).
     #[cfg(feature = "kafka")]
     pub fn start_blocking(self, bootstrap_servers: &str) -> crate::Result<Running> {
-        let topology = self.check()?;
-        let mut settings = self.settings;
-        settings.set_default_brokers(bootstrap_servers);
-        let settings = settings.resolve(std::env::vars_os())?;
+        let mut app = self;
+        app.settings.set_default_brokers(bootstrap_servers);
+        let (topology, settings) = app.resolve(std::env::vars_os())?;
         let bootstrap = settings.bootstrap.clone().unwrap_or_default();
         let client = KafkaClient::new(kafka_config(&bootstrap, &settings.properties));
         crate::runtime::start(settings, topology, client, &bootstrap)

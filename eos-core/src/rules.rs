@@ -125,6 +125,14 @@ rules! {
     lists_behind_mark = IntoThePast,
     /// A restore lists the moments that it loads.
     lists_loaded_moments = DueIndex,
+    /// At most once: a record is processed once its offset is committed.
+    claims_before_processing = ClaimFirst,
+    /// At least once: a restore leaves out records that former owners sent late.
+    leaves_out_late_attempts = LateAttempts,
+    /// Without transactions: a worker whose commit may still arrive leaves the group.
+    leaves_with_unclear_commit = LeaveUnclear,
+    /// At least once: each attempt has a number of its own.
+    numbers_each_attempt = AttemptNumbers,
     /// The cursor of final results commits with the results.
     commits_cursor_with_results = CursorInside,
     /// A database keeps the windows whose final results are not emitted yet.

@@ -10,8 +10,8 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use eos_client::{
-    ClientError, CommittedOffset, LogEnds, Message, OffsetBounds, OffsetToCommit, Result, Source,
-    SourceEvent, SourceSpec,
+    ClientError, CommittedOffset, LogEnds, Message, OffsetBounds, OffsetToCommit, Records as _,
+    Result, Source, SourceEvent, SourceSpec,
 };
 use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 

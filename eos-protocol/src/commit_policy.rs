@@ -30,11 +30,13 @@ pub enum CommitCause {
     /// The state of a task is whole or is about to be read, or a task rewinds to its last commit. The worker can
     /// assign its partitions only while no transaction is open.
     Restore,
+    /// At most once: all claimed records are processed, and more are fetched.
+    Claim,
 }
 
 impl CommitCause {
     /// All causes, in the order of their declaration.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Interval,
         Self::Records,
         Self::Bytes,
@@ -45,6 +47,7 @@ impl CommitCause {
         Self::RecordFailed,
         Self::Slow,
         Self::Restore,
+        Self::Claim,
     ];
 
     /// Its name in metrics.
@@ -61,6 +64,7 @@ impl CommitCause {
             Self::RecordFailed => "record_failed",
             Self::Slow => "slow",
             Self::Restore => "restore",
+            Self::Claim => "claim",
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`Transaction`] | the next action with the producer: eleven states, one transaction at a time |
+//! | [`Transaction`] | the next action with the producer: twelve states, one transaction at a time |
 //! | [`TaskProgress`] | which offsets a transaction carries, to which offsets a rewind seeks |
 //! | [`TransactionName`] | the content of a committed offset's metadata |
 //! | [`plan_start`] | where a task starts, or why it must not |
@@ -100,7 +100,7 @@ pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
 pub use pause::{Met, Pause, PausePlace, Verdict};
-pub use progress::{Admission, Input, OutOfOrder, TaskProgress};
+pub use progress::{Admission, Input, OutOfOrder, START_STEP, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
 pub use recommit::recommit_due;
 pub use retry::{Attempt, RetryPlan};

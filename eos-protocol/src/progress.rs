@@ -1,17 +1,22 @@
 //! A task's progress: its inputs' offsets and its last transaction's name.
 
 use crate::due::Clock;
+use crate::guarantee::Guarantee;
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
 use crate::state::{PerFamily, StoreNames, TopicDigest};
+
+/// The numbers that each start of a task skips at least once. An owner makes fewer attempts before it finds out that it
+/// has lost the task.
+pub const START_STEP: u64 = 1_000;
 
 /// One input partition of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// The partition.
     pub partition: TopicPartition,
-    /// The next offset to read, as of the last committed transaction.
+    /// The next offset to read, as of the last committed transaction. At most once: the records before it are claimed.
     pub committed: Offset,
     /// The next offset to read.
     pub next: Offset,
@@ -19,6 +24,8 @@ pub struct Input {
     first: Option<Offset>,
     /// The offset of the last start or rewind.
     from: Offset,
+    /// At most once: the offset that is being committed.
+    claiming: Option<Offset>,
     /// The expected first record, until the first record has arrived.
     expected: Option<Expected>,
 }
@@ -64,6 +71,9 @@ pub struct TaskProgress {
     layout: LayoutHash,
     width: u32,
     last: Option<TransactionName>,
+    guarantee: Guarantee,
+    /// The lowest number that no earlier attempt has used, if its records may still be in a changelog.
+    unused: Seq,
     touched: bool,
     sealed: Option<TransactionName>,
     stream_time: Option<Timestamp>,
@@ -111,6 +121,7 @@ impl TaskProgress {
                 next: at,
                 first: None,
                 from: at,
+                claiming: None,
                 expected: Some(Expected {
                     first: None,
                     asked_again: false,
@@ -126,6 +137,8 @@ impl TaskProgress {
             layout,
             width,
             last,
+            guarantee: Guarantee::ExactlyOnce,
+            unused: Seq(0),
             touched: false,
             sealed: None,
             stream_time,
@@ -147,6 +160,26 @@ impl TaskProgress {
     #[must_use]
     pub fn with_stores(mut self, stores: StoreNames) -> Self {
         self.stores = stores;
+        self
+    }
+
+    /// Sets the guarantee.
+    #[must_use]
+    pub fn with_guarantee(mut self, guarantee: Guarantee) -> Self {
+        self.guarantee = guarantee;
+        self
+    }
+
+    /// Gives each attempt a number of its own.
+    ///
+    /// At least once, a discarded attempt at a transaction leaves its records in the changelogs, and records of an
+    /// earlier owner of the task may arrive late. Restores order them by number. So no number is used twice: each
+    /// attempt takes the next one, and each start of a task skips [`START_STEP`] numbers, which are more than a
+    /// previous owner can still use. The task commits its offsets under the first of them before its first record.
+    #[must_use]
+    pub fn with_own_numbers(mut self) -> Self {
+        let last = self.last.as_ref().map_or(0, |name| name.seq.0);
+        self.unused = Seq((last / START_STEP + 1).saturating_mul(START_STEP));
         self
     }
 
@@ -298,7 +331,51 @@ impl TaskProgress {
     /// The number of the open transaction, if it touches the task.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
-        self.last.as_ref().map_or(Seq(1), |name| name.seq.next())
+        let next = self.last.as_ref().map_or(Seq(1), |name| name.seq.next());
+        next.max(self.unused)
+    }
+
+    /// At most once: whether a committed offset covers this record of input number `input`. Only such a record may be
+    /// processed.
+    #[must_use]
+    pub fn is_claimed(&self, input: usize, offset: Offset) -> bool {
+        let input = self.inputs.get(input);
+        input.is_some_and(|input| offset < input.committed)
+    }
+
+    /// At most once: adds the records of input number `input` before this offset to the next claim.
+    pub fn claim(&mut self, input: usize, to: Offset) {
+        if let Some(input) = self.inputs.get_mut(input)
+            && to > input.committed
+        {
+            input.claiming = Some(to);
+            self.touched = true;
+        }
+    }
+
+    /// At most once: seals the claim. Returns the offsets behind the claimed records, as [`seal`](Self::seal) does.
+    pub fn seal_claim(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
+        let mut offsets = self.seal(nonce, PerFamily::default());
+        for (input, (_, offset, _)) in self.inputs.iter().zip(&mut offsets) {
+            *offset = input.claiming.unwrap_or(input.committed);
+        }
+        offsets
+    }
+
+    /// At most once: records the commit of the claim. The claimed records may be processed.
+    pub fn claimed(&mut self) {
+        if let Some(name) = self.sealed.take() {
+            self.last = Some(name);
+            for input in &mut self.inputs {
+                input.committed = input.claiming.take().unwrap_or(input.committed);
+            }
+        }
+    }
+
+    /// At most once: whether the group has exactly these offsets, so that there is nothing to give back.
+    #[must_use]
+    pub fn has_processed_claims(&self) -> bool {
+        (self.inputs.iter()).all(|input| input.next == input.committed)
     }
 
     /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name. `wrote` lists the
@@ -366,12 +443,24 @@ impl TaskProgress {
     }
 
     /// Discards the transaction and returns to the last committed offsets. Returns the seek targets: every input of a
-    /// touched task.
+    /// touched task. At most once: does not return, because no record may be processed again.
     pub fn discarded(&mut self) -> Vec<(TopicPartition, Offset)> {
+        let tried = self.next_seq();
         self.sealed = None;
+        if self.guarantee == Guarantee::AtMostOnce {
+            self.touched = false;
+            for input in &mut self.inputs {
+                input.claiming = None;
+                input.first = None;
+            }
+            return Vec::new();
+        }
         self.stream_time = self.last.as_ref().and_then(|name| name.stream_time);
         if !std::mem::take(&mut self.touched) {
             return Vec::new();
+        }
+        if self.unused > Seq(0) {
+            self.unused = tried.next();
         }
         for due in &mut self.due {
             due.next = due.committed;

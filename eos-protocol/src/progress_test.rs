@@ -253,3 +253,83 @@ proptest! {
         }
     }
 }
+
+fn numbers(task: &mut TaskProgress) -> u64 {
+    task.touch();
+    task.seal(Nonce(1), NOTHING);
+    task.sealed().unwrap().seq.0
+}
+
+fn restarted(task: &TaskProgress, guarantee: Guarantee) -> TaskProgress {
+    let inputs = task.inputs().iter();
+    let inputs: Vec<_> = inputs.map(|i| (i.partition.clone(), i.committed)).collect();
+    let last = task.last().cloned();
+    let task = TaskProgress::resume(task.task, LayoutHash(7), 6, inputs, last);
+    match guarantee {
+        Guarantee::AtLeastOnce => task.with_own_numbers(),
+        _ => task,
+    }
+}
+
+#[test]
+fn at_least_once_no_attempt_takes_the_number_of_another() {
+    let mut task = two_inputs().with_own_numbers();
+    assert_eq!(numbers(&mut task), START_STEP);
+    task.committed();
+    assert_eq!(numbers(&mut task), START_STEP + 1);
+    task.discarded();
+    assert_eq!(
+        numbers(&mut task),
+        START_STEP + 2,
+        "its records may be there"
+    );
+    task.committed();
+    // A start leaves room for the attempts of an owner that does not know yet.
+    let mut next = restarted(&task, Guarantee::AtLeastOnce);
+    assert_eq!(numbers(&mut next), 2 * START_STEP);
+    next.committed();
+    let mut next = restarted(&next, Guarantee::ExactlyOnce);
+    assert_eq!(numbers(&mut next), 2 * START_STEP + 1);
+}
+
+#[test]
+fn at_most_once_a_record_waits_for_the_commit_of_its_claim() {
+    let mut task = two_inputs().with_guarantee(Guarantee::AtMostOnce);
+    assert!(!task.is_claimed(0, offset(10)));
+    task.claim(0, offset(15));
+    let offsets = task.seal_claim(Nonce(1));
+    assert_eq!((offsets[0].1, offsets[1].1), (offset(15), offset(20)));
+    assert!(
+        !task.is_claimed(0, offset(10)),
+        "sent, but not acknowledged"
+    );
+    task.claimed();
+    assert!(task.is_claimed(0, offset(14)) && !task.is_claimed(0, offset(15)));
+    assert!(!task.is_claimed(1, offset(20)));
+    task.advance(0, offset(10), None);
+    assert!(!task.has_processed_claims());
+    // The rest is given back.
+    assert_eq!(task.seal(Nonce(2), NOTHING)[0].1, offset(11));
+    task.committed();
+    assert!(!task.is_claimed(0, offset(11)));
+}
+
+#[test]
+fn at_most_once_a_discarded_transaction_repeats_nothing() {
+    let mut task = two_inputs().with_guarantee(Guarantee::AtMostOnce);
+    task.claim(0, offset(15));
+    task.seal_claim(Nonce(1));
+    assert!(task.discarded().is_empty());
+    assert!(!task.is_claimed(0, offset(10)), "the claim failed");
+    task.claim(0, offset(15));
+    task.seal_claim(Nonce(2));
+    task.claimed();
+    task.advance(0, offset(10), None);
+    assert!(task.discarded().is_empty());
+    assert_eq!(task.inputs()[0].next, offset(11));
+    assert!(
+        task.is_claimed(0, offset(11)),
+        "the rest of the claim stays"
+    );
+    assert_eq!(task.recommit()[0].1, offset(15), "never back");
+}

@@ -7,6 +7,9 @@
 //! reserved id (4 bytes)            version (1) · seq (8) · nonce (8): a commit record
 //! ```
 //!
+//! A record that was written without a transaction (at least once) has a header `eos-attempt`: the value of a commit
+//! record, which names the attempt that wrote it.
+//!
 //! Numbers are big-endian. The commit record is the last record of its transaction in each partition that the
 //! transaction wrote. Its key is fixed, so compaction keeps the last one. Only the app itself writes to its
 //! changelog. A record in another format stops the restore, because state made from a part of a changelog is silently
@@ -17,6 +20,9 @@ use eos_protocol::{Nonce, Offset, Seq, TopicPartition};
 
 /// The format of commit records that this version writes, and the newest that it reads.
 const COMMIT_RECORD: u8 = 1;
+
+/// The name of the header that names the attempt.
+pub const ATTEMPT: &str = "eos-attempt";
 
 /// Appends the key of a changelog record: the store, then the store's key.
 pub fn key(store: StoreId, key: &[u8], out: &mut Vec<u8>) {
@@ -160,6 +166,22 @@ impl Changelog {
                 offset,
                 reason,
             })
+    }
+
+    /// Reads the header that names the attempt of a record.
+    ///
+    /// # Errors
+    /// [`ChangelogError`] if the header is damaged, or of a newer format.
+    pub fn attempt(
+        &self,
+        offset: Offset,
+        header: Option<&[u8]>,
+    ) -> Result<CommitRecord, ChangelogError> {
+        read_commit_record(header).map_err(|reason| ChangelogError {
+            partition: self.partition.clone(),
+            offset,
+            reason,
+        })
     }
 
     fn entry<'a>(&self, key: &'a [u8], value: Option<&'a [u8]>) -> Result<Entry<'a>, BadRecord> {

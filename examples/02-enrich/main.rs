@@ -5,7 +5,7 @@
 //! or none.
 //!
 //! `WORKERS=4` runs four workers in this process. `GUARANTEE=at-least-once` shows the results
-//! without transactions: duplicates after each crash.
+//! without transactions: duplicates after each crash. `GUARANTEE=at-most-once` shows lost records instead.
 
 use anyhow::bail;
 use eos_core::{App, Guarantee, Topic};
@@ -49,7 +49,8 @@ async fn main() -> anyhow::Result<()> {
     let guarantee = match std::env::var("GUARANTEE").as_deref() {
         Err(_) | Ok("exactly-once") => Guarantee::ExactlyOnce,
         Ok("at-least-once") => Guarantee::AtLeastOnce,
-        Ok(other) => bail!("GUARANTEE={other}: exactly-once or at-least-once"),
+        Ok("at-most-once") => Guarantee::AtMostOnce,
+        Ok(other) => bail!("GUARANTEE={other}: exactly-once, at-least-once or at-most-once"),
     };
     let workers = std::env::var("WORKERS").map_or(Ok(1), |n| n.parse())?;
 

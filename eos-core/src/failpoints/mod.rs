@@ -109,6 +109,10 @@
 //! | `late_result` | results of calls count for a later start or rewind of the task |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
+//! | `claim_first` | at most once: records are processed before their offset is committed |
+//! | `late_attempts` | at least once: a restore takes records of former owners that arrived late |
+//! | `leave_unclear` | without transactions: a worker stays in the group though its commit may still arrive |
+//! | `attempt_numbers` | at least once: an attempt takes the number of a discarded one |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -98,6 +98,10 @@ pub(crate) enum Defence {
     WindowsBehindCursor,
     IdleEvidence,
     DueIndex,
+    ClaimFirst,
+    LateAttempts,
+    LeaveUnclear,
+    AttemptNumbers,
 }
 
 #[cfg(feature = "failpoints")]
@@ -180,7 +184,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 67] = [
+    pub(super) const ALL: [Self; 71] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -248,6 +252,10 @@ impl Defence {
         Self::WindowsBehindCursor,
         Self::IdleEvidence,
         Self::DueIndex,
+        Self::ClaimFirst,
+        Self::LateAttempts,
+        Self::LeaveUnclear,
+        Self::AttemptNumbers,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -319,6 +327,10 @@ impl Defence {
             Self::WindowsBehindCursor => "windows_behind_cursor",
             Self::IdleEvidence => "idle_evidence",
             Self::DueIndex => "due_index",
+            Self::ClaimFirst => "claim_first",
+            Self::LateAttempts => "late_attempts",
+            Self::LeaveUnclear => "leave_unclear",
+            Self::AttemptNumbers => "attempt_numbers",
         }
     }
 }

@@ -184,7 +184,12 @@ impl WorkerMeter {
             | State::Committing
             | State::Aborting
             | State::InDoubt => {}
-            State::Cold | State::Initializing | State::Idle | State::Fenced | State::Failed => {
+            State::Cold
+            | State::Initializing
+            | State::Idle
+            | State::Claiming
+            | State::Fenced
+            | State::Failed => {
                 self.open_since.clear();
             }
         }

@@ -23,7 +23,6 @@ type TaskDuration = (
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
 const COUNTERS: [Counter; 21] = [
-const COUNTERS: [Counter; 19] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -428,6 +427,7 @@ fn name_of(state: State) -> &'static str {
         State::Cold => "cold",
         State::Initializing => "initializing",
         State::Idle => "idle",
+        State::Claiming => "claiming",
         State::Open => "open",
         State::Sealing => "sealing",
         State::SendingOffsets => "sending_offsets",

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use eos_protocol::{Clock, IdleTime, TopicName};
+use eos_protocol::{Clock, Guarantee, IdleTime, TopicName};
 
 use super::error::{Mistake, Mistakes, TopologyError, check_name, check_store_name};
-use super::graph::{Graph, SourceSpec};
+use super::graph::{Graph, NodeSpec, SourceSpec};
 use super::kind::Kind;
 use crate::store::StoreSpec;
 
@@ -51,6 +51,37 @@ impl Graph {
         self.check_partitioners(&mut mistakes);
         self.check_types(&mut mistakes);
         self.check_calls(&mut mistakes);
+        mistakes.none()
+    }
+
+    /// Checks that the guarantee allows each step.
+    pub(crate) fn check_guarantee(&self, guarantee: Guarantee) -> Result<(), TopologyError> {
+        let mut mistakes = Mistakes::default();
+        if guarantee == Guarantee::AtMostOnce {
+            for calls in &self.calls {
+                mistakes.add(Mistake::CallsAtMostOnce {
+                    name: calls.name.to_string(),
+                });
+            }
+        }
+        for (at, store) in self.stores.iter().enumerate() {
+            let own = |node: &&NodeSpec| node.kind.own_store() == Some(at);
+            let uses = |node: &&NodeSpec| node.stores.contains(&at);
+            let mut nodes = self.nodes.iter();
+            let step = nodes.clone().find(own).or_else(|| nodes.find(uses));
+            let (step, kind) = match step {
+                Some(node) => (node.kind.method(), Some(node.kind)),
+                None => ("store", None),
+            };
+            let name = store.name.to_string();
+            match guarantee {
+                Guarantee::AtMostOnce => mistakes.add(Mistake::StateAtMostOnce { step, name }),
+                Guarantee::AtLeastOnce if matches!(kind, Some(Kind::Dedup(_))) => {
+                    mistakes.add(Mistake::DedupAtLeastOnce { step, name });
+                }
+                _ => {}
+            }
+        }
         mistakes.none()
     }
 

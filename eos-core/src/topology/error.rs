@@ -70,6 +70,40 @@ pub enum Mistake {
     /// The app has no source.
     #[error("the app has no source. Begin with `app.source(&topic)`")]
     Empty,
+    /// A step keeps state, and the guarantee is at most once.
+    #[error(
+        "the step `{step}` keeps state in {name}, but processing.guarantee = at_most_once is for apps without state: \
+         a crash would lose records from the state. Use Guarantee::AtLeastOnce or Guarantee::ExactlyOnce, or remove \
+         the step"
+    )]
+    StateAtMostOnce {
+        /// The step.
+        step: &'static str,
+        /// The name of its store or timer.
+        name: String,
+    },
+    /// A step makes asynchronous calls, and the guarantee is at most once.
+    #[error(
+        "the calls {name} of `map_async` start before the offsets of their records are committed, so a crash may repeat \
+         them, but processing.guarantee = at_most_once. Make the call in `try_map`, or use Guarantee::AtLeastOnce or \
+         Guarantee::ExactlyOnce"
+    )]
+    CallsAtMostOnce {
+        /// The name of the calls.
+        name: String,
+    },
+    /// A step recognises records by their ids, and the guarantee is at least once.
+    #[error(
+        "the step `{step}` remembers ids in {name}, but under processing.guarantee = at_least_once a record that \
+         is repeated after a crash would meet its own id and be dropped as a duplicate: it would be lost. Use \
+         Guarantee::ExactlyOnce, or remove the step"
+    )]
+    DedupAtLeastOnce {
+        /// The step.
+        step: &'static str,
+        /// The name of its store.
+        name: String,
+    },
     /// A chain has no end.
     #[error(
         "the chain that reads {topic} ends in `{kind}`, so its records go nowhere. End it with \

@@ -115,12 +115,15 @@ impl Described {
         };
         let here = || End::Node(&self.name);
         if let Role::Source { topic, policy, .. } = &self.role {
-            let how = match guarantee == Guarantee::ExactlyOnce {
-                true => "the offset commits in the transaction of the outputs",
-                false => {
+            let how = match guarantee {
+                Guarantee::AtLeastOnce => {
                     "the offset commits once the outputs are acknowledged, and a crash in between \
                      repeats them"
                 }
+                Guarantee::AtMostOnce => {
+                    "the offset commits before the record is processed, and a crash in between loses it"
+                }
+                _ => "the offset commits in the transaction of the outputs",
             };
             let how = format!("{how}; a record that fails {}", on_error(policy));
             add(End::Topic(topic), here(), how, false);
@@ -141,10 +144,14 @@ impl Described {
             let kept = self.stores().iter();
             let kept = kept.filter(|used| used.changelog.as_ref() == Some(changelog));
             let kept: Vec<&str> = kept.map(|used| &used.name[..]).collect();
-            let how = format!(
-                "changes of {} commit in that transaction and survive a restart",
-                kept.join(" and ")
-            );
+            let kept = kept.join(" and ");
+            let how = match guarantee {
+                Guarantee::AtLeastOnce => format!(
+                    "changes of {kept} are acknowledged before the offset commits and survive a restart, and \
+                     a crash in between counts the records twice"
+                ),
+                _ => format!("changes of {kept} commit in that transaction and survive a restart"),
+            };
             add(here(), End::Topic(changelog), how, false);
         }
         if let Role::Sink {
@@ -159,18 +166,12 @@ impl Described {
     }
 }
 
-fn promise(guarantee: Guarantee) -> &'static str {
-    match guarantee == Guarantee::ExactlyOnce {
-        true => "exactly once",
-        false => "at least once",
-    }
-}
-
 /// Returns the meaning of a guarantee for the consumers of an output.
 fn reading(guarantee: Guarantee) -> &'static str {
-    match guarantee == Guarantee::ExactlyOnce {
-        true => "for consumers with isolation.level=read_committed",
-        false => "a crash or a rebalance may repeat records",
+    match guarantee {
+        Guarantee::AtLeastOnce => "a crash or a rebalance may repeat records",
+        Guarantee::AtMostOnce => "a crash may lose records",
+        _ => "for consumers with isolation.level=read_committed",
     }
 }
 
@@ -217,7 +218,7 @@ impl fmt::Display for Guarantees<'_> {
             )?;
             for edge in subtopology.edges(guarantee) {
                 let Edge { from, to, how, .. } = edge;
-                writeln!(f, "  {from} --> {to}: {}; {how}", promise(guarantee))?;
+                writeln!(f, "  {from} --> {to}: {}; {how}", guarantee.name())?;
             }
         }
         for topic in &self.0.fed {
@@ -267,7 +268,7 @@ impl fmt::Display for Mermaid<'_> {
                 } else {
                     ("-->", "")
                 };
-                writeln!(f, "  {from} {line}|{}{which}| {to}", promise(guarantee))?;
+                writeln!(f, "  {from} {line}|{}{which}| {to}", guarantee.name())?;
             }
         }
         Ok(())

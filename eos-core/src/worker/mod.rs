@@ -59,8 +59,8 @@ use std::time::Duration;
 
 use eos_protocol::state::StoreNames;
 use eos_protocol::{
-    Action, Clock, CommitCause, Event, Now, Outcome, Revocation, SeenTopic, Settle, State, TaskId,
-    TaskProgress, TaskTurn, TopicName,
+    Action, Clock, CommitCause, Event, Guarantee, Now, Outcome, Revocation, SeenTopic, Settle,
+    State, TaskId, TaskProgress, TaskTurn, TopicName,
 };
 
 use crate::client::{Client, ClientError, Source, SourceEvent};
@@ -302,6 +302,16 @@ impl<C: Client> Worker<C> {
                 let error = self.txn.stop(&self.shared, reason);
                 self.lifecycle.fail(error);
             }
+            Action::Claim => {
+                let nonce = self.txn.nonce(&self.shared);
+                let offsets = self.tasks.claim_fetched(nonce, self.shared.now());
+                self.txn.claim(offsets);
+            }
+            Action::Claimed => {
+                self.tasks.claimed(self.shared.now());
+                self.txn.begun(&self.shared);
+            }
+            Action::Leave => self.leave_behind_unclear_commit(),
             Action::Seal => {
                 self.pipeline.begin_emission();
                 self.txn.perform(&self.shared, action)?;
@@ -326,6 +336,20 @@ impl<C: Client> Worker<C> {
             _ => self.txn.perform(&self.shared, action)?,
         }
         Ok(())
+    }
+
+    /// Leaves the group, because a commit of this member may still arrive. The group then refuses it. At least once and
+    /// without stores, it would only repeat records.
+    fn leave_behind_unclear_commit(&mut self) {
+        let repeats = self.shared.spec.guarantee == Guarantee::AtLeastOnce
+            && self.shared.topology.stores().is_empty();
+        if !repeats && self.group.membership.holds() && rules::leaves_with_unclear_commit() {
+            tracing::warn!(
+                app = %self.shared.spec.app, worker = %self.shared.spec.id,
+                "a commit of offsets had no response; leaving the group, so that it can't arrive later"
+            );
+            self.group.membership.evict(&self.shared);
+        }
     }
 
     /// Applies a committed transaction.
@@ -381,7 +405,10 @@ impl<C: Client> Worker<C> {
         let records = self.txn.pace.discarded();
         failpoints::given_back(records);
         self.lifecycle.lost_prefix();
-        self.txn.blame.discarded(self.tasks.taken(), records);
+        // At most once, no record comes again.
+        if self.shared.spec.guarantee != Guarantee::AtMostOnce {
+            self.txn.blame.discarded(self.tasks.taken(), records);
+        }
         let in_rebalance = !self.group.is_quiet();
         self.group.seek(self.tasks.discard(in_rebalance));
         self.txn.discarded(&self.shared);
@@ -462,7 +489,10 @@ impl<C: Client> Worker<C> {
                 let membership = &mut self.group.membership;
                 self.txn.send_offsets(shared, source, membership)
             }
-            Call::CommitThroughConsumer => source.commit(self.txn.offsets(), SLICE),
+            Call::CommitThroughConsumer => {
+                let membership = &mut self.group.membership;
+                self.txn.commit_through_consumer(shared, source, membership)
+            }
             _ => self.txn.call(shared, call),
         };
         let Poll::Ready(done) = done else { return };
@@ -692,9 +722,16 @@ impl<C: Client> Worker<C> {
             let layout = stage.layout();
             let progress = TaskProgress::resume(new.id, layout, width, new.at, new.name);
             let stores = StoreNames::of(topology.stores_of(stage).map(|store| &*store.name));
-            let progress = progress.with_changelogs(changelogs).with_stores(stores);
+            let mut progress = progress.with_changelogs(changelogs).with_stores(stores);
+            // At least once, the task commits its start under a new number: see `with_own_numbers`.
+            let numbers = stateful && spec.guarantee == Guarantee::AtLeastOnce;
+            if numbers && rules::numbers_each_attempt() {
+                progress = progress.with_own_numbers();
+            }
+            let progress = progress.with_guarantee(spec.guarantee);
             let chains = topology.instantiate(stage);
             let now = self.shared.now();
+            let claimed = claimed && !numbers;
             let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);
             task.closes_when_idle(topology.idle_of(stage));
             self.starts += 1;
@@ -860,7 +897,19 @@ impl<C: Client> Worker<C> {
                 }
             }
         }
+        if self.pipeline.needs_claim() {
+            return self.claim_more();
+        }
         any || self.tasks.widen()
+    }
+
+    /// At most once: commits the offsets of the fetched records. First come the outputs of the claimed records.
+    fn claim_more(&mut self) -> bool {
+        match self.txn.is_open() {
+            true => self.commit(CommitCause::Claim),
+            false => _ = self.begin(),
+        }
+        true
     }
 
     /// Processes records of one task.

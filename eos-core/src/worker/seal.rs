@@ -49,7 +49,8 @@ fn send_changes<C: Client>(
             let source = Box::new(source);
             return Err(Raised::give_up(WorkerError::Store { task: id, source }));
         }
-        let sent = match state.send(producer, id.partition, CommitRecord { seq, nonce }) {
+        let (commit, guarantee) = (CommitRecord { seq, nonce }, shared.spec.guarantee);
+        let sent = match state.send(producer, id.partition, commit, guarantee) {
             // The queue drains while the worker waits for room.
             Poll::Pending => match producer.flush(SLICE) {
                 Poll::Ready(Err(error)) => Err(error),

@@ -227,6 +227,42 @@ impl<R: Records> Task<R> {
         }
     }
 
+    /// At most once: claims all fetched records, or commits the offsets of a start or of an idle task. Returns the offsets
+    /// under the name of the claim.
+    pub(super) fn seal_claim(
+        &mut self,
+        nonce: Nonce,
+        now: Now,
+    ) -> Vec<(TopicPartition, Offset, String)> {
+        match self.readiness {
+            Readiness::Ready => {}
+            Readiness::Unclaimed => self.progress.touch(),
+            Readiness::Restoring | Readiness::Rewinding => return Vec::new(),
+        }
+        if self.is_overdue(now) {
+            self.progress.touch();
+        }
+        for (input, fetched) in self.fetched.iter().enumerate() {
+            if let Some(last) = fetched.last() {
+                self.progress.claim(input, last.offset().next());
+            }
+        }
+        self.progress.seal_claim(nonce)
+    }
+
+    /// At most once: the claim is committed.
+    pub(super) fn take_claim(&mut self, now: Now) {
+        if self.progress.sealed().is_none() {
+            return;
+        }
+        self.progress.claimed();
+        self.committed_at = Some(now);
+        self.claimed = true;
+        if self.readiness == Readiness::Unclaimed {
+            self.readiness = Readiness::Ready;
+        }
+    }
+
     /// Returns the offsets, under the name of the sealed transaction.
     pub(super) fn seal(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
         let mut wrote = PerFamily::default();

@@ -7,7 +7,7 @@ use eos_protocol::state::{
     ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
 use eos_protocol::windows::{AnyWindows, OpenSessions, SlidingRow};
-use eos_protocol::{Clock, Partition, Place, TaskProgress, Timestamp, TopicName};
+use eos_protocol::{Clock, Guarantee, Partition, Place, TaskProgress, Timestamp, TopicName};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore, Write, changelog};
 
 use super::future_timestamps::FutureTimestamps;
@@ -75,6 +75,31 @@ impl<'a> ChangeBatch<'a> {
         });
         changes.collect()
     }
+}
+
+/// Sends changes with these headers. Returns the number of the sent ones, as [`Producer::send_changes`].
+fn send_with<P: Producer>(
+    producer: &mut P,
+    topic: usize,
+    partition: Partition,
+    changes: &[Change<'_>],
+    headers: &Headers,
+) -> Result<usize, ClientError> {
+    for (sent, change) in changes.iter().enumerate() {
+        let record = Outgoing {
+            topic,
+            partition,
+            timestamp: None,
+            key: Some(change.key),
+            value: change.value,
+            headers,
+        };
+        match producer.send(&record) {
+            Poll::Ready(done) => done?,
+            Poll::Pending => return Ok(sent),
+        }
+    }
+    Ok(changes.len())
 }
 
 impl TaskState {
@@ -249,15 +274,20 @@ impl TaskState {
     }
 
     /// Sends the changes of the transaction to the producer: the last value of each key, then a commit record. Pending
-    /// while the producer's queue is full. The next call resumes at the same change.
+    /// while the producer's queue is full. The next call resumes at the same change. Without a transaction, each record
+    /// names its attempt.
     pub(super) fn send<P: Producer>(
         &mut self,
         producer: &mut P,
         partition: Partition,
         commit: CommitRecord,
+        guarantee: Guarantee,
     ) -> Poll<Result<(), ClientError>> {
-        let headers = Headers::new();
+        let mut headers = Headers::new();
         let last = changelog::commit_record_value(commit);
+        if !guarantee.is_transactional() {
+            headers.push(changelog::ATTEMPT, Some(&last));
+        }
         for family in Family::ALL {
             let Some(topic) = *self.outputs.get(family) else {
                 continue;
@@ -283,7 +313,10 @@ impl TaskState {
                 if changes.is_empty() {
                     break;
                 }
-                let copied = producer.send_changes(topic, partition, &changes)?;
+                let copied = match headers.is_empty() {
+                    true => producer.send_changes(topic, partition, &changes)?,
+                    false => send_with(producer, topic, partition, &changes, &headers)?,
+                };
                 *sent += copied;
                 if copied < changes.len() {
                     return Poll::Pending;

@@ -6,7 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::state::Family;
-use eos_protocol::{BacklogTurns, Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition};
+use eos_protocol::{
+    BacklogTurns, Guarantee, Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition,
+};
 
 use super::WorkerError;
 use super::task::{Readiness, Task};
@@ -262,9 +264,28 @@ impl<R: Records> Tasks<R> {
         inputs.map(|input| input.partition.clone()).collect()
     }
 
-    /// Rule 2: returns the offsets of all inputs of every touched task, under one name per task.
-    pub(super) fn seal(&mut self, nonce: Nonce) -> Vec<OffsetToCommit> {
+    /// At most once: claims all fetched records, and the starts and idle tasks whose offsets have to be committed. Returns
+    /// their offsets.
+    pub(super) fn claim_fetched(&mut self, nonce: Nonce, now: Now) -> Vec<OffsetToCommit> {
+        let claimed = self
+            .values_mut()
+            .flat_map(|task| task.seal_claim(nonce, now));
+        claimed.map(to_commit).collect()
+    }
+
+    /// At most once: the claims are committed.
+    pub(super) fn claimed(&mut self, now: Now) {
+        self.values_mut().for_each(|task| task.take_claim(now));
+    }
+
+    /// Rule 2: returns the offsets of all inputs of every touched task, under one name per task. At most once: of those
+    /// tasks that have claimed more than they have processed.
+    pub(super) fn seal(&mut self, nonce: Nonce, guarantee: Guarantee) -> Vec<OffsetToCommit> {
         let sealed = self.values_mut().flat_map(|task| {
+            let is_done = guarantee == Guarantee::AtMostOnce
+                && task.claimed
+                && !task.recommits
+                && task.progress.has_processed_claims();
             let mut offsets = if task.progress.touched() || !task.recommits {
                 task.seal(nonce)
             } else {
@@ -272,6 +293,9 @@ impl<R: Records> Tasks<R> {
             };
             if !rules::commits_sibling_offsets() {
                 offsets.truncate(1);
+            }
+            if is_done {
+                offsets.clear();
             }
             offsets
         });

@@ -61,19 +61,16 @@ impl KafkaRecords {
     }
 }
 
-impl KafkaRecords {
-    /// Returns the last record.
-    pub(crate) fn last(&self) -> Option<&KafkaMessage> {
-        self.messages.get(self.at..)?.last()
-    }
-}
-
 impl Records for KafkaRecords {
     type Message = KafkaMessage;
 
     #[inline]
     fn first(&self) -> Option<&KafkaMessage> {
         self.messages.get(self.at)
+    }
+
+    fn last(&self) -> Option<&KafkaMessage> {
+        self.messages.get(self.at..)?.last()
     }
 
     #[inline]

@@ -62,7 +62,14 @@ pub enum Action {
     Flush,
     /// `commit_transaction`.
     Commit,
-    /// Commit the offsets through the consumer (at-least-once only).
+    /// At most once: gather the offsets behind the fetched records of every task, and commit them through the consumer.
+    Claim,
+    /// These offsets are committed: the records before them may be processed.
+    Claimed,
+    /// A commit through the consumer had no clear response and may arrive later: leave the group before the next one,
+    /// if a late commit can do harm.
+    Leave,
+    /// Commit the offsets through the consumer (without transactions only).
     CommitThroughConsumer,
     /// `abort_transaction`.
     Abort,
@@ -125,7 +132,7 @@ impl Actions {
         }
     }
 
-    /// Appends the other actions. No event of the machine leads to more than three.
+    /// Appends the other actions. No event of the machine leads to more than four.
     pub(super) fn then(mut self, more: Self) -> Self {
         for action in more {
             if let Some(free) = self.items.iter_mut().find(|slot| slot.is_none()) {

@@ -17,6 +17,12 @@
 //!
 //! The machine decides. The worker performs the actions and reports their results. Under [`Guarantee::AtLeastOnce`]
 //! the states are the same, but no transaction begins, and the consumer commits once all records are acknowledged.
+//!
+//! Under [`Guarantee::AtMostOnce`] the consumer commits first: `Idle ─Touched→ Claiming ─Committed→ Open`. The worker
+//! processes only the claimed records. The commit at the end gives back the claimed records that it did not process.
+//!
+//! Without transactions, a commit that ends without a clear response may still arrive later. [`Action::Leave`] then
+//! makes the worker leave the group, which refuses requests of a former member.
 
 mod action;
 mod limits;
@@ -155,7 +161,8 @@ impl Transaction {
             }
             (State::InDoubt, Event::Initialized) => Actions::one(Action::ReadOutcome),
             (State::InDoubt, Event::Resolved(outcome)) => self.resolved(outcome),
-            (State::Idle, Event::Touched) => self.begin(),
+            (State::Idle, Event::Touched) => self.begin(now),
+            (State::Claiming, Event::Committed) => self.claimed(),
             (State::Open, Event::CommitDue) => self.seal(now),
             (State::Sealing, Event::Sealed) => self.send_offsets(),
             (State::SendingOffsets, Event::OffsetsSent) => {
@@ -180,7 +187,7 @@ impl Transaction {
                 Actions::one(Action::Init)
             }
             // An idempotent producer needs no init.
-            Guarantee::AtLeastOnce => self.rest(),
+            Guarantee::AtLeastOnce | Guarantee::AtMostOnce => self.rest(),
         }
     }
 
@@ -190,13 +197,24 @@ impl Transaction {
         Actions::none()
     }
 
-    fn begin(&mut self) -> Actions {
+    fn begin(&mut self, now: Now) -> Actions {
         self.state = State::Open;
         self.begun += 1;
         match self.guarantee {
             Guarantee::ExactlyOnce => Actions::one(Action::Begin),
             Guarantee::AtLeastOnce => Actions::none(),
+            Guarantee::AtMostOnce => {
+                self.state = State::Claiming;
+                self.deadline = Some(Deadline::after(now, self.limits.commit));
+                Actions::one(Action::Claim)
+            }
         }
+    }
+
+    fn claimed(&mut self) -> Actions {
+        self.state = State::Open;
+        self.deadline = None;
+        Actions::one(Action::Claimed)
     }
 
     fn seal(&mut self, now: Now) -> Actions {
@@ -214,7 +232,7 @@ impl Transaction {
                 Actions::two(Action::SendOffsets, Action::Flush)
             }
             // Here the offsets *are* the commit, and come after all acknowledgements.
-            Guarantee::AtLeastOnce => {
+            Guarantee::AtLeastOnce | Guarantee::AtMostOnce => {
                 self.offsets_sent = true;
                 Actions::one(Action::Flush)
             }
@@ -232,7 +250,7 @@ impl Transaction {
     fn commit_action(&self) -> Action {
         match self.guarantee {
             Guarantee::ExactlyOnce => Action::Commit,
-            Guarantee::AtLeastOnce => Action::CommitThroughConsumer,
+            Guarantee::AtLeastOnce | Guarantee::AtMostOnce => Action::CommitThroughConsumer,
         }
     }
 
@@ -331,10 +349,15 @@ impl Transaction {
             // Rule 5: only repeat the commit. Even an abortable error does not prove that the transaction did not
             // commit: librdkafka calls every response abortable that is unknown or unreadable
             // (`rd_kafka_txn_handle_EndTxn`).
-            (State::Committing, Retriable) => self.again(call),
-            (State::Committing, _) if self.guarantee == Guarantee::AtLeastOnce => {
-                self.abort(now, call)
+            (State::Committing | State::Claiming, Retriable) => self.again(call),
+            (State::Claiming, Corrupted | Fatal) => {
+                self.stop = Some(reason);
+                self.unclear(now, class)
             }
+            (State::Committing, _) if !self.guarantee.is_transactional() => {
+                self.unclear(now, class)
+            }
+            (State::Claiming, _) => self.unclear(now, class),
             (State::Committing, _) => self.in_doubt(now, class),
 
             (State::Aborting, Retriable) => self.again(call),
@@ -347,7 +370,9 @@ impl Transaction {
     /// counts (rule 5).
     fn concerns(&self, call: CallSite) -> bool {
         match self.state {
-            State::Committing => matches!(call, CallSite::Commit | CallSite::ConsumerCommit),
+            State::Committing | State::Claiming => {
+                matches!(call, CallSite::Commit | CallSite::ConsumerCommit)
+            }
             State::Aborting => call == CallSite::Abort,
             State::InDoubt => {
                 matches!(
@@ -370,7 +395,7 @@ impl Transaction {
                 Action::SendOffsets
             }
             (State::SendingOffsets, CallSite::Flush) if !self.drained => Action::Flush,
-            (State::Committing, CallSite::Commit | CallSite::ConsumerCommit) => {
+            (State::Committing | State::Claiming, CallSite::Commit | CallSite::ConsumerCommit) => {
                 self.commit_action()
             }
             (State::Aborting, CallSite::Abort) => Action::Abort,
@@ -398,10 +423,20 @@ impl Transaction {
         match self.guarantee {
             Guarantee::ExactlyOnce => Actions::one(Action::Abort),
             // There is nothing to abort. A new producer drops the queued records.
-            Guarantee::AtLeastOnce => {
+            Guarantee::AtLeastOnce | Guarantee::AtMostOnce => {
                 self.tainted = true;
                 self.aborted()
             }
+        }
+    }
+
+    /// A commit through the consumer failed. `class` is its last error: retriable if time ran out. Unless the group
+    /// refused it, it may still happen, and would then reset the offsets of a later commit.
+    fn unclear(&mut self, now: Now, class: ErrorClass) -> Actions {
+        let actions = self.abort(now, CallSite::ConsumerCommit);
+        match class {
+            ErrorClass::GroupFenced => actions,
+            _ => Actions::one(Action::Leave).then(actions),
         }
     }
 
@@ -503,8 +538,9 @@ impl Transaction {
             State::InDoubt => self.replace(State::InDoubt),
             // EndTxn has not left.
             State::Sealing | State::SendingOffsets => self.abort(now, CallSite::SendOffsets),
-            State::Committing if self.guarantee == Guarantee::AtLeastOnce => {
-                self.abort(now, CallSite::ConsumerCommit)
+            State::Claiming => self.unclear(now, ErrorClass::Retriable),
+            State::Committing if !self.guarantee.is_transactional() => {
+                self.unclear(now, ErrorClass::Retriable)
             }
             State::Committing => self.in_doubt(now, ErrorClass::Retriable),
             State::Aborting => self.give_up_aborting(now, ErrorClass::Retriable),

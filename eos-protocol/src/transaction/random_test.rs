@@ -10,11 +10,11 @@ proptest! {
 
     #[test]
     fn no_life_breaks_a_rule_or_gets_stuck(
-        exactly_once: bool,
+        guarantee in 0..3_usize,
         choices in proptest::collection::vec((any::<u16>(), any::<bool>()), 1..400),
     ) {
         let guarantee =
-            if exactly_once { Guarantee::ExactlyOnce } else { Guarantee::AtLeastOnce };
+            [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce, Guarantee::AtMostOnce][guarantee];
         let mut machine = Transaction::new(guarantee, Limits::default());
         let mut shell = Shell::default();
         for (choice, late) in choices {

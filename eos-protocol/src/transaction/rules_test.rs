@@ -362,6 +362,59 @@ fn rule_11_at_least_once_flushes_first_and_commits_through_the_consumer() {
 }
 
 #[test]
+fn at_most_once_commits_through_the_consumer_before_it_takes_a_record() {
+    let mut life = Life::new(Guarantee::AtMostOnce);
+    life.on(Event::Start);
+    life.on(Event::Built);
+    assert_eq!(life.on(Event::Touched), [Action::Claim]);
+    assert!(!life.machine.takes_records());
+    assert_eq!(
+        life.fail(CallSite::ConsumerCommit, Retriable),
+        [CommitThroughConsumer]
+    );
+    assert_eq!(life.on(Event::Committed), [Action::Claimed]);
+    assert!(life.machine.takes_records());
+    assert_eq!(life.on(Event::CommitDue), [Seal]);
+    assert_eq!(life.on(Event::Sealed), [Flush]);
+    assert_eq!(life.on(Event::Drained), [CommitThroughConsumer]);
+    assert_eq!(life.on(Event::Committed), [Apply]);
+}
+
+#[test]
+fn a_consumer_commit_that_may_arrive_later_leaves_the_group() {
+    for (guarantee, events) in [
+        (Guarantee::AtMostOnce, &[Event::Touched][..]),
+        (
+            Guarantee::AtLeastOnce,
+            &[
+                Event::Touched,
+                Event::CommitDue,
+                Event::Sealed,
+                Event::Drained,
+            ],
+        ),
+    ] {
+        let life = || {
+            let mut life = Life::new(guarantee);
+            for event in [Event::Start, Event::Built].iter().chain(events) {
+                life.on(*event);
+            }
+            life
+        };
+        let actions = life().pass(Limits::default().commit);
+        assert!(
+            matches!(actions[..], [Action::Leave, Discard, Drop, Build { .. }]),
+            "{actions:?}"
+        );
+        let actions = life().fail(CallSite::ConsumerCommit, Abortable);
+        assert_eq!(actions[0], Action::Leave);
+        // The group has refused it.
+        let actions = life().fail(CallSite::ConsumerCommit, GroupFenced);
+        assert_eq!(actions[0], Discard);
+    }
+}
+
+#[test]
 fn a_permanent_error_aborts_before_it_stops() {
     let mut life = Life::in_state(State::SendingOffsets);
     assert_eq!(life.fail(CallSite::SendOffsets, Fatal), [Abort]);

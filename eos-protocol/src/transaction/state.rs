@@ -1,4 +1,4 @@
-//! The eleven states.
+//! The twelve states.
 
 /// The state of a worker's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,6 +9,8 @@ pub enum State {
     Initializing,
     /// No transaction is open. An idle worker stays here and holds back no last stable offset.
     Idle,
+    /// The offsets of the next records are being committed, before the records are processed (at most once only).
+    Claiming,
     /// A transaction is open and takes records.
     Open,
     /// The worker takes no record. It finishes the records under way and seals the overlay.
@@ -29,10 +31,11 @@ pub enum State {
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Cold,
         Self::Initializing,
         Self::Idle,
+        Self::Claiming,
         Self::Open,
         Self::Sealing,
         Self::SendingOffsets,

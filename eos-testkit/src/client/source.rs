@@ -55,6 +55,9 @@ impl Records for ModelRecords {
     fn first(&self) -> Option<&ModelMessage> {
         self.0.front()
     }
+    fn last(&self) -> Option<&ModelMessage> {
+        self.0.back()
+    }
     fn drop_first(&mut self) {
         self.0.pop_front();
     }

@@ -12,6 +12,7 @@ mod dying;
 mod expiry;
 mod found;
 mod golden;
+mod guarantees;
 mod idle;
 mod larger;
 mod many;

@@ -89,7 +89,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 19] = [
+const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("paused_offset", Shape::Pausing, 20, LOST),
     ("replay_bypasses_dedup", Shape::Parked, 20, PASSED),
     ("last_letter", Shape::Parked, 20, LOST),
@@ -110,6 +110,16 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 19] = [
     ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
     ("async_order", Shape::Async, 20, LOST),
     ("late_result", Shape::Async, 20, UNEXPECTED),
+    // Without transactions.
+    ("claim_first", Shape::AtMostOnce, 20, DOUBLED),
+    // The offsets commit before the changelog is acknowledged.
+    ("drain", Shape::CountedAtLeastOnce, 20, STATE),
+    (
+        "attempt_numbers",
+        Shape::CountedAtLeastOnce,
+        200,
+        &["VIOLATED state_", "a task is refused"],
+    ),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
@@ -126,13 +136,9 @@ fn each_is_found_by_a_seed() {
         .into_iter()
         .filter(|(_, seeds, _)| *seeds <= within)
         .filter_map(|(name, within, says)| find(name, None, within, says).err())
-        .chain(
-            OF_A_SHAPE
-                .into_iter()
-                .filter_map(|(name, shape, within, says)| {
-                    find(name, Some(shape), within, says).err()
-                }),
-        )
+        .chain(OF_A_SHAPE.iter().filter_map(|(name, shape, within, says)| {
+            find(name, Some(*shape), *within, says).err()
+        }))
         .collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }

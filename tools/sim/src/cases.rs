@@ -3,6 +3,9 @@
 use super::case::Case;
 use super::shape::Shape;
 use super::{calls, dedup, joined, merged, on_close, plain, policies, sessions, timers, windowed};
+use super::{
+    dedup, guarantees, joined, merged, on_close, plain, policies, sessions, timers, windowed,
+};
 use super::{dedup, joined, merged, on_close, parked, plain, policies, sessions, timers, windowed};
 
 pub(super) fn of(shape: Shape) -> Case {
@@ -17,6 +20,8 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::DeadLetters => policies::DEAD_LETTERS,
         Shape::Pausing => policies::PAUSING,
         Shape::AtLeastOnce => plain::AT_LEAST_ONCE,
+        Shape::AtMostOnce => guarantees::AT_MOST_ONCE,
+        Shape::CountedAtLeastOnce => guarantees::COUNTED_AT_LEAST_ONCE,
         Shape::Timers => timers::TIMERS,
         Shape::OnClose => on_close::ON_CLOSE,
         Shape::Sessions => sessions::SESSIONS,

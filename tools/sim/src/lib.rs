@@ -21,6 +21,7 @@ mod coverage;
 mod dedup;
 mod disks;
 mod fault;
+mod guarantees;
 mod joined;
 mod loops;
 mod merged;

@@ -151,7 +151,7 @@ fn counted_by_digit(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
 
 /// Checks an app that may repeat records: only the first copy counts. Records after the last fault must not be
 /// repeated.
-fn repeated(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+pub(super) fn repeated(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let evidence = evidence(left, str::to_owned, None)?;
     let mut verdict = judge(&evidence, Expectation::Finished);
     let doubled = std::mem::take(&mut verdict.doubled);

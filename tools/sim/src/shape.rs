@@ -25,6 +25,10 @@ pub enum Shape {
     Pausing,
     /// As [`Stateless`](Self::Stateless), but records may be repeated.
     AtLeastOnce,
+    /// As [`Stateless`](Self::Stateless), but records may be lost and not repeated.
+    AtMostOnce,
+    /// As [`Counting`](Self::Counting), but records may be repeated and counted twice.
+    CountedAtLeastOnce,
     /// Timers of stream time, set into the future and the past, moved and cancelled.
     Timers,
     /// Final results of windows, and of longer windows behind them.
@@ -41,7 +45,7 @@ pub enum Shape {
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 16] = [
+    pub const ALL: [Shape; 18] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -52,6 +56,8 @@ impl Shape {
         Shape::DeadLetters,
         Shape::Pausing,
         Shape::AtLeastOnce,
+        Shape::AtMostOnce,
+        Shape::CountedAtLeastOnce,
         Shape::Timers,
         Shape::OnClose,
         Shape::Sessions,
@@ -68,6 +74,10 @@ impl Shape {
             Shape::Async => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
+            Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
+            Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
+            // These shapes commit through the consumer.
+            Shape::AtLeastOnce | Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
@@ -95,6 +105,8 @@ impl Shape {
             Shape::DeadLetters => "dead_letters",
             Shape::Pausing => "pausing",
             Shape::AtLeastOnce => "at_least_once",
+            Shape::AtMostOnce => "at_most_once",
+            Shape::CountedAtLeastOnce => "counted_at_least_once",
             Shape::Timers => "timers",
             Shape::OnClose => "on_close",
             Shape::Sessions => "sessions",

@@ -13,7 +13,7 @@ const DAY_MS: i64 = 86_400_000;
 pub(super) const ROWS: &[Property] = &[
     ours("bootstrap.servers", Clients::All, Kind::Brokers, "", |s, v| s.bootstrap = Some(text(v)),
         "The brokers to contact first, as `host:port`, separated by commas; the argument of `run` if it is not set."),
-    ours("processing.guarantee", Clients::Runtime, Kind::OneOf(&["exactly_once_v2", "at_least_once"]), "exactly_once_v2", |s, v| s.guarantee = guarantee(v),
+    ours("processing.guarantee", Clients::Runtime, Kind::OneOf(&["exactly_once_v2", "at_least_once", "at_most_once"]), "exactly_once_v2", |s, v| s.guarantee = guarantee(v),
         "The processing guarantee."),
     ours("num.stream.threads", Clients::Runtime, number(1, 256), "1", |s, v| s.workers = u16::try_from(count(v)).unwrap_or(1),
         "How many workers (threads) this process runs."),
@@ -98,6 +98,7 @@ fn text(value: &Value) -> String {
 fn guarantee(value: &Value) -> Guarantee {
     match text(value).as_str() {
         "at_least_once" => Guarantee::AtLeastOnce,
+        "at_most_once" => Guarantee::AtMostOnce,
         _ => Guarantee::ExactlyOnce,
     }
 }

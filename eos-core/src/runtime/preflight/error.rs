@@ -135,15 +135,6 @@ pub enum PreflightError {
         /// `bootstrap.servers`.
         bootstrap: String,
     },
-    /// Stores need transactions.
-    #[error(
-        "the store {store} can't be kept under processing.guarantee = at_least_once: after a crash \
-         it would count records twice. Use exactly_once_v2, or remove the stores"
-    )]
-    Stores {
-        /// The first of them.
-        store: String,
-    },
     /// The topics that a task reads together don't match.
     #[error("{0}")]
     Widths(#[from] UnequalWidths),

@@ -43,7 +43,6 @@ pub(crate) fn preflight<C: Client>(
     settings: &Settings,
     bootstrap: &str,
 ) -> Result<Partitions, PreflightError> {
-    keeps_stores(topology, settings.guarantee)?;
     let inputs = topology
         .stages()
         .iter()
@@ -216,17 +215,6 @@ fn allowed(limits: &BrokerLimits, settings: &Settings) -> Result<(), PreflightEr
         most,
         |ours, limit| ours <= limit,
     )
-}
-
-/// State is kept exactly once, or not at all.
-fn keeps_stores(topology: &Topology, guarantee: Guarantee) -> Result<(), PreflightError> {
-    match topology.stores().first() {
-        Some(store) if guarantee == Guarantee::AtLeastOnce => {
-            let store = store.name.to_string();
-            Err(PreflightError::Stores { store })
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Whether other people's topics are there.

@@ -136,25 +136,6 @@ fn unverified_transactions_are_refused_where_there_are_any() {
 }
 
 #[test]
-fn stores_are_kept_in_transactions_or_not_at_all() {
-    let mut app = App::new("a");
-    app.source(&Topic::<String, String>::plain("in"))
-        .group_by_key()
-        .count(&KeyValueStore::plain("counts"))
-        .to(&Topic::plain("out"));
-    let topology = app.check().unwrap();
-    assert!(keeps_stores(&topology, Guarantee::ExactlyOnce).is_ok());
-    let error = keeps_stores(&topology, Guarantee::AtLeastOnce).unwrap_err();
-    assert!(
-        error.to_string().starts_with(
-            "the store counts can't be kept under processing.guarantee = at_least_once"
-        ),
-        "{error}"
-    );
-    assert!(keeps_stores(&self::topology(), Guarantee::AtLeastOnce).is_ok());
-}
-
-#[test]
 fn unsafe_replication_is_reported() {
     let told = |replication, least: Option<&str>| {
         let settings = least.map(|n| [("min.insync.replicas".to_owned(), n.to_owned())].into());

@@ -48,6 +48,9 @@ impl Records for FakeRecords {
     fn first(&self) -> Option<&FakeMessage> {
         self.0.front()
     }
+    fn last(&self) -> Option<&FakeMessage> {
+        self.0.back()
+    }
     fn drop_first(&mut self) {
         self.0.pop_front();
     }
@@ -320,6 +323,9 @@ impl Source for FakeSource {
     }
 
     fn commit(&mut self, offsets: &[OffsetToCommit], _: Duration) -> Poll<Result<()>> {
+        if let Some(answer) = self.fails(CallSite::ConsumerCommit)? {
+            return answer.map(Ok);
+        }
         let mut broker = self.fake.broker();
         broker.called("consumer commit");
         for offset in offsets {

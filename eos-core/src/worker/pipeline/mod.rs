@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    Admission, Attempt, Clock, CommitCause, Event, Now, Offset, Pick, TaskId, Timestamp,
+    Admission, Attempt, Clock, CommitCause, Event, Guarantee, Now, Offset, Pick, TaskId, Timestamp,
     TopicPartition,
 };
 
@@ -127,6 +127,8 @@ pub(super) struct Pipeline {
     unsent: Option<Unsent>,
     /// A record that waits for a transaction.
     held: Option<Processed>,
+    /// At most once: whether a record waits for the commit of its offset.
+    unclaimed: bool,
     /// The progress of the results that are emitted once per commit.
     emission: Emission,
     /// The lowest size limit of all output topics, in bytes.
@@ -151,6 +153,7 @@ impl Pipeline {
             buffers: RefCell::default(),
             unsent: None,
             held: None,
+            unclaimed: false,
             emission: Emission::default(),
             least_limit: limits.min().unwrap_or(usize::MAX),
             clock: Now::default(),
@@ -208,6 +211,12 @@ impl Pipeline {
     /// Sets the clock before the worker takes records.
     pub(super) fn set_clock(&mut self, now: Now) {
         self.clock = now;
+        self.unclaimed = false;
+    }
+
+    /// At most once: whether a record waits for the commit of its offset.
+    pub(super) fn needs_claim(&self) -> bool {
+        self.unclaimed
     }
 
     /// Returns the time of the last record. Any record may be slow.
@@ -345,8 +354,8 @@ impl Pipeline {
         self.ran(shared, task, record, run, txn)
     }
 
-    /// Decides about a record that does not run: it aborts its transactions, comes from the future, or meets a pause or a
-    /// parked key.
+    /// Decides about a record that does not run: it is not claimed yet, aborts its transactions, comes from the future, or
+    /// meets a pause or a parked key.
     #[inline]
     fn decided_early<C: Client>(
         &mut self,
@@ -356,6 +365,13 @@ impl Pipeline {
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
         let (input, offset) = record.record()?;
+        if shared.spec.guarantee == Guarantee::AtMostOnce
+            && !(txn.is_open() && task.progress.is_claimed(input, offset))
+            && rules::claims_before_processing()
+        {
+            self.unclaimed = true;
+            return Some(Done::Dry);
+        }
         if (task.pause.is_some() || task.parked.is_some())
             && let Some(done) = self.before_record(shared, task, record, txn)
         {
@@ -425,7 +441,10 @@ impl Pipeline {
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         self.clock = shared.env.about_now();
-        if txn.pace.admits(self.clock, &shared.spec) {
+        // At most once, a processed record must be in the transaction: its claim is given back otherwise.
+        if shared.spec.guarantee == Guarantee::AtMostOnce
+            || txn.pace.admits(self.clock, &shared.spec)
+        {
             return self.merge(shared, task, record, txn);
         }
         self.held = Some(record);

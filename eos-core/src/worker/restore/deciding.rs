@@ -193,6 +193,7 @@ impl<C: Client> Restoring<C> {
     ) -> Result<Restart, WorkerError> {
         let spec = &shared.spec;
         let situation = Situation {
+            guarantee: spec.guarantee,
             group: spec.app.as_str(),
             identity: &self.identity,
             width: self.width,

@@ -7,7 +7,7 @@ use eos_protocol::state::{
     ChangelogOffsets, Family, Position, RestartError, Restore, RestoreKind, Restored, StoreId,
 };
 use eos_protocol::{Clock, Now, Offset, TaskId, TopicPartition};
-use eos_state::changelog::{Changelog, Entry};
+use eos_state::changelog::{ATTEMPT, Changelog, Entry};
 use eos_state::{Load, TaskStore};
 
 use super::other_store::with_name;
@@ -129,6 +129,14 @@ impl<C: Client> Restoring<C> {
     fn end_writing(&mut self, shared: &Shared<C>) {
         if let Phase::Writing(reader) = std::mem::replace(&mut self.phase, Phase::Opening) {
             let now = shared.now();
+            let (late, ahead) = (reader.restore.late(), reader.restore.is_ahead());
+            if late > 0 || ahead {
+                tracing::warn!(
+                    app = %shared.spec.app, worker = %shared.spec.id, task = %self.task, late, ahead,
+                    "at least once: records of a former owner were left out (late), or records count \
+                     twice (ahead)"
+                );
+            }
             tracing::debug!(
                 app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,
                 records = reader.restore.progress(now).records,
@@ -249,9 +257,17 @@ impl<C: Client> Reader<C> {
                     _ => None,
                 };
                 let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+                let headers = record.headers();
+                let attempt = match headers.is_empty() || !rules::leaves_out_late_attempts() {
+                    true => None,
+                    false => {
+                        let attempt = log.attempt(record.offset(), headers.get(ATTEMPT));
+                        Some(attempt.map_err(|e| WorkerError::Changelog(Box::new(e)))?)
+                    }
+                };
                 let wanted = self
                     .restore
-                    .took(family, record.offset(), bytes, commit, brokers)
+                    .took(family, record.offset(), bytes, commit, attempt, brokers)
                     .map_err(restart)?;
                 match entry {
                     Entry::Put { store, key, value } if wanted => {

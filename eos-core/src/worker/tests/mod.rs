@@ -10,6 +10,7 @@ mod emission;
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod fuzz;
+mod guarantees;
 mod membership;
 mod metrics;
 mod policies;

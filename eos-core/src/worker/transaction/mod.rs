@@ -168,7 +168,12 @@ impl<C: Client> TransactionDriver<C> {
             }
             Action::ReadOutcome => self.calls.read_outcome = true,
             // Actions for the tasks: see `Worker::perform`.
-            Action::Apply | Action::Discard | Action::Stop(_) => {}
+            Action::Apply
+            | Action::Discard
+            | Action::Claim
+            | Action::Claimed
+            | Action::Leave
+            | Action::Stop(_) => {}
         }
         Ok(())
     }
@@ -265,6 +270,13 @@ impl<C: Client> TransactionDriver<C> {
         );
         self.last_error = Some(error);
         Event::Failed(call, class)
+    }
+
+    /// Begins to commit the claims of these offsets.
+    pub(super) fn claim(&mut self, offsets: Vec<OffsetToCommit>) {
+        self.calls.nonce = None;
+        self.calls.offsets = offsets;
+        self.calls.begin(Call::CommitThroughConsumer);
     }
 
     /// Records the begin of a transaction. Returns whether it is open.
@@ -383,11 +395,6 @@ impl<C: Client> TransactionDriver<C> {
     /// Marks a call as done.
     pub(super) fn done(&mut self, call: Call) {
         self.calls.end(call);
-    }
-
-    /// The offsets of the sealed transaction.
-    pub(super) fn offsets(&self) -> &[OffsetToCommit] {
-        &self.calls.offsets
     }
 
     /// Returns the name of the attempt that is being sealed.

@@ -24,7 +24,7 @@ impl<C: Client> TransactionDriver<C> {
         self.calls.nonce = None;
         self.calls.seal = false;
         let offsets = &mut self.calls.offsets;
-        *offsets = tasks.seal(nonce);
+        *offsets = tasks.seal(nonce, shared.spec.guarantee);
         if !rules::commits_every_touched_task() {
             match tasks.offsets_of_any() {
                 Some(any) => *offsets = any,
@@ -66,6 +66,26 @@ impl<C: Client> TransactionDriver<C> {
             self.first_member = Some(member);
         }
         done
+    }
+
+    /// Commits the offsets through the consumer: without transactions only.
+    pub(in crate::worker) fn commit_through_consumer(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+        membership: &mut Membership,
+    ) -> Poll<Result<(), ClientError>> {
+        if self.calls.offsets.is_empty() {
+            // At most once: all claimed records are processed.
+            return Poll::Ready(Ok(()));
+        }
+        let member = source.member()?;
+        if !membership.is_member(shared, member.member_id()) && rules::checks_member() {
+            let (call, code) = (CallSite::ConsumerCommit, code::UNKNOWN_MEMBER_ID);
+            let text = "the group removed this worker meanwhile";
+            return Poll::Ready(Err(ClientError::new(call, code, text)));
+        }
+        source.commit(&self.calls.offsets, SLICE)
     }
 
     fn send_offsets_as(

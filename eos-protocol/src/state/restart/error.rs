@@ -265,7 +265,8 @@ pub enum RestartError {
         "task {task}: {changelog} ends with transaction {}, but the committed offsets of group \
          {group} name {} as its last one: the offsets were set back to a point before the state, so the \
          records after them would count twice. Set them back to where they were, or start afresh \
-         under another app name",
+         under another app name. If the app has crashed with processing.guarantee = at_least_once, \
+         start it once more with that guarantee, stop it cleanly, and then change the guarantee",
         found.0,
         Transaction(*named)
     )]

@@ -23,8 +23,14 @@
 //! | other number of partitions | stop: [`PartitionsChanged`](RestartError::PartitionsChanged) |
 //! | local state of a newer format | stop: [`NewerState`](RestartError::NewerState) |
 //! | *after reading:* c = m | the local state is complete up to k |
-//! | c > m: offsets went back behind the state, and a rebuild would double records | stop: [`OffsetsBehind`](RestartError::OffsetsBehind) |
+//! | c > m, exactly once: offsets went back behind the state, and a rebuild would double records | stop: [`OffsetsBehind`](RestartError::OffsetsBehind) |
 //! | c < m: the changelog lost data | stop: [`ChangelogLost`](RestartError::ChangelogLost) |
+//!
+//! **At least once**, changelog and offsets do not commit together. The changelog is acknowledged before the offsets
+//! commit, so after a crash it may be ahead: c > m is then no error, and some records count twice. State behind the
+//! offsets would have lost records. So c < m stays an error, and a restore leaves out records that arrived late:
+//! records of an attempt after records of a newer one ([`Restore::took`](super::Restore::took)). An interrupted restore
+//! begins again, because it does not know the newest attempt that it has read.
 //!
 //! The first part is [`decide`], the part after reading is [`Restore::finish`](super::Restore::finish).
 //!
@@ -52,7 +58,10 @@ pub use kind::RestoreKind;
 pub use situation::{Bounds, Local, Offsets, Situation};
 pub use why::Why;
 
-use super::{Difference, Family, Identity, PerFamily, Position, PositionError, Standing};
+use super::{
+    CommitRecord, Difference, Family, Identity, PerFamily, Position, PositionError, Standing,
+};
+use crate::guarantee::Guarantee;
 use crate::ids::{Offset, Seq, Timestamp, TopicName, TopicPartition};
 use crate::name::TransactionName;
 
@@ -110,7 +119,10 @@ pub struct Reading {
     /// The time when the offsets were read, by this host's clock.
     pub now: Timestamp,
     pub(super) identity: Identity,
+    pub(super) guarantee: Guarantee,
     pub(super) group: String,
+    /// The attempt whose state the local copy has.
+    pub(super) newest: Option<CommitRecord>,
     pub(super) expect: Expect,
 }
 
@@ -268,6 +280,11 @@ impl Situation<'_> {
                 return rebuild(why);
             }
         }
+        if matches!(found.standing, Standing::Restoring { .. })
+            && self.guarantee == Guarantee::AtLeastOnce
+        {
+            return rebuild(Why::Interrupted);
+        }
         let reading = self.reading(expect(), Some(found));
         match self.too_late_for(&reading, found) {
             Some(why) => rebuild(why),
@@ -413,7 +430,15 @@ impl Situation<'_> {
             since,
             now: self.now,
             identity: self.identity.clone(),
+            guarantee: self.guarantee,
             group: self.group.to_owned(),
+            newest: match found.map(|found| &found.standing) {
+                Some(Standing::At { seq, nonce, .. }) => Some(CommitRecord {
+                    seq: *seq,
+                    nonce: *nonce,
+                }),
+                _ => None,
+            },
             expect,
         }
     }

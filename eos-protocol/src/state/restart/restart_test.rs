@@ -72,6 +72,7 @@ fn restoring(read: i64) -> Position {
 /// A restart with defaults: transaction 5, attempt 50, at input offset 100; a plain changelog from 0 to 80 that names
 /// its commit record 5.
 pub(crate) struct Case {
+    pub(crate) guarantee: Guarantee,
     pub(crate) local: Option<Position>,
     pub(crate) name: TransactionName,
     pub(crate) committed: Vec<(TopicPartition, Offset)>,
@@ -84,6 +85,7 @@ pub(crate) struct Case {
 impl Case {
     pub(crate) fn with(local: Option<Position>) -> Self {
         Self {
+            guarantee: Guarantee::ExactlyOnce,
             local,
             name: name(5, 50, Some(5)),
             committed: inputs(100),
@@ -101,6 +103,7 @@ impl Case {
 
     pub(crate) fn decide_with(&self, offsets: Offsets<'_>) -> Result<Restart, RestartError> {
         decide(&Situation {
+            guarantee: self.guarantee,
             group: "g",
             identity: &self.identity,
             width: self.width,
@@ -345,6 +348,7 @@ fn row_damaged_rebuilds_and_newer_stops() {
     let (name, committed) = (case.name.clone(), case.committed.clone());
     let with = |error: &PositionError| {
         decide(&Situation {
+            guarantee: Guarantee::ExactlyOnce,
             group: "g",
             identity: &case.identity,
             width: 6,
@@ -423,6 +427,7 @@ fn row_a_rebuild_from_a_changelog_without_its_front_stops() {
 fn with_windows(local: &Position, over: bool, start: i64, retention: Duration) -> Restart {
     let case = Case::with(None);
     decide(&Situation {
+        guarantee: Guarantee::ExactlyOnce,
         group: "g",
         identity: &case.identity,
         width: case.width,
@@ -498,6 +503,7 @@ fn row_plain_stores_need_their_changelog_regardless_of_the_windows() {
     let mut case = Case::with(Some(local));
     case.changelog.delete_retention = Duration::from_secs(3600);
     let restart = decide(&Situation {
+        guarantee: Guarantee::ExactlyOnce,
         group: "g",
         identity: &case.identity,
         width: case.width,
@@ -637,4 +643,23 @@ fn row_state_of_something_else_does_not_hinder_a_first_start() {
         Ok(Restart::First { discard: Some(why) }) => assert!(why.is_loud()),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn at_least_once_an_interrupted_restore_begins_again() {
+    let case = |guarantee| Case {
+        guarantee,
+        ..Case::with(Some(restoring(20)))
+    };
+    assert!(matches!(
+        case(Guarantee::ExactlyOnce).decide(),
+        Ok(Restart::Replay(_))
+    ));
+    assert!(matches!(
+        case(Guarantee::AtLeastOnce).decide(),
+        Ok(Restart::Rebuild {
+            why: Why::Interrupted,
+            ..
+        })
+    ));
 }

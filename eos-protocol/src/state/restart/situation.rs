@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::guarantee::Guarantee;
 use crate::ids::{Offset, Timestamp, TopicName, TopicPartition};
 use crate::name::TransactionName;
 use crate::state::{Identity, PerFamily, Position, PositionError};
@@ -9,6 +10,8 @@ use crate::state::{Identity, PerFamily, Position, PositionError};
 /// The facts at the start of a task with stores.
 #[derive(Debug, Clone)]
 pub struct Situation<'a> {
+    /// The guarantee of the app.
+    pub guarantee: Guarantee,
     /// The consumer group.
     pub group: &'a str,
     /// The expected identity of the state.

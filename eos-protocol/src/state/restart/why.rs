@@ -47,6 +47,11 @@ pub enum Why {
         /// The last commit record that it holds.
         local: Seq,
     },
+    /// At least once, an interrupted restore can't be resumed: it does not know the newest attempt that it has read.
+    #[error(
+        "its restore was interrupted, and records of former owners can't be told from newer ones"
+    )]
+    Interrupted,
     /// Deletions that it missed may have disappeared from the changelog.
     #[error(
         "it is {} s old by this host's clock; beyond {} s (half of delete.retention.ms of \
@@ -78,7 +83,7 @@ impl Why {
     /// Whether an operator should see a warning: for every reason but a task's first start on a host.
     #[must_use]
     pub const fn is_loud(&self) -> bool {
-        !matches!(self, Self::NoState)
+        !matches!(self, Self::NoState | Self::Interrupted)
     }
 
     /// Its row of the restart table, for logs.
@@ -91,6 +96,7 @@ impl Why {
             Self::OtherAttempt { .. } => "other_attempt",
             Self::Ahead { .. } => "ahead",
             Self::UnknownChanges { .. } => "unknown_changes",
+            Self::Interrupted => "interrupted",
             Self::TooOld { .. } => "too_old",
             Self::Trimmed { .. } => "trimmed",
         }

@@ -21,6 +21,7 @@ pub use progress::{Progress, Stalled, StalledBy};
 
 use super::restart::Expect;
 use super::{CommitRecord, Family, Part, PerFamily, Position, Reading, RestartError, Standing};
+use crate::guarantee::Guarantee;
 use crate::ids::{Offset, Seq, TopicPartition};
 use crate::time::Now;
 
@@ -43,6 +44,10 @@ struct Track {
     part: Part,
     position: Offset,
     seen: Option<Seq>,
+    /// The newest attempt whose records were read.
+    newest: Option<CommitRecord>,
+    /// The number of records of older attempts that came after it.
+    late: u64,
     /// The last end of committed records that the reader reached.
     lso: Option<Offset>,
     arrived: bool,
@@ -69,6 +74,8 @@ impl Restore {
         let track = |part: &Part| Track {
             position: part.from,
             seen: part.seen,
+            newest: reading.newest,
+            late: 0,
             lso: None,
             arrived: part.from >= part.bounds.end,
             records: 0,
@@ -98,8 +105,12 @@ impl Restore {
     /// Takes a committed record. Returns whether it belongs in the store. It does not if it was read before, or if it
     /// is beyond the committed offsets (another worker may own the task by now).
     ///
-    /// `bytes` is its size. `commit` is its content if it is a commit record. `brokers` is the
-    /// [`BrokerTime`](crate::BrokerTime).
+    /// `bytes` is its size. `commit` is its content if it is a commit record. `attempt` is the attempt that wrote it, if
+    /// the record names one (at least once). `brokers` is the [`BrokerTime`](crate::BrokerTime).
+    ///
+    /// A record is *late* if its attempt is older than one whose records were read before. A former owner of the task
+    /// sent it, or a former producer. It does not belong in the store: its value may lack records that the newer attempt
+    /// has counted.
     ///
     /// # Errors
     /// If no committed record should exist, or if the record belongs to another attempt than the offsets.
@@ -109,12 +120,21 @@ impl Restore {
         offset: Offset,
         bytes: usize,
         commit: Option<CommitRecord>,
+        attempt: Option<CommitRecord>,
         brokers: Now,
     ) -> Result<bool, RestartError> {
         let is_new = |track: &Track| {
             !track.arrived && offset >= track.position && offset < track.part.bounds.end
         };
         if !self.tracks.get(family).as_ref().is_some_and(is_new) {
+            return Ok(false);
+        }
+        if let Some(attempt) = attempt
+            && let Some(track) = self.tracks.get_mut(family)
+            && is_late(attempt, track.newest)
+        {
+            track.late += 1;
+            track.reach(offset.next(), brokers);
             return Ok(false);
         }
         match (&self.reading.expect, commit) {
@@ -142,8 +162,30 @@ impl Restore {
         track.records += 1;
         track.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
         track.seen = commit.map(|record| record.seq).or(track.seen);
+        if let Some(attempt) = attempt.or(commit) {
+            track.newest = Some(attempt);
+        }
         track.reach(offset.next(), brokers);
         Ok(true)
+    }
+
+    /// The number of late records that were left out.
+    #[must_use]
+    pub fn late(&self) -> u64 {
+        let tracks = self.tracks.iter();
+        tracks
+            .filter_map(|(_, track)| Some(track.as_ref()?.late))
+            .sum()
+    }
+
+    /// At least once: whether the changelogs hold more than the committed offsets, so that some records count twice.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        (self.tracks.iter()).any(|(family, track)| {
+            track
+                .as_ref()
+                .is_some_and(|track| track.seen > self.named(family))
+        })
     }
 
     /// Records that a read_committed reader reached its end, the LSO (`RD_KAFKA_RESP_ERR__PARTITION_EOF`, with its
@@ -266,6 +308,10 @@ impl Restore {
                 found,
                 named,
             }),
+            // The changelog is acknowledged before the offsets commit.
+            (Ordering::Greater, Some(_), _) if self.reading.guarantee == Guarantee::AtLeastOnce => {
+                Ok(())
+            }
             (Ordering::Greater, Some(found), named) => Err(RestartError::OffsetsBehind {
                 task,
                 group: self.reading.group.clone(),
@@ -310,6 +356,14 @@ impl Restore {
         let topic = part.map_or_else(|| "".into(), |part| part.bounds.topic.clone());
         TopicPartition::new(topic, self.reading.identity.task.partition)
     }
+}
+
+fn is_late(attempt: CommitRecord, newest: Option<CommitRecord>) -> bool {
+    newest.is_some_and(|newest| match attempt.seq.cmp(&newest.seq) {
+        Ordering::Less => true,
+        Ordering::Equal => attempt.nonce != newest.nonce,
+        Ordering::Greater => false,
+    })
 }
 
 impl Track {

@@ -31,7 +31,7 @@ fn rebuild() -> Restore {
 }
 
 fn take(restore: &mut Restore, at: i64, commit: Option<CommitRecord>) -> bool {
-    let taken = restore.took(Family::Plain, offset(at), 10, commit, secs(1));
+    let taken = restore.took(Family::Plain, offset(at), 10, commit, None, secs(1));
     taken.unwrap()
 }
 
@@ -135,7 +135,7 @@ fn a_changelog_that_no_transaction_touched_is_whole_when_it_is_empty() {
 #[test]
 fn another_attempt_at_the_named_transaction_stops() {
     let mut restore = rebuild();
-    let found = restore.took(Family::Plain, offset(9), 1, record(5, 51), secs(1));
+    let found = restore.took(Family::Plain, offset(9), 1, record(5, 51), None, secs(1));
     let error = found.unwrap_err();
     assert!(
         matches!(error, RestartError::OtherHistory { .. }),
@@ -227,7 +227,14 @@ fn every_changelog_has_to_arrive_before_the_number_is_written() {
     let mut restore = Restore::new(reading, PATIENCE, secs(0), secs(0));
     take(&mut restore, 79, record(5, 50));
     assert_eq!(done(&restore), None);
-    let taken = restore.took(Family::Windowed, offset(79), 1, record(4, 40), secs(1));
+    let taken = restore.took(
+        Family::Windowed,
+        offset(79),
+        1,
+        record(4, 40),
+        None,
+        secs(1),
+    );
     assert_eq!(taken, Ok(true));
     assert!(matches!(done(&restore), Some(Ok(Restored::At(_)))));
 }
@@ -246,7 +253,7 @@ fn a_first_start_stops_at_the_first_committed_record() {
     assert_eq!(done(&empty), None, "more may be to come");
     empty.ended(Family::Plain, offset(80), secs(1));
     assert_eq!(done(&empty), Some(Ok(Restored::First)), "only aborted ones");
-    let found = full.took(Family::Plain, offset(3), 1, None, secs(1));
+    let found = full.took(Family::Plain, offset(3), 1, None, None, secs(1));
     let text = found.unwrap_err().to_string();
     assert!(
         text.contains("changelog a-0-changelog-3 has committed records"),
@@ -327,4 +334,76 @@ fn progress_counts_down() {
     assert_eq!(restore.progress(secs(10)), expected);
     restore.ended(Family::Plain, offset(80), secs(11));
     assert_eq!(restore.progress(secs(11)).eta, Some(Duration::ZERO));
+}
+
+/// A record of attempt `seq`. Returns whether it belongs in the store.
+fn take_of(restore: &mut Restore, at: i64, seq: u64, is_commit: bool) -> bool {
+    let attempt = record(seq, seq * 10);
+    let commit = attempt.filter(|_| is_commit);
+    let taken = restore.took(Family::Plain, offset(at), 1, commit, attempt, secs(1));
+    taken.unwrap()
+}
+
+fn at_least_once(local: Option<crate::state::Position>) -> Case {
+    Case {
+        guarantee: Guarantee::AtLeastOnce,
+        ..Case::with(local)
+    }
+}
+
+#[test]
+fn at_least_once_takes_state_that_is_ahead_and_counts_twice() {
+    let mut restore = begin(&at_least_once(None));
+    assert!(take_of(&mut restore, 78, 5, true));
+    assert!(take_of(&mut restore, 79, 6, true));
+    assert!(restore.is_ahead());
+    assert!(matches!(done(&restore), Some(Ok(Restored::At(_)))));
+}
+
+#[test]
+fn at_least_once_refuses_state_that_is_behind() {
+    let mut restore = begin(&at_least_once(None));
+    assert!(take_of(&mut restore, 78, 4, true));
+    restore.ended(Family::Plain, offset(80), secs(1));
+    assert!(matches!(
+        stops(&restore).0,
+        RestartError::ChangelogLost { .. }
+    ));
+}
+
+#[test]
+fn records_of_a_former_owner_that_arrive_late_are_left_out() {
+    let mut restore = begin(&at_least_once(None));
+    assert!(take_of(&mut restore, 10, 4, false), "in time");
+    assert!(take_of(&mut restore, 70, 5, false));
+    assert!(!take_of(&mut restore, 71, 4, false), "late");
+    assert!(
+        !take_of(&mut restore, 72, 4, true),
+        "so is its commit record"
+    );
+    assert!(take_of(&mut restore, 79, 5, true));
+    assert_eq!(restore.late(), 2);
+    assert!(matches!(done(&restore), Some(Ok(Restored::At(_)))));
+    // A late record may be the last one.
+    let mut restore = begin(&at_least_once(None));
+    assert!(take_of(&mut restore, 70, 5, true));
+    assert!(!take_of(&mut restore, 79, 4, true));
+    assert!(matches!(done(&restore), Some(Ok(Restored::At(_)))));
+}
+
+#[test]
+fn another_attempt_at_the_number_of_a_transaction_is_late() {
+    let mut restore = begin(&Case::with(None));
+    assert!(take(&mut restore, 70, record(5, 50)));
+    let attempt = record(5, 51);
+    let taken = restore.took(Family::Plain, offset(79), 1, None, attempt, secs(1));
+    assert!(!taken.unwrap());
+}
+
+#[test]
+fn a_copy_knows_the_attempt_that_it_has() {
+    let mut restore = begin(&at_least_once(Some(at(4, 40, Some(4), 60))));
+    assert!(!take_of(&mut restore, 61, 3, false));
+    assert!(take_of(&mut restore, 79, 5, true));
+    assert!(matches!(done(&restore), Some(Ok(Restored::At(_)))));
 }

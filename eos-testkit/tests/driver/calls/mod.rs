@@ -337,6 +337,26 @@ fn mistakes_are_refused_when_the_app_is_built() {
     });
     assert!(text.contains("two `map_async` are called one"), "{text}");
     let text = error(&|app| {
+        let stream = app.source(&input());
+        let stream = stream.map_async("one", calls, service);
+        let policy = ErrorPolicy::dead_letter("input-dlq").in_sequence("parked");
+        stream.to(&output());
+        app.on_error(policy);
+    });
+    assert!(
+        text.contains("the calls one of `map_async` and the sequenced dead letters"),
+        "{text}"
+    );
+    let text = error(&|app| {
+        app.guarantee(Guarantee::AtMostOnce);
+        let stream = app.source(&input());
+        stream.map_async("one", calls, service).to(&output());
+    });
+    assert!(
+        text.contains("the calls one of `map_async` start before the offsets"),
+        "{text}"
+    );
+    let text = error(&|app| {
         let none = Calls::at_once(0).time_out(Duration::ZERO);
         app.source(&input())
             .map_async("", none, service)

@@ -1,0 +1,274 @@
+//! The three guarantees: the same app, and what a crash may repeat or lose.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use eos_core::identity::SeenIds;
+use eos_core::{App, Guarantee, KeyValueStore, PlainTopic, Topic};
+use eos_testkit::{TestDriver, crash_everywhere};
+
+const ALL: [Guarantee; 3] = [
+    Guarantee::ExactlyOnce,
+    Guarantee::AtLeastOnce,
+    Guarantee::AtMostOnce,
+];
+
+fn clicks() -> PlainTopic<String, String> {
+    Topic::plain("clicks")
+}
+
+fn totals() -> PlainTopic<String, u64> {
+    Topic::plain("totals")
+}
+
+fn copies() -> PlainTopic<String, String> {
+    Topic::plain("copies")
+}
+
+fn counts() -> KeyValueStore<String, u64> {
+    KeyValueStore::plain("counts")
+}
+
+fn counting(guarantee: Guarantee) -> App {
+    let mut app = App::new("clicks-v1");
+    app.guarantee(guarantee);
+    app.source(&clicks())
+        .group_by_key()
+        .count(&counts())
+        .to(&totals());
+    app
+}
+
+fn copying(guarantee: Guarantee) -> App {
+    let mut app = App::new("copy-v1");
+    app.guarantee(guarantee);
+    app.source(&clicks()).to(&copies());
+    app
+}
+
+/// Six records in bursts, so that a crash finds some of them taken and others not.
+fn pipe(driver: &mut TestDriver) {
+    let burst = |values: [&str; 3]| values.map(|value| ("a".to_owned(), value.to_owned()));
+    driver.pipe_all(&clicks(), burst(["0", "1", "2"]));
+    driver.pipe_all(&clicks(), burst(["3", "4", "5"]));
+}
+
+fn copied(driver: &mut TestDriver) -> Vec<String> {
+    let pairs = driver.read_pairs(&copies()).into_iter();
+    pairs.map(|(_, value)| value).collect()
+}
+
+fn count(driver: &TestDriver) -> u64 {
+    driver.store(&counts()).get("a").copied().unwrap_or(0)
+}
+
+/// Runs a scenario with a crash at each effect. Returns the number of crashes.
+fn at_each_effect(app: fn() -> App, check: impl Fn(&mut TestDriver, u64)) -> u64 {
+    let mut driver = TestDriver::new(app());
+    let begun = driver.effects();
+    pipe(&mut driver);
+    let effects = driver.effects() - begun;
+    for effect in 1..=effects {
+        let mut driver = TestDriver::new(app());
+        driver.crash_at_effect(effect);
+        pipe(&mut driver);
+        // A cycle of effects may be shorter after a crash.
+        assert!(driver.crashes() > 0, "effect {effect} of {effects}");
+        check(&mut driver, effect);
+    }
+    effects
+}
+
+#[test]
+fn without_a_crash_all_guarantees_have_one_result() {
+    for guarantee in ALL {
+        let mut driver = TestDriver::new(copying(guarantee));
+        pipe(&mut driver);
+        assert_eq!(copied(&mut driver), ["0", "1", "2", "3", "4", "5"]);
+    }
+}
+
+#[test]
+fn a_rebalance_repeats_and_loses_nothing_at_most_once() {
+    let mut driver = TestDriver::builder()
+        .partitions("clicks", 3)
+        .start(copying(Guarantee::AtMostOnce));
+    driver.add_instance();
+    pipe(&mut driver);
+    driver.remove_instance();
+    driver.pipe(&clicks(), "b", "6");
+    driver.rebalance();
+    driver.pipe(&clicks(), "c", "7");
+    driver.advance_wall_clock(Duration::from_secs(2));
+    let mut found = copied(&mut driver);
+    found.sort();
+    assert_eq!(found, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}
+
+#[test]
+fn at_most_once_a_crash_at_any_effect_repeats_no_record() {
+    let lost = AtomicUsize::new(0);
+    let effects = at_each_effect(
+        || copying(Guarantee::AtMostOnce),
+        |driver, effect| {
+            driver.pipe(&clicks(), "a", "6");
+            let found = copied(driver);
+            let mut once = found.clone();
+            once.sort();
+            once.dedup();
+            assert_eq!(once.len(), found.len(), "effect {effect}: {found:?}");
+            assert!(
+                found.contains(&"6".to_owned()),
+                "effect {effect}: {found:?}"
+            );
+            // A crash loses at most the claimed records: one burst.
+            assert!(found.len() >= 4, "effect {effect}: {found:?}");
+            lost.fetch_add(7 - found.len(), Ordering::Relaxed);
+        },
+    );
+    assert!(effects > 4);
+    assert!(
+        lost.into_inner() > 0,
+        "no crash came between offset and output"
+    );
+}
+
+#[test]
+fn at_least_once_a_crash_at_any_effect_may_count_twice_and_loses_nothing() {
+    let repeated = AtomicUsize::new(0);
+    at_each_effect(
+        || counting(Guarantee::AtLeastOnce),
+        |driver, effect| {
+            let found = count(driver);
+            assert!((6..=9).contains(&found), "effect {effect}: {found}");
+            repeated.fetch_add(usize::from(found > 6), Ordering::Relaxed);
+            // The changelog has at least what the database has.
+            driver.crash_and_lose_state();
+            let rebuilt = count(driver);
+            assert!(rebuilt >= found, "effect {effect}: {rebuilt} after {found}");
+            driver.pipe(&clicks(), "a", "6");
+            assert_eq!(count(driver), rebuilt + 1, "effect {effect}");
+            let outputs = driver.read_pairs(&totals());
+            assert!(outputs.len() >= 7, "effect {effect}: {outputs:?}");
+        },
+    );
+    // A kept database is not ahead of its offsets, so only a lost one repeats counts.
+    let repeated = repeated.into_inner();
+    assert_eq!(repeated, 0);
+}
+
+#[test]
+fn at_least_once_a_database_that_is_lost_in_the_crash_may_be_ahead_of_the_offsets() {
+    let ahead = AtomicUsize::new(0);
+    crash_everywhere(
+        || TestDriver::new(counting(Guarantee::AtLeastOnce)),
+        |driver| {
+            pipe(driver);
+            let found = count(driver);
+            ahead.fetch_add(usize::from(found > 6), Ordering::Relaxed);
+            let outputs = driver.read_pairs(&totals()).len();
+            ((6..=9).contains(&found), outputs >= 6)
+        },
+    );
+    assert!(
+        ahead.into_inner() > 0,
+        "no crash came between changelog and offsets"
+    );
+}
+
+/// The app under the guarantee that is set when its process starts.
+fn switching() -> (TestDriver, impl Fn(&mut TestDriver, Guarantee)) {
+    let at = Arc::new(AtomicUsize::new(0));
+    let current = Arc::clone(&at);
+    let app = move || counting(ALL[current.load(Ordering::Relaxed)]);
+    let driver = TestDriver::of(app);
+    let switch = move |driver: &mut TestDriver, to: Guarantee| {
+        let to = ALL.iter().position(|one| *one == to).unwrap();
+        at.store(to, Ordering::Relaxed);
+        // One instance after the other, as in a rolling upgrade.
+        driver.add_instance();
+        driver.remove_instance();
+    };
+    (driver, switch)
+}
+
+#[test]
+fn a_switch_of_the_guarantee_is_a_rolling_upgrade() {
+    let (mut driver, switch) = switching();
+    let mut expected = 0;
+    for guarantee in [
+        Guarantee::ExactlyOnce,
+        Guarantee::AtLeastOnce,
+        Guarantee::ExactlyOnce,
+        Guarantee::AtLeastOnce,
+    ] {
+        switch(&mut driver, guarantee);
+        pipe(&mut driver);
+        expected += 6;
+        assert_eq!(count(&driver), expected, "{guarantee:?}");
+        driver.crash();
+        assert_eq!(count(&driver), expected, "{guarantee:?}, restarted");
+        driver.crash_and_lose_state();
+        assert_eq!(count(&driver), expected, "{guarantee:?}, rebuilt");
+    }
+}
+
+#[track_caller]
+fn refused(app: &App) -> String {
+    app.describe().unwrap_err().to_string()
+}
+
+#[test]
+fn state_at_most_once_is_a_build_error_that_names_the_step_and_the_fix() {
+    let error = refused(&counting(Guarantee::AtMostOnce));
+    assert!(
+        error.starts_with("the step `count` keeps state in counts"),
+        "{error}"
+    );
+    assert!(error.contains("Use Guarantee::AtLeastOnce or Guarantee::ExactlyOnce"));
+    assert!(TestDriver::build(counting(Guarantee::AtMostOnce)).is_err());
+}
+
+#[test]
+fn deduplication_needs_exactly_once() {
+    let app = |guarantee| {
+        let mut app = App::new("a");
+        app.guarantee(guarantee);
+        let seen = SeenIds::<String>::fixed("seen", Duration::from_secs(60));
+        let dedup = app.source(&clicks()).dedup(&seen);
+        dedup
+            .duplicates_to(&Topic::plain("repeated"))
+            .by(String::clone)
+            .to(&copies());
+        app
+    };
+    for (guarantee, text) in [
+        (
+            Guarantee::AtLeastOnce,
+            "the step `dedup` remembers ids in seen",
+        ),
+        (
+            Guarantee::AtMostOnce,
+            "the step `dedup` keeps state in seen",
+        ),
+    ] {
+        let error = refused(&app(guarantee));
+        assert!(error.starts_with(text), "{error}");
+    }
+}
+
+#[test]
+fn describe_says_that_counts_may_repeat() {
+    let mut driver = BTreeMap::new();
+    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
+        let description = counting(guarantee).describe().unwrap();
+        driver.insert(guarantee.name(), description.guarantees().to_string());
+    }
+    assert!(driver["at least once"].contains(
+        "changes of counts are acknowledged before the offset commits and survive a restart, and a crash \
+         in between counts the records twice"
+    ));
+    assert!(!driver["exactly once"].contains("twice"));
+}
