@@ -1,11 +1,13 @@
 //! The identity of records: which ids were seen before.
 
 mod content;
+mod embedded_time;
 mod key;
 mod window;
 
 pub use content::ContentHash;
-pub use key::{IdKey, LONGEST_RAW_ID};
+pub use embedded_time::{IdAge, MOST_SKEW, TimedId, TimedIdError, TimedIdFormat, TimedIds};
+pub use key::{Id, IdKey, LONGEST_RAW_ID};
 pub use window::{SeenWindow, SeenWindowError, Sighting, SightingError};
 
 use crate::ids::Timestamp;
@@ -23,7 +25,8 @@ pub enum Seen {
         /// expiry, −1 if the first record had no timestamp.
         first: Timestamp,
     },
-    /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired.
+    /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired. Or
+    /// the time in its id is too old.
     TooOld,
     /// The record has no id.
     NoId,
@@ -36,13 +39,15 @@ pub enum SeenKind {
     Fixed,
     /// For a window after the last record.
     Sliding,
+    /// For a window after the time in the id.
+    TimeEmbedded,
     /// For ever.
     Ever,
 }
 
 impl SeenKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Sliding, Self::Ever];
+    pub const ALL: [Self; 4] = [Self::Fixed, Self::Sliding, Self::TimeEmbedded, Self::Ever];
 }
 
 /// The part of a stream in which an id is unique.

@@ -28,7 +28,7 @@ pub struct SeenWindow {
     at_most: i64,
 }
 
-/// The durations of a `SeenIds` are invalid.
+/// A `SeenIds` is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeenWindowError {
@@ -62,6 +62,24 @@ pub enum SeenWindowError {
         /// The time for which producers repeat a record.
         horizon: Duration,
     },
+    /// A preset has limits for its window.
+    #[error("the window is {window:?}, but the preset accepts {least:?} to {most:?}. Set a window between them")]
+    Limits {
+        /// The window.
+        window: Duration,
+        /// The shortest window.
+        least: Duration,
+        /// The longest window.
+        most: Duration,
+    },
+    /// The store counts from the time in an id, and the ids have none.
+    #[error(
+        "the ids have no time, which `time_embedded` counts from. Call `by_uuid_v7` or `by_ulid`, or use `SeenIds::fixed`"
+    )]
+    NoTimeInIds,
+    /// The ids have a time, and the store does not count from it.
+    #[error("`by_uuid_v7` and `by_ulid` require `SeenIds::time_embedded`. Use it, or call `by`")]
+    UnusedTimeInIds,
 }
 
 impl SeenWindow {

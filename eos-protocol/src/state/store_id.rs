@@ -57,6 +57,7 @@ impl StoreId {
         let (kind, class) = match kind {
             SeenKind::Fixed => ("fixed", WINDOWED),
             SeenKind::Sliding => ("sliding", WINDOWED),
+            SeenKind::TimeEmbedded => ("time-embedded", WINDOWED),
             SeenKind::Ever => ("ever", 0),
         };
         let scope = match scope {
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(seen(SeenKind::Ever, IdScope::Key), "0854a881");
         let ids = SeenKind::ALL.map(|kind| IdScope::ALL.map(|scope| seen(kind, scope)));
         let ids: std::collections::BTreeSet<String> = ids.into_iter().flatten().collect();
-        assert_eq!(ids.len(), 12);
+        assert_eq!(ids.len(), 16);
         assert_eq!(seen(SeenKind::Fixed, IdScope::Partition), "a0c6bc44");
     }
 
