@@ -47,7 +47,7 @@ mod windowed;
 pub(crate) use aggregate::Aggregate;
 pub(crate) use chains::Chains;
 pub(crate) use checked::Topology;
-pub(crate) use dedup::{Deduplicate, IdOf, Strictness};
+pub(crate) use dedup::{Buffers, Deduplicate, IdOf, Rule, Strictness};
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};

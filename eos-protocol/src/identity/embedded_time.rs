@@ -1,8 +1,10 @@
 //! Ids that begin with the time of their creation.
 
+use std::time::Duration;
+
 use super::SeenWindowError;
 use crate::ids::Timestamp;
-use std::time::Duration;
+use crate::windows::Expiry;
 
 /// The longest accepted time from stream time to the time of an id.
 pub const MOST_SKEW: Duration = Duration::from_secs(600);
@@ -144,7 +146,7 @@ pub enum IdAge {
 
 impl TimedIds {
     /// The parts of the window that a bucket has.
-    const BUCKETS: i64 = 16;
+    pub(super) const BUCKETS: u32 = 16;
 
     /// Ids count as seen until stream time is further behind them than this.
     #[must_use]
@@ -175,17 +177,18 @@ impl TimedIds {
 
     /// The length of a bucket, in milliseconds.
     fn bucket(&self) -> i64 {
-        let rest = i64::from(self.remember % Self::BUCKETS > 0);
-        (self.remember / Self::BUCKETS + rest).max(1)
+        let buckets = i64::from(Self::BUCKETS);
+        let rest = i64::from(self.remember % buckets > 0);
+        (self.remember / buckets + rest).max(1)
     }
 
     /// How long buckets are kept.
     #[must_use]
-    pub fn expiry(&self) -> crate::windows::Expiry {
+    pub fn expiry(&self) -> Expiry {
         let bucket = self.bucket();
         // A bucket is over once this is its age. Its first id may then be too old by one bucket.
         let retention = self.remember.saturating_add(bucket);
-        crate::windows::Expiry::new(duration(retention), duration(bucket))
+        Expiry::new(duration(retention), duration(bucket))
     }
 
     /// Judges the time of an id at this stream time.

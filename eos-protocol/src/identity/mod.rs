@@ -46,6 +46,16 @@ pub enum SeenKind {
 }
 
 impl SeenKind {
+    /// The number of buckets in a window: an id is stored in one of them. None if ids do not expire.
+    #[must_use]
+    pub fn buckets(self) -> Option<u32> {
+        match self {
+            Self::Fixed | Self::Sliding => Some(2),
+            Self::TimeEmbedded => Some(TimedIds::BUCKETS),
+            Self::Ever => None,
+        }
+    }
+
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Fixed, Self::Sliding, Self::TimeEmbedded, Self::Ever];
 }

@@ -63,7 +63,9 @@ pub enum SeenWindowError {
         horizon: Duration,
     },
     /// A preset has limits for its window.
-    #[error("the window is {window:?}, but the preset accepts {least:?} to {most:?}. Set a window between them")]
+    #[error(
+        "the window is {window:?}, but the preset accepts {least:?} to {most:?}. Set a window between them"
+    )]
     Limits {
         /// The window.
         window: Duration,
@@ -85,6 +87,9 @@ pub enum SeenWindowError {
 impl SeenWindow {
     /// The longest window.
     pub const LONGEST: Duration = Duration::from_secs(99 * 86_400);
+
+    /// The most buckets whose sightings decide about a record.
+    pub const MOST_BUCKETS: usize = 5;
 
     /// A window that begins with the first sighting and never moves.
     #[must_use]
@@ -189,7 +194,8 @@ impl SeenWindow {
         Timestamp(time.0.saturating_sub(time.0.rem_euclid(self.bucket())))
     }
 
-    /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: at most five. Some
+    /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: at
+    /// most [`MOST_BUCKETS`](Self::MOST_BUCKETS). Some
     /// are later than stream time, because timers and closures may forward records with later timestamps.
     pub fn buckets(&self, time: Timestamp) -> impl Iterator<Item = Timestamp> + use<> {
         let reach = self.window - 1;
