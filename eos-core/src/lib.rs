@@ -189,7 +189,7 @@ pub mod windows {
 pub mod identity {
     pub use crate::dedup::{
         ContentId, Dedup, IdentityError, Judged, KeyedSeenIds, Seen, SeenIds, SeenWindowError,
-        Selected, TimedIdError, TimedIdFormat, Unselected, WholeValue, presets,
+        Selected, Sizing, TimedIdError, TimedIdFormat, Unselected, WholeValue, presets,
     };
 }
 
@@ -207,7 +207,7 @@ pub mod run {
     pub use eos_protocol::FirstStart;
 
     pub use crate::runtime::{AppState, Running};
-    pub use crate::topology::{Description, Guarantees, Mermaid};
+    pub use crate::topology::{Description, Guarantees, Mermaid, Stores};
     pub use crate::worker::StopMode;
 }
 

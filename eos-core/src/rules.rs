@@ -135,6 +135,8 @@ rules! {
     keeps_scopes_apart = DedupKey,
     /// A sighting of an id is kept as long as a record within the lateness can be its duplicate.
     keeps_sightings_for_late_records = Sightings,
+    /// The bucket of an id with a time is kept until its last id is too old.
+    keeps_buckets_of_current_ids = TimedIds,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

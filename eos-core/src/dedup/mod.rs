@@ -6,7 +6,7 @@ pub mod presets;
 mod seen_ids;
 mod selection;
 
-pub use eos_protocol::identity::{Seen, SeenWindowError, TimedIdError, TimedIdFormat};
+pub use eos_protocol::identity::{Seen, SeenWindowError, Sizing, TimedIdError, TimedIdFormat};
 pub use error::IdentityError;
 pub use operator::{Dedup, Judged, Unselected};
 pub use seen_ids::{KeyedSeenIds, SeenIds};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::identity::{
-    IdScope, SeenKind, SeenWindow, SeenWindowError, TimedId, TimedIdFormat, TimedIds,
+    IdScope, SeenKind, SeenWindow, SeenWindowError, Sizing, TimedId, TimedIdFormat, TimedIds,
 };
 use eos_protocol::state::StoreId;
+use eos_protocol::windows::Expiry;
 use eos_state::StoreKind;
 
 use super::IdentityError;
@@ -260,6 +261,30 @@ impl<K> SeenIds<K> {
         &self.name
     }
 
+    /// Estimates the size of the store at this rate of new ids: rows, bytes on disk and in the changelog, and reads. The
+    /// measured bytes of a store with a million ids per window are within 20 % of it.
+    ///
+    /// ```
+    /// # use eos_core::identity::SeenIds;
+    /// # use std::time::Duration;
+    /// let seen = SeenIds::<String>::fixed("seen", Duration::from_secs(300));
+    /// let sizing = seen.sizing(1_000.0);
+    /// assert_eq!(sizing.rows(), 900_000.0);
+    /// println!("{sizing}");
+    /// ```
+    #[must_use]
+    pub fn sizing(&self, ids_per_second: f64) -> Sizing {
+        match self.seen_for {
+            SeenFor::Window(window) => {
+                Sizing::new(window.kind(), Some(window.expiry()), ids_per_second)
+            }
+            SeenFor::Time(ids) => {
+                Sizing::new(SeenKind::TimeEmbedded, Some(ids.expiry()), ids_per_second)
+            }
+            SeenFor::Ever => Sizing::new(SeenKind::Ever, None, ids_per_second),
+        }
+    }
+
     /// Checks the durations.
     pub(crate) fn check(&self) -> Result<(), SeenWindowError> {
         match self.seen_for {
@@ -328,7 +353,11 @@ impl<K> SeenIds<K> {
             }
             SeenFor::Time(ids) => {
                 let store = WindowStore::<Vec<u8>, i64>::plain(&self.name);
-                (SeenKind::TimeEmbedded, store.spec(ids.expiry()))
+                let expiry = match rules::keeps_buckets_of_current_ids() {
+                    true => ids.expiry(),
+                    false => Expiry::new(ids.remember(), ids.expiry().terms().size()),
+                };
+                (SeenKind::TimeEmbedded, store.spec(expiry))
             }
             SeenFor::Ever => {
                 let store = KeyValueStore::<Vec<u8>, i64>::plain(&self.name);

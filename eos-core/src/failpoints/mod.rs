@@ -105,6 +105,7 @@
 //! | `windows_behind_cursor` | a database drops windows whose final results are not emitted yet |
 //! | `dedup_key` | the scope of an id is not a part of its key |
 //! | `sightings` | sightings of ids expire before the last record that can be their duplicate |
+//! | `timed_ids` | ids with a time expire a bucket too early |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //!

@@ -81,6 +81,7 @@ pub(crate) enum Defence {
     Tombstones,
     DedupKey,
     Sightings,
+    TimedIds,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -173,7 +174,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 60] = [
+    pub(super) const ALL: [Self; 61] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -224,6 +225,7 @@ impl Defence {
         Self::Tombstones,
         Self::DedupKey,
         Self::Sightings,
+        Self::TimedIds,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -288,6 +290,7 @@ impl Defence {
             Self::Tombstones => "tombstones",
             Self::DedupKey => "dedup_key",
             Self::Sightings => "sightings",
+            Self::TimedIds => "timed_ids",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

@@ -3,11 +3,13 @@
 mod content;
 mod embedded_time;
 mod key;
+mod sizing;
 mod window;
 
 pub use content::ContentHash;
 pub use embedded_time::{IdAge, MOST_SKEW, TimedId, TimedIdError, TimedIdFormat, TimedIds};
 pub use key::{Id, IdKey, LONGEST_RAW_ID};
+pub use sizing::Sizing;
 pub use window::{SeenWindow, SeenWindowError, Sighting, SightingError};
 
 use crate::ids::Timestamp;
@@ -53,6 +55,16 @@ impl SeenKind {
             Self::Fixed | Self::Sliding => Some(2),
             Self::TimeEmbedded => Some(TimedIds::BUCKETS),
             Self::Ever => None,
+        }
+    }
+
+    /// The most bytes of a row's value, and the most rows that are read for a new id.
+    #[must_use]
+    pub fn cost(self) -> (u32, u32) {
+        match self {
+            Self::Fixed => (4, SeenWindow::MOST_BUCKETS as u32),
+            Self::Sliding => (12, SeenWindow::MOST_BUCKETS as u32),
+            Self::TimeEmbedded | Self::Ever => (8, 1),
         }
     }
 

@@ -87,7 +87,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 13] = [
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),
@@ -99,6 +99,7 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
     ("due_index", Shape::Sessions, 20, LOST),
     ("dedup_key", Shape::Dedup, 20, UNEXPECTED),
     ("sightings", Shape::Dedup, 20, UNEXPECTED),
+    ("timed_ids", Shape::Dedup, 20, UNEXPECTED),
     // An id is remembered although its record failed.
     ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
 ];
