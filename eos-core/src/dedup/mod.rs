@@ -3,6 +3,7 @@
 mod error;
 mod operator;
 pub mod presets;
+mod rows;
 mod seen_ids;
 mod selection;
 

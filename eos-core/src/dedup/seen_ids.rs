@@ -274,14 +274,19 @@ impl<K> SeenIds<K> {
     /// ```
     #[must_use]
     pub fn sizing(&self, ids_per_second: f64) -> Sizing {
+        let expiry = match self.seen_for {
+            SeenFor::Window(window) => Some(window.expiry()),
+            SeenFor::Time(ids) => Some(ids.expiry()),
+            SeenFor::Ever => None,
+        };
+        Sizing::new(self.kind(), expiry, ids_per_second)
+    }
+
+    pub(super) fn kind(&self) -> SeenKind {
         match self.seen_for {
-            SeenFor::Window(window) => {
-                Sizing::new(window.kind(), Some(window.expiry()), ids_per_second)
-            }
-            SeenFor::Time(ids) => {
-                Sizing::new(SeenKind::TimeEmbedded, Some(ids.expiry()), ids_per_second)
-            }
-            SeenFor::Ever => Sizing::new(SeenKind::Ever, None, ids_per_second),
+            SeenFor::Window(window) => window.kind(),
+            SeenFor::Time(_) => SeenKind::TimeEmbedded,
+            SeenFor::Ever => SeenKind::Ever,
         }
     }
 
@@ -342,30 +347,27 @@ impl<K> SeenIds<K> {
             (true, false) => IdScope::TenantAndKey,
             (true, true) => IdScope::TenantAndPartition,
         };
-        let (kind, base) = match self.seen_for {
+        let base = match self.seen_for {
             SeenFor::Window(window) => {
-                let store = WindowStore::<Vec<u8>, Vec<u8>>::plain(&self.name);
                 let expiry = match rules::keeps_sightings_for_late_records() {
                     true => window.expiry(),
                     false => window.lateness(Duration::ZERO).expiry(),
                 };
-                (window.kind(), store.spec(expiry))
+                WindowStore::<Vec<u8>, Vec<u8>>::plain(&self.name).spec(expiry)
             }
             SeenFor::Time(ids) => {
-                let store = WindowStore::<Vec<u8>, i64>::plain(&self.name);
                 let expiry = match rules::keeps_buckets_of_current_ids() {
                     true => ids.expiry(),
                     false => Expiry::new(ids.remember(), ids.expiry().terms().size()),
                 };
-                (SeenKind::TimeEmbedded, store.spec(expiry))
+                WindowStore::<Vec<u8>, i64>::plain(&self.name).spec(expiry)
             }
             SeenFor::Ever => {
-                let store = KeyValueStore::<Vec<u8>, i64>::plain(&self.name);
-                (SeenKind::Ever, store.spec(StoreKind::Point))
+                KeyValueStore::<Vec<u8>, i64>::plain(&self.name).spec(StoreKind::Point)
             }
         };
         StoreSpec {
-            id: StoreId::seen(&self.name, kind, scope),
+            id: StoreId::seen(&self.name, self.kind(), scope),
             kind: StoreKind::Point,
             refuses_future: !self.trusts_times,
             ..base

@@ -70,7 +70,8 @@ fn measured(
     let window = u64::try_from(WINDOW.as_millis()).unwrap();
     let life = expiry.retention() + expiry.step();
     let end = 4 * per_window * u64::try_from(life.as_millis()).unwrap() / window;
-    let (mut sum, mut samples) = (0, 0_u32);
+    // Of each life of an id.
+    let mut samples: [Vec<u64>; 4] = Default::default();
     for number in 0..end {
         let time = (number * window / per_window).cast_signed();
         let time = Timestamp(1_700_000_000_000 + time);
@@ -88,14 +89,16 @@ fn measured(
             let seq = number / TRANSACTION + 1;
             store.begin_apply(position(seq), over).unwrap();
             assert!(store.end_apply(true).is_ready());
-            if number > end / 4 && seq.is_multiple_of(10) {
+            if seq.is_multiple_of(10) {
                 store.flush().unwrap();
-                sum += tables(dir.path());
-                samples += 1;
+                samples[usize::try_from(4 * number / end).unwrap()].push(tables(dir.path()));
             }
         }
     }
-    sum as f64 / f64::from(samples)
+    let mean = |samples: &[u64]| samples.iter().sum::<u64>() as f64 / samples.len() as f64;
+    let [_, first, _, last] = samples.each_ref().map(|it| mean(it));
+    assert!(last < 1.3 * first, "it grows from {first:.0} to {last:.0}");
+    mean(&samples[1..].concat())
 }
 
 /// The bytes of the tables in a directory.

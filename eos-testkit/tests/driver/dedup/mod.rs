@@ -3,6 +3,7 @@
 mod changes;
 mod presets;
 mod selection;
+mod size;
 mod time_embedded;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -72,7 +72,7 @@ fn sqs_fifo() {
     assert_eq!(ids(&mut driver).len(), 2);
 }
 
-/// R36: an id in the record wins over the hash of the value, and is never one.
+/// R36: an id in the record wins over the hash of the value.
 #[test]
 fn sqs_fifo_with_content_based_deduplication() {
     let preset = || presets::sqs_fifo("seen").allow_identical_payloads_to_collapse();
