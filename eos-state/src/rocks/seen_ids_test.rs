@@ -103,9 +103,11 @@ fn measured(
 
 /// The bytes of the tables in a directory.
 fn tables(dir: &Path) -> u64 {
-    let files = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let files = fs::read_dir(dir).unwrap().filter_map(Result::ok);
     let tables = files.filter(|file| file.path().extension().is_some_and(|it| it == "sst"));
-    tables.map(|file| file.metadata().unwrap().len()).sum()
+    // A compaction may remove a table meanwhile.
+    let sizes = tables.filter_map(|file| Some(file.metadata().ok()?.len()));
+    sizes.sum()
 }
 
 #[track_caller]
