@@ -162,3 +162,51 @@ impl fmt::Display for Bytes {
         write!(f, "{number:.0} {unit}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{SeenWindow, TimedIds};
+
+    const MINUTES: Duration = Duration::from_secs(300);
+    const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
+    /// The numbers of docs/deduplication.md.
+    #[test]
+    fn the_numbers_of_the_documentation_are_right() {
+        let sizing = |kind, expiry| Sizing::new(kind, expiry, 1_000.0);
+        let disk = |kind, expiry| Bytes(sizing(kind, expiry).disk_bytes()).to_string();
+        for (window, fixed, sliding, timed) in [
+            (MINUTES, "61 MB", "73 MB", "27 MB"),
+            (WEEK, "83 GB", "99 GB", "54 GB"),
+        ] {
+            let expiry = SeenWindow::fixed(window).expiry();
+            assert_eq!(disk(SeenKind::Fixed, Some(expiry)), fixed);
+            assert_eq!(disk(SeenKind::Sliding, Some(expiry)), sliding);
+            let expiry = TimedIds::remembered_for(window).expiry();
+            assert_eq!(disk(SeenKind::TimeEmbedded, Some(expiry)), timed);
+        }
+        assert_eq!(disk(SeenKind::Ever, None), "4 GB");
+    }
+
+    #[test]
+    fn a_size_is_printed_with_its_units() {
+        let expiry = SeenWindow::fixed(MINUTES).expiry();
+        let sizing = Sizing::new(SeenKind::Fixed, Some(expiry), 1_000.0);
+        assert_eq!(
+            sizing.to_string(),
+            "kept for 750s: 900000 rows, 61 MB on disk, 45 MB in each replica of the changelog, 1 MB of filters, 5 reads per \
+             new id"
+        );
+        // A UUID's text is packed, and a longer id is hashed.
+        assert_eq!(sizing.id_bytes(36).disk_bytes(), sizing.disk_bytes());
+        assert!(sizing.id_bytes(28).disk_bytes() > sizing.disk_bytes());
+        assert!(sizing.key_bytes(4).disk_bytes() < sizing.disk_bytes());
+        let ever = Sizing::new(SeenKind::Ever, None, 1.0);
+        assert_eq!((ever.kept(), ever.rows()), (None, 86_400.0));
+        assert!(
+            ever.to_string().starts_with("86400 rows per day, 4 MB"),
+            "{ever}"
+        );
+    }
+}
