@@ -467,6 +467,31 @@ fn two_deduplications_in_a_row_have_their_own_ids() {
     crash_everywhere(start, scenario);
 }
 
+/// R45: two tiers of the same ids. The second one finds what the first one has forgotten.
+#[test]
+fn a_longer_deduplication_behind_a_shorter_one_finds_late_copies() {
+    const DAY: i64 = 24 * 60 * MINUTE;
+    let [hour, days] = [60, 4 * 24 * 60].map(minutes);
+    let start = move || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .dedup(&SeenIds::fixed("hot", hour).trust_times())
+            .by(String::clone)
+            .dedup(&SeenIds::fixed("durable", days).trust_times())
+            .duplicates_to(&repeated())
+            .by(String::clone)
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        let times = [0, 1, 3 * DAY, 4 * DAY - 1, 4 * DAY + 2 * 60 * MINUTE];
+        pipe(driver, &times.map(|at| ("k", "a", at)));
+        (ids(driver).len(), read(driver, &repeated()).len())
+    };
+    assert_eq!(scenario(&mut start()), (2, 2));
+    crash_everywhere(start, scenario);
+}
+
 #[test]
 fn windows_that_can_not_work_are_refused() {
     let refused = |seen: SeenIds<String>| {
