@@ -152,7 +152,7 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
     /// Takes the id from the value: the text of a UUIDv7 (RFC 9562), such as `017f22e2-79b0-7cc3-98c4-dc0c0c07398f`. Upper-case
     /// and lower-case digits are equal. `None` and empty text are no id.
     ///
-    /// Requires [`SeenIds::time_embedded`].
+    /// Requires [`SeenIds::time_embedded`](super::SeenIds::time_embedded).
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;
