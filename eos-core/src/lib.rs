@@ -171,6 +171,7 @@ pub mod windows {
 /// |---|---|
 /// | [`fixed`](identity::SeenIds::fixed) | less than the window from that of the first record |
 /// | [`sliding`](identity::SeenIds::sliding) | less than the window from that of a repetition, and less than `at_most` after the first record |
+/// | [`time_embedded`](identity::SeenIds::time_embedded) | any. The time in the id is less than the window behind stream time |
 /// | [`for_ever`](identity::SeenIds::for_ever) | any |
 ///
 /// | record | default | changed by |
@@ -178,17 +179,21 @@ pub mod windows {
 /// | new | passed on, its id is stored | |
 /// | duplicate | dropped and counted | `duplicates_to` |
 /// | further behind stream time than the lateness, and its id is not stored | fails: `TooOld` | `too_old_to`, `pass_too_old` |
+/// | with an id whose time is further behind stream time than the window (`time_embedded`) | fails: `OldId` | `too_old_to`, `pass_too_old` |
 /// | without an id, or with an empty one | fails: `NoId` | `pass_without_id` |
 /// | more than an hour ahead of the machine's clock | fails: `FutureTimestamp` | `trust_times` |
+/// | with an id that is no UUIDv7 or ULID (`time_embedded`) | fails: `Format` | |
+/// | with an id whose time is more than ten minutes ahead of stream time (`time_embedded`) | fails: `FutureId` | |
 /// | with an invalid header `eos-replay-generation` | fails: `Generation` | |
-/// | without a timestamp, or with a negative one (`fixed`, `sliding`) | fails | |
+/// | without a timestamp, or with a negative one (not with `for_ever`) | fails | |
 /// | with a key or a field that can't be encoded | fails | |
 ///
 /// The error policy of the source decides about failed records. By default, the app stops. `judge_by` forwards records of
-/// the first four rows with their status.
+/// the first five rows with their status.
 pub mod identity {
     pub use crate::dedup::{
-        ContentId, Dedup, IdentityError, Judged, Seen, SeenIds, SeenWindowError,
+        ContentId, Dedup, IdentityError, Judged, KeyedSeenIds, Seen, SeenIds, SeenWindowError,
+        Selected, Sizing, TimedIdError, TimedIdFormat, Unselected, WholeValue, presets,
     };
 }
 
@@ -221,7 +226,7 @@ pub mod run {
 
     pub use crate::paused::{PauseId, Paused, PausedAt, Resume, ResumeError};
     pub use crate::runtime::{AppState, Running};
-    pub use crate::topology::{Description, Guarantees, Mermaid};
+    pub use crate::topology::{Description, Guarantees, Mermaid, Stores};
     pub use crate::worker::StopMode;
 }
 

@@ -157,6 +157,8 @@ rules! {
     releases_after_last_letter = LastLetter,
     /// A replay keeps the generation of a record, so that a deduplication knows it.
     keeps_generation_in_replay = ReplayGeneration,
+    /// The bucket of an id with a time is kept until its last id is too old.
+    keeps_buckets_of_current_ids = TimedIds,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
+use eos_protocol::identity::{MOST_SKEW, TimedIdError, TimedIdFormat};
 
 /// Why deduplication can't judge a record. The error policy of the source decides about the record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +34,54 @@ pub enum IdentityError {
         behind: Duration,
         /// The accepted time behind stream time.
         lateness: Duration,
+    },
+    /// The time in the id is too old: the id may have expired.
+    #[error(
+        "the time in the id ({} ms since 1970) is {behind:?} behind stream time; the store {store} remembers ids for \
+         {remember:?}. The id may have expired. Remember ids for longer, or call `.too_old_to(&topic)` or `.pass_too_old()`",
+        .time.0
+    )]
+    OldId {
+        /// The name of the `SeenIds`.
+        store: Arc<str>,
+        /// The time in the id.
+        time: Timestamp,
+        /// The time from the id to stream time.
+        behind: Duration,
+        /// The time for which the store remembers ids.
+        remember: Duration,
+    },
+    /// The time in the id is far ahead of stream time.
+    #[error(
+        "the time in the id ({} ms since 1970) is {ahead:?} ahead of stream time; the limit of store {store} is {limit:?}. \
+         Correct the clock of the component that makes the ids",
+        .time.0, limit = MOST_SKEW
+    )]
+    FutureId {
+        /// The name of the `SeenIds`.
+        store: Arc<str>,
+        /// The time in the id.
+        time: Timestamp,
+        /// The time from stream time to the id.
+        ahead: Duration,
+    },
+    /// The id has no time, because it is not of the declared format.
+    #[error(
+        "the id {id:?} is not a {}: {source} (store {store}). Send such ids, or use `SeenIds::fixed` with `.by(..)`",
+        match .format {
+            TimedIdFormat::UuidV7 => "UUID of version 7",
+            TimedIdFormat::Ulid => "ULID",
+        }
+    )]
+    Format {
+        /// The name of the `SeenIds`.
+        store: Arc<str>,
+        /// The first 64 bytes of the id, with replacement characters for bytes that are not UTF-8.
+        id: String,
+        /// The declared format.
+        format: TimedIdFormat,
+        /// The cause.
+        source: TimedIdError,
     },
     /// The timestamp of the record is far ahead of the machine's clock. All current records would be too old after it.
     #[error(

@@ -2,10 +2,13 @@
 
 mod error;
 mod operator;
+pub mod presets;
+mod rows;
 mod seen_ids;
+mod selection;
 
-pub use eos_protocol::identity::{Seen, SeenWindowError};
+pub use eos_protocol::identity::{Seen, SeenWindowError, Sizing, TimedIdError, TimedIdFormat};
 pub use error::IdentityError;
-pub use operator::{ContentId, Dedup, Judged};
-pub use seen_ids::SeenIds;
-pub(crate) use seen_ids::{SeenFor, encode_key};
+pub use operator::{Dedup, Judged, Unselected};
+pub use seen_ids::{KeyedSeenIds, SeenIds};
+pub use selection::{ContentId, Selected, WholeValue};

@@ -3,17 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use eos_protocol::identity::{ContentHash, Seen};
-use serde::Serialize;
+use eos_protocol::identity::Seen;
 
 use super::SeenIds;
-use crate::codec::{Encode, Encoded, PlainType};
-use crate::failure::Failure;
+use super::presets::Preset;
+use super::selection::{Selected, of_value};
+use crate::codec::{Encode, PlainType};
 use crate::keys::Colocated;
-use crate::record::Record;
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{Deduplicate, Fault, IdOf, Kind, Mistake, Node, Strictness};
+use crate::topology::{Buffers, Deduplicate, IdOf, Kind, Mistake, Node, Rule, Strictness};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Drops duplicates: records whose id was seen before.
@@ -57,6 +56,43 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             too_old: None,
             tenant: None,
             strictness: Strictness::default(),
+            id: Unselected(()),
+        }
+    }
+
+    /// Drops duplicates as another system does: a [preset](crate::identity::presets) has the window and the id.
+    ///
+    /// ```
+    /// # use eos_core::identity::presets;
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// # let orders = Topic::<String, String>::plain("orders");
+    /// app.source(&orders)
+    ///     .dedup_as(presets::jetstream("seen-orders"))
+    ///     .duplicates_to(&Topic::plain("repeated"))
+    ///     .only_new()
+    ///     .to(&Topic::plain("accepted"));
+    /// ```
+    ///
+    /// # Exactly-once
+    /// See [`dedup`](Self::dedup).
+    ///
+    /// # Errors
+    /// See [`dedup`](Self::dedup).
+    pub fn dedup_as(self, preset: Preset<K, V>) -> Dedup<K, V, Selected<K, V>>
+    where
+        P: Colocated,
+    {
+        let stream = self.partitioned();
+        let (seen, id, strictness) = preset.parts(|mistake| stream.wrong(mistake));
+        Dedup {
+            stream,
+            seen,
+            duplicates: None,
+            too_old: None,
+            tenant: None,
+            strictness,
+            id,
         }
     }
 }
@@ -64,24 +100,32 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 /// Ends a stream of records that are left out.
 type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
-/// A stream whose duplicates will be found. Returned by [`Stream::dedup`](crate::Stream::dedup).
+/// A stream whose duplicates will be found. Returned by [`Stream::dedup`](crate::Stream::dedup) and
+/// [`Stream::dedup_as`](crate::Stream::dedup_as).
 ///
-/// Call `by`, `by_header`, `by_key`, `by_content` or `judge_by` last. Ids are compared byte by byte.
+/// Call a method that selects the id last: `by`, `by_header`, `by_key`, `by_content`, `by_value`, `by_cloud_event`,
+/// `by_uuid_v7`, `by_ulid` or `judge_by`. Behind `dedup_as`, call `only_new` or `judged` last. Ids are compared byte by byte.
 ///
 /// # Replays
 /// To process records again, set their header `eos-replay-generation` to a new number: unsigned, at most 64 bits, as
 /// decimal text. Without the header it is 0. Ids of different generations are different.
-#[must_use = "a deduplication does nothing until `by`, `by_header`, `by_key`, `by_content` or `judge_by` says what the id is"]
-pub struct Dedup<K, V> {
+#[must_use = "a deduplication does nothing until `by`, `by_header`, `by_key`, `by_content` or `judge_by` says what the id is. \
+              Behind `dedup_as`, call `only_new` or `judged`"]
+pub struct Dedup<K, V, I = Unselected> {
     stream: Stream<K, V>,
     seen: SeenIds<K>,
     duplicates: Option<End<K, V>>,
     too_old: Option<End<K, V>>,
     tenant: Option<IdOf<K, V>>,
     strictness: Strictness,
+    id: I,
 }
 
-impl<K: 'static, V: 'static> Dedup<K, V> {
+/// The id of a [`Dedup`] that has none yet.
+#[derive(Debug)]
+pub struct Unselected(());
+
+impl<K: 'static, V: 'static, I> Dedup<K, V, I> {
     /// Writes duplicates unchanged to this topic. Without this call they are dropped. The metric
     /// `eos_dedup_duplicates_total` counts them in both cases.
     pub fn duplicates_to<KC, VC>(mut self, topic: &Topic<K, V, KC, VC>) -> Self
@@ -127,108 +171,39 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self
     }
 
-    /// Takes the id from the value: text, bytes or an integer. `None`, empty text and empty bytes are no id.
-    pub fn by<I: PlainType>(self, f: impl Fn(&V) -> I + Send + Sync + 'static) -> Stream<K, V> {
-        self.only_new(of_value(f))
+    pub(super) fn select(self, id: Selected<K, V>) -> Dedup<K, V, Selected<K, V>> {
+        let Self {
+            stream,
+            seen,
+            duplicates,
+            too_old,
+            tenant,
+            strictness,
+            id: _,
+        } = self;
+        Dedup {
+            stream,
+            seen,
+            duplicates,
+            too_old,
+            tenant,
+            strictness,
+            id,
+        }
     }
+}
 
-    /// Takes the id from the last header of this name.
-    pub fn by_header(self, name: &str) -> Stream<K, V> {
-        let name = name.to_owned();
-        self.only_new(Arc::new(
-            move |record: &Record<K, V>, into: &mut Vec<u8>| {
-                let header = record.headers.get(&name);
-                into.extend_from_slice(header.unwrap_or_default());
-                Ok(header.is_some())
-            },
-        ))
+impl<K: 'static, V: 'static> Dedup<K, V> {
+    pub(super) fn seen(&self) -> &SeenIds<K> {
+        &self.seen
     }
+}
 
-    /// Takes the key of the record as the id.
-    pub fn by_key(self) -> Stream<K, V> {
-        let key = Arc::clone(&self.seen.key);
-        let name = Arc::clone(self.seen.shared_name());
-        self.only_new(Arc::new(
-            move |record: &Record<K, V>, into: &mut Vec<u8>| {
-                super::seen_ids::encode_key(&*key, &name, &record.key, into)
-            },
-        ))
-    }
-
-    /// Uses the SHA-256 of chosen fields of the value as the id. The namespace separates values of different kinds.
-    ///
-    /// Choose fields that are equal in each repetition of a request and differ between requests. Do not add a send time.
-    ///
-    /// ```
-    /// # use eos_core::identity::SeenIds;
-    /// # use eos_core::{App, Topic};
-    /// # use std::time::Duration;
-    /// # #[derive(serde::Serialize, serde::Deserialize)]
-    /// # struct Cart { customer: String, cents: u64 }
-    /// # let mut app = App::new("a");
-    /// # let carts = Topic::<String, Cart, _, _>::json("carts");
-    /// app.source(&carts)
-    ///     .dedup(&SeenIds::fixed("seen-carts", Duration::from_secs(300)))
-    ///     .by_content("checkout", |cart, id| id.add(&cart.customer).add(cart.cents))
-    ///     .to(&Topic::json("checkouts"));
-    /// ```
-    pub fn by_content(
-        self,
-        namespace: &str,
-        f: impl Fn(&V, ContentId) -> ContentId + Send + Sync + 'static,
-    ) -> Stream<K, V> {
-        let empty = ContentHash::new(namespace);
-        self.only_new(Arc::new(
-            move |record: &Record<K, V>, into: &mut Vec<u8>| {
-                let id = ContentId {
-                    hash: empty.clone(),
-                    error: None,
-                };
-                let ContentId { hash, error } = f(&record.value, id);
-                match error {
-                    Some(error) => Err(Fault::User(Failure::permanent(error))),
-                    None => {
-                        into.extend_from_slice(&hash.finish());
-                        Ok(true)
-                    }
-                }
-            },
-        ))
-    }
-
-    /// Takes the id from the value, and forwards each judged record with its [`Seen`].
-    ///
-    /// Duplicates, records that are too old and records without an id are forwarded as well, so `duplicates_to`,
-    /// `too_old_to`, `pass_too_old` and `pass_without_id` have no effect. Records from the future, without a timestamp or with
-    /// an invalid `eos-replay-generation` still fail.
-    ///
-    /// ```
-    /// # use eos_core::identity::{Seen, SeenIds};
-    /// # use eos_core::{App, Topic};
-    /// # use std::time::Duration;
-    /// # let mut app = App::new("a");
-    /// # let orders = Topic::<String, String>::plain("orders");
-    /// app.source(&orders)
-    ///     .dedup(&SeenIds::fixed("seen-orders", Duration::from_secs(300)))
-    ///     .judge_by(|order| order.clone())
-    ///     .filter(|order| order.seen == Seen::New)
-    ///     .map(|order| order.value)
-    ///     .to(&Topic::plain("new-orders"));
-    /// ```
-    pub fn judge_by<I: PlainType>(
-        self,
-        f: impl Fn(&V) -> I + Send + Sync + 'static,
-    ) -> Stream<K, Judged<V>> {
-        let strictness = Strictness {
-            too_old: false,
-            no_id: false,
-        };
-        self.judged(strictness, of_value(f)).0
-    }
-
-    fn only_new(self, id: IdOf<K, V>) -> Stream<K, V> {
+impl<K: 'static, V: 'static> Dedup<K, V, Selected<K, V>> {
+    /// Forwards the records that are no duplicates.
+    pub fn only_new(self) -> Stream<K, V> {
         let strictness = self.strictness;
-        let (mut stream, duplicates, too_old) = self.judged(strictness, id);
+        let (mut stream, duplicates, too_old) = self.judge(strictness);
         if let Some(end) = duplicates {
             let (duplicates, others) =
                 stream.branch(|record| matches!(record.seen, Seen::Duplicate { .. }));
@@ -246,11 +221,19 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         })
     }
 
+    /// Forwards each record with its [`Seen`]. See [`judge_by`](Dedup::judge_by).
+    pub fn judged(self) -> Stream<K, Judged<V>> {
+        let strictness = Strictness {
+            too_old: false,
+            no_id: false,
+        };
+        self.judge(strictness).0
+    }
+
     #[expect(clippy::type_complexity, reason = "a private function")]
-    fn judged(
+    fn judge(
         self,
         strictness: Strictness,
-        id: IdOf<K, V>,
     ) -> (Stream<K, Judged<V>>, Option<End<K, V>>, Option<End<K, V>>) {
         let Self {
             stream,
@@ -258,22 +241,25 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
             duplicates,
             too_old,
             tenant,
+            id: Selected { id, format },
             ..
         } = self;
-        if let Err(reason) = seen.check() {
-            stream.wrong(Mistake::SeenIds {
-                store: seen.name().to_owned(),
-                reason,
-            });
-        }
+        let rule = seen.check().and_then(|()| seen.rule(format));
+        let rule = rule.unwrap_or_else(|reason| {
+            let store = seen.name().to_owned();
+            stream.wrong(Mistake::SeenIds { store, reason });
+            Rule::Ever
+        });
         let store = stream.own(seen.spec(tenant.is_some()));
         let make = move || -> Box<dyn Node> {
             Box::new(Deduplicate {
                 store,
                 seen: seen.clone(),
+                rule,
                 id: Arc::clone(&id),
                 tenant: tenant.clone(),
                 strictness,
+                buffers: Buffers::default(),
             })
         };
         let stream = stream.then(Kind::Dedup(store), make);
@@ -281,19 +267,7 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
     }
 }
 
-/// Writes a part of the value.
-fn of_value<K, V: 'static, I: PlainType>(
-    f: impl Fn(&V) -> I + Send + Sync + 'static,
-) -> IdOf<K, V> {
-    Arc::new(move |record: &Record<K, V>, into: &mut Vec<u8>| {
-        let part = f(&record.value);
-        let written = part.write(into);
-        part.recycle();
-        Ok(written == Encoded::Bytes)
-    })
-}
-
-impl<K, V> fmt::Debug for Dedup<K, V> {
+impl<K, V, I> fmt::Debug for Dedup<K, V, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dedup")
             .field("seen", &self.seen)
@@ -314,34 +288,5 @@ pub struct Judged<V> {
 impl<V> Judged<V> {
     pub(crate) fn new(value: V, seen: Seen) -> Self {
         Self { value, seen }
-    }
-}
-
-/// An id of chosen fields, for [`Dedup::by_content`].
-#[derive(Debug)]
-pub struct ContentId {
-    hash: ContentHash,
-    /// The first error of a field.
-    error: Option<serde_json::Error>,
-}
-
-impl ContentId {
-    /// Adds a field as JSON. The order of the calls is a part of the id. Do not add a `HashMap` or a `HashSet`: equal ones
-    /// serialize in different orders, so duplicates are not found. Use a `BTreeMap` or a sorted `Vec`.
-    ///
-    /// If serde can't serialize a field, the record fails.
-    #[must_use]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "it adds a field, and the operator `+` would say something else"
-    )]
-    pub fn add(mut self, field: impl Serialize) -> Self {
-        match serde_json::to_vec(&field) {
-            Ok(bytes) => self.hash.add(&bytes),
-            Err(error) => {
-                self.error.get_or_insert(error);
-            }
-        }
-        self
     }
 }

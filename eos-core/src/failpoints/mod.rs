@@ -107,6 +107,7 @@
 //! | `sightings` | sightings of ids expire before the last record that can be their duplicate |
 //! | `async_order` | records leave when their calls end, whatever the order of their admission |
 //! | `late_result` | results of calls count for a later start or rewind of the task |
+//! | `timed_ids` | ids with a time expire a bucket too early |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //! | `claim_first` | at most once: records are processed before their offset is committed |

@@ -88,6 +88,7 @@ pub(crate) enum Defence {
     Sightings,
     AsyncOrder,
     LateResult,
+    TimedIds,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -184,7 +185,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 71] = [
+    pub(super) const ALL: [Self; 72] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -242,6 +243,7 @@ impl Defence {
         Self::Sightings,
         Self::AsyncOrder,
         Self::LateResult,
+        Self::TimedIds,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -317,6 +319,7 @@ impl Defence {
             Self::Sightings => "sightings",
             Self::AsyncOrder => "async_order",
             Self::LateResult => "late_result",
+            Self::TimedIds => "timed_ids",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

@@ -64,6 +64,9 @@ where
         app = %settings.app, instance = %slot.instance, slot = %slot.path.display(),
         workers = settings.workers, guarantee = ?settings.guarantee, "starting"
     );
+    for warning in topology.warnings() {
+        tracing::warn!(app = %settings.app, "{warning}");
+    }
     let before = slot.note_workers(settings.workers)?;
     if settings.static_member() && before > settings.workers {
         tracing::info!(

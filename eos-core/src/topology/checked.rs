@@ -76,6 +76,15 @@ impl Topology {
         !self.graph.calls.is_empty()
     }
 
+    /// Returns the warnings about stores that cost more than they seem to.
+    #[cfg_attr(
+        not(feature = "kafka"),
+        allow(dead_code, reason = "without the adapter no app starts")
+    )]
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.graph.warnings().collect()
+    }
+
     /// Returns all stores of the app.
     pub(crate) fn stores(&self) -> &[StoreSpec] {
         &self.graph.stores

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
-use eos_protocol::identity::{IdKey, Seen, SeenWindow, Sighting};
+use eos_protocol::identity::{
+    Id, IdAge, IdKey, Seen, SeenWindow, Sighting, TimedId, TimedIdFormat, TimedIds,
+};
 
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
-use crate::codec::CodecError;
+use crate::codec::{CodecError, PlainType};
 use crate::ctx::Ctx;
-use crate::dedup::{IdentityError, Judged, SeenFor, SeenIds, encode_key};
+use crate::dedup::{IdentityError, Judged, SeenIds};
 use crate::failure::Failure;
 use crate::record::Record;
 use crate::rules;
@@ -41,79 +43,136 @@ impl Default for Strictness {
     }
 }
 
+/// The rule by which a node judges ids.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rule {
+    Window(SeenWindow),
+    Timed(TimedIds, TimedIdFormat),
+    Ever,
+}
+
+/// The rule for one record.
+enum Judge {
+    Window(SeenWindow),
+    Timed(TimedIds, TimedId),
+    Ever,
+}
+
 /// Judges each record by the stored ids, stores new ones, and forwards the record with the result.
 pub(crate) struct Deduplicate<K, V> {
     pub(crate) store: usize,
     pub(crate) seen: SeenIds<K>,
+    pub(crate) rule: Rule,
     pub(crate) id: IdOf<K, V>,
     pub(crate) tenant: Option<IdOf<K, V>>,
     pub(crate) strictness: Strictness,
+    pub(crate) buffers: Buffers,
+}
+
+/// Buffers of the node, reused for all records.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    id: Vec<u8>,
+    scope: Vec<u8>,
+    /// A tenant or a key.
+    part: Vec<u8>,
+    /// The key of the row.
+    key: Vec<u8>,
+    row: Vec<u8>,
+}
+
+impl Buffers {
+    fn clear(&mut self) {
+        let Self {
+            id,
+            scope,
+            part,
+            key,
+            row,
+        } = self;
+        [id, scope, part, key, row].into_iter().for_each(Vec::clear);
+    }
 }
 
 impl<K: 'static, V: 'static> Deduplicate<K, V> {
-    /// Makes the key of the record's id. `None` if the record has none.
+    /// Makes the key of the record's id. Returns `None` if the record has no id.
     ///
     /// ```text
     /// scope with a tenant:     has a tenant (1 byte) · length (8 bytes) · tenant · rest
     /// rest within a key:       has a key (1 byte) · key
     /// rest within a partition: number (4 bytes)
     /// ```
-    fn key(&self, ctx: &Ctx<'_>, record: &Record<K, V>) -> Result<Option<Vec<u8>>, Fault> {
-        let (mut id, mut scope, mut part) = (Vec::new(), Vec::new(), Vec::new());
-        if !(self.id)(record, &mut id)? || id.is_empty() {
+    fn identify(&mut self, ctx: &Ctx<'_>, record: &Record<K, V>) -> Result<Option<Judge>, Fault> {
+        self.buffers.clear();
+        let Buffers {
+            id,
+            scope,
+            part,
+            key,
+            ..
+        } = &mut self.buffers;
+        if !(self.id)(record, id)? || id.is_empty() {
             return Ok(None);
         }
+        let judge = match self.rule {
+            Rule::Window(window) => Judge::Window(window),
+            Rule::Timed(ids, format) => Judge::Timed(ids, self.seen.timed(format, id)?),
+            Rule::Ever => Judge::Ever,
+        };
         if let Some(tenant) = &self.tenant {
-            let is_null = !tenant(record, &mut part)?;
+            let is_null = !tenant(record, part)?;
             scope.push(u8::from(!is_null));
             scope.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            scope.append(&mut part);
+            scope.append(part);
         }
         if self.seen.per_partition {
             scope.extend_from_slice(&ctx.partition().get().to_be_bytes());
         } else {
-            let (codec, name) = (&*self.seen.key, self.seen.shared_name());
-            let is_null = !encode_key(codec, name, &record.key, &mut part)?;
+            let is_null = !self.seen.encode_key(&record.key, part)?;
             scope.push(u8::from(!is_null));
-            scope.append(&mut part);
+            scope.append(part);
         }
         if !rules::keeps_scopes_apart() {
             scope.clear();
         }
-        let mut key = Vec::new();
-        let id = IdKey {
+        let row = IdKey {
             generation: generation(record.headers.get(GENERATION))?,
-            scope: &scope,
-            id: &id,
+            scope,
+            id: match judge {
+                Judge::Timed(_, id) => Id::Timed(id),
+                Judge::Window(_) | Judge::Ever => Id::Bytes(id),
+            },
         };
-        id.encode(&mut key);
-        Ok(Some(key))
+        row.encode(key);
+        Ok(Some(judge))
     }
 
     /// Judges an id by its sightings in a window, and stores a new one.
     fn judge(
-        &self,
+        &mut self,
         ctx: &Ctx<'_>,
         window: &SeenWindow,
-        key: &Vec<u8>,
         time: Timestamp,
     ) -> Result<Seen, Fault> {
         let now = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<Vec<u8>, Vec<u8>>(self.store);
-        let (mut sightings, mut has_expired) = (Vec::new(), false);
-        for bucket in window.buckets(time) {
+        let (mut sightings, mut has_expired) = ([None; SeenWindow::MOST_BUCKETS], false);
+        for (bucket, found) in window.buckets(time).zip(&mut sightings) {
             has_expired |= store.is_over(bucket);
-            if let Some(row) = store.read(key, bucket).map_err(Fault::State)? {
+            let row = store.read(&self.buffers.key, bucket);
+            if let Some(row) = row.map_err(Fault::State)? {
                 let sighting = Sighting::decode(bucket, &row);
-                sightings.push(sighting.map_err(|error| self.unreadable(error))?);
+                *found = Some(sighting.map_err(|error| self.unreadable(error))?);
+                PlainType::recycle(row);
             }
         }
+        let sightings = sightings.into_iter().flatten();
         let (seen, sighting) = window.judge(time, now, sightings, has_expired);
         if let Some(sighting) = sighting {
             let bucket = window.bucket_of(sighting.at);
-            let mut row = Vec::new();
-            sighting.encode(bucket, &mut row);
-            store.write(key, bucket, &row).map_err(Fault::State)?;
+            let Buffers { key, row, .. } = &mut self.buffers;
+            sighting.encode(bucket, row);
+            store.write(key, bucket, row).map_err(Fault::State)?;
         }
         if seen == Seen::TooOld && self.strictness.too_old {
             let behind = millis(now.0.saturating_sub(time.0));
@@ -128,14 +187,45 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         Ok(seen)
     }
 
-    /// Judges an id that never expires.
-    fn judge_for_ever(
+    /// Judges an id by the time in it, and stores a new one.
+    fn judge_timed(
         &self,
         ctx: &Ctx<'_>,
-        key: &Vec<u8>,
-        time: Option<Timestamp>,
+        ids: &TimedIds,
+        id: TimedId,
+        first: Timestamp,
     ) -> Result<Seen, Fault> {
+        let now = ctx.stream_time().unwrap_or(first);
+        let (time, store) = (id.time(), ctx.windows_at::<Vec<u8>, i64>(self.store));
+        let bucket = match ids.age(time, now) {
+            IdAge::Current(bucket) => bucket,
+            IdAge::TooOld(_) if !self.strictness.too_old => return Ok(Seen::TooOld),
+            IdAge::TooOld(behind) => {
+                let remember = ids.remember();
+                return Err(self.fault(|store| IdentityError::OldId {
+                    store,
+                    time,
+                    behind,
+                    remember,
+                }));
+            }
+            IdAge::Future(ahead) => {
+                return Err(self.fault(|store| IdentityError::FutureId { store, time, ahead }));
+            }
+        };
+        let key = &self.buffers.key;
+        if let Some(first) = store.read(key, bucket).map_err(Fault::State)? {
+            let first = Timestamp(first);
+            return Ok(Seen::Duplicate { first });
+        }
+        store.write(key, bucket, &first.0).map_err(Fault::State)?;
+        Ok(Seen::New)
+    }
+
+    /// Judges an id that never expires.
+    fn judge_for_ever(&self, ctx: &Ctx<'_>, time: Option<Timestamp>) -> Result<Seen, Fault> {
         let store = ctx.store_at::<Vec<u8>, i64>(self.store);
+        let key = &self.buffers.key;
         if let Some(first) = store.read(key).map_err(Fault::State)? {
             let first = Timestamp(first);
             return Ok(Seen::Duplicate { first });
@@ -146,8 +236,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
     }
 
     fn fault(&self, error: impl FnOnce(Arc<str>) -> IdentityError) -> Fault {
-        let store = Arc::clone(self.seen.shared_name());
-        Fault::User(Failure::permanent(error(store)))
+        permanent(error(Arc::clone(self.seen.shared_name())))
     }
 
     fn unreadable(&self, error: eos_protocol::identity::SightingError) -> Fault {
@@ -168,18 +257,18 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
         let Some(record) = take::<K, V>(record) else {
             return Ok(());
         };
-        let seen = match (self.key(ctx, &record)?, self.seen.seen_for) {
-            (None, _) if self.strictness.no_id => {
+        let time = || {
+            let time = record.timestamp.filter(|time| time.0 >= 0);
+            time.ok_or(Fault::NoTime(record.timestamp))
+        };
+        let seen = match self.identify(ctx, &record)? {
+            None if self.strictness.no_id => {
                 return Err(self.fault(|store| IdentityError::NoId { store }));
             }
-            (None, _) => Seen::NoId,
-            (Some(key), SeenFor::Ever) => self.judge_for_ever(ctx, &key, record.timestamp)?,
-            (Some(key), SeenFor::Window(window)) => {
-                let Some(time) = record.timestamp.filter(|time| time.0 >= 0) else {
-                    return Err(Fault::NoTime(record.timestamp));
-                };
-                self.judge(ctx, &window, &key, time)?
-            }
+            None => Seen::NoId,
+            Some(Judge::Window(window)) => self.judge(ctx, &window, time()?)?,
+            Some(Judge::Timed(ids, id)) => self.judge_timed(ctx, &ids, id, time()?)?,
+            Some(Judge::Ever) => self.judge_for_ever(ctx, record.timestamp)?,
         };
         ctx.judged(seen);
         next.forward(ctx, &mut Some(record.map(|value| Judged::new(value, seen))))
@@ -196,8 +285,12 @@ pub(crate) fn generation(header: Option<&[u8]>) -> Result<u64, Fault> {
         .and_then(|text| text.parse().ok());
     number.ok_or_else(|| {
         let value = String::from_utf8_lossy(header).into_owned();
-        Fault::User(Failure::permanent(IdentityError::Generation { value }))
+        permanent(IdentityError::Generation { value })
     })
+}
+
+fn permanent(error: IdentityError) -> Fault {
+    Fault::User(Failure::permanent(error))
 }
 
 fn millis(ms: i64) -> Duration {

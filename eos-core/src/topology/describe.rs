@@ -5,6 +5,7 @@ use std::fmt;
 use eos_protocol::{Guarantee, Stage, TopicName};
 
 use super::graph::{Graph, NodeSpec, SourceSpec};
+use super::kept::Kept;
 use super::kind::Kind;
 use super::output_spec::OutputSpec;
 use crate::error_policy::ErrorPolicy;
@@ -24,6 +25,8 @@ pub struct Description {
     pub(super) subtopologies: Vec<Subtopology>,
     /// Topics that closures may write to and the app reads.
     pub(super) fed: Vec<TopicName>,
+    /// The stores.
+    pub(super) kept: Vec<Kept>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +78,7 @@ impl Graph {
             guarantee,
             subtopologies: self.stages().iter().map(|s| self.subtopology(s)).collect(),
             fed: self.fed(),
+            kept: self.kept(),
         }
     }
 

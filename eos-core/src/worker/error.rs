@@ -72,7 +72,7 @@ impl UnknownStore {
             ),
             Self::OtherFormat { name } if store.is_seen(name) => format!(
                 "The store {name} belonged to a `SeenIds` of another kind or scope, or this program uses the name for another \
-                 store. The stored keys differ. Restore the `SeenIds` with its kind (`fixed`, `sliding`, `for_ever`) and its \
+                 store. The stored keys differ. Restore the `SeenIds` with its kind (`fixed`, `sliding`, `time_embedded`, `for_ever`) and its \
                  scope (`per_partition` or not), or start under another app name"
             ),
             Self::OtherFormat { name } if store == StoreId::stamped(store.family(), name) => {

@@ -2,12 +2,15 @@
 
 use sha2::{Digest, Sha256};
 
+use super::TimedId;
+
 /// The longest id that is stored unhashed, in bytes. With a short scope, key and value fit into one cache entry.
 pub const LONGEST_RAW_ID: usize = 28;
 
 const RAW: u8 = 1;
 const UUID: u8 = 2;
 const SHA: u8 = 3;
+const TIMED: u8 = 4;
 
 /// An id with everything that makes it unique.
 ///
@@ -27,27 +30,41 @@ pub struct IdKey<'a> {
     /// The part of the stream in which the id is unique.
     pub scope: &'a [u8],
     /// The id.
-    pub id: &'a [u8],
+    pub id: Id<'a>,
+}
+
+/// An id without its scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Id<'a> {
+    /// Any bytes.
+    Bytes(&'a [u8]),
+    /// An id with a time.
+    Timed(TimedId),
 }
 
 impl IdKey<'_> {
     /// Appends the key.
     pub fn encode(&self, into: &mut Vec<u8>) {
-        let uuid = packed_uuid(self.id);
-        let kind = match uuid {
-            Some(_) => UUID,
-            None if self.id.len() <= LONGEST_RAW_ID => RAW,
-            None => SHA,
+        let (uuid, digest);
+        let (kind, id): (u8, &[u8]) = match &self.id {
+            Id::Timed(id) => (TIMED, &id.bytes),
+            Id::Bytes(id) => match packed_uuid(id) {
+                Some(packed) => {
+                    uuid = packed;
+                    (UUID, &uuid)
+                }
+                None if id.len() <= LONGEST_RAW_ID => (RAW, id),
+                None => {
+                    digest = Sha256::digest(id);
+                    (SHA, &digest[..16])
+                }
+            },
         };
         into.push(kind);
         varint(self.generation, into);
         varint(self.scope.len() as u64, into);
         into.extend_from_slice(self.scope);
-        match (uuid, kind) {
-            (Some(uuid), _) => into.extend_from_slice(&uuid),
-            (None, RAW) => into.extend_from_slice(self.id),
-            (None, _) => into.extend_from_slice(&Sha256::digest(self.id)[..16]),
-        }
+        into.extend_from_slice(id);
     }
 }
 
@@ -95,7 +112,7 @@ mod tests {
         let key = IdKey {
             generation,
             scope,
-            id,
+            id: Id::Bytes(id),
         };
         key.encode(&mut bytes);
         bytes
@@ -129,6 +146,21 @@ mod tests {
         assert_eq!(key(0, b"", &million), [&[SHA, 0, 0][..], &digest].concat());
         assert_eq!(key(0, b"", &million[..28])[0], RAW);
         assert_eq!(key(0, b"", &million[..29])[0], SHA);
+    }
+
+    #[test]
+    fn an_id_with_a_time_is_no_packed_uuid() {
+        let format = crate::identity::TimedIdFormat::UuidV7;
+        let timed = TimedId::parse(format, UUID_TEXT).unwrap();
+        let mut bytes = Vec::new();
+        let key = IdKey {
+            generation: 0,
+            scope: b"k",
+            id: Id::Timed(timed),
+        };
+        key.encode(&mut bytes);
+        assert_eq!(bytes[..4], [TIMED, 0, 1, b'k']);
+        assert_eq!(bytes[4..], timed.bytes);
     }
 
     #[test]

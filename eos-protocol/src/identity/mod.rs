@@ -1,11 +1,15 @@
 //! The identity of records: which ids were seen before.
 
 mod content;
+mod embedded_time;
 mod key;
+mod sizing;
 mod window;
 
 pub use content::ContentHash;
-pub use key::{IdKey, LONGEST_RAW_ID};
+pub use embedded_time::{IdAge, MOST_SKEW, TimedId, TimedIdError, TimedIdFormat, TimedIds};
+pub use key::{Id, IdKey, LONGEST_RAW_ID};
+pub use sizing::Sizing;
 pub use window::{SeenWindow, SeenWindowError, Sighting, SightingError};
 
 use crate::ids::Timestamp;
@@ -23,7 +27,8 @@ pub enum Seen {
         /// expiry, −1 if the first record had no timestamp.
         first: Timestamp,
     },
-    /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired.
+    /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired. Or
+    /// the time in its id is too old.
     TooOld,
     /// The record has no id.
     NoId,
@@ -36,13 +41,35 @@ pub enum SeenKind {
     Fixed,
     /// For a window after the last record.
     Sliding,
+    /// For a window after the time in the id.
+    TimeEmbedded,
     /// For ever.
     Ever,
 }
 
 impl SeenKind {
+    /// The number of buckets in a window: an id is stored in one of them. None if ids do not expire.
+    #[must_use]
+    pub fn buckets(self) -> Option<u32> {
+        match self {
+            Self::Fixed | Self::Sliding => Some(2),
+            Self::TimeEmbedded => Some(TimedIds::BUCKETS),
+            Self::Ever => None,
+        }
+    }
+
+    /// The most bytes of a row's value, and the most rows that are read for a new id.
+    #[must_use]
+    pub fn cost(self) -> (u32, u32) {
+        match self {
+            Self::Fixed => (4, SeenWindow::MOST_BUCKETS as u32),
+            Self::Sliding => (12, SeenWindow::MOST_BUCKETS as u32),
+            Self::TimeEmbedded | Self::Ever => (8, 1),
+        }
+    }
+
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Sliding, Self::Ever];
+    pub const ALL: [Self; 4] = [Self::Fixed, Self::Sliding, Self::TimeEmbedded, Self::Ever];
 }
 
 /// The part of a stream in which an id is unique.

@@ -28,7 +28,7 @@ pub struct SeenWindow {
     at_most: i64,
 }
 
-/// The durations of a `SeenIds` are invalid.
+/// A `SeenIds` is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeenWindowError {
@@ -62,11 +62,34 @@ pub enum SeenWindowError {
         /// The time for which producers repeat a record.
         horizon: Duration,
     },
+    /// A preset has limits for its window.
+    #[error(
+        "the window is {window:?}, but the preset accepts {least:?} to {most:?}. Set a window between them"
+    )]
+    Limits {
+        /// The window.
+        window: Duration,
+        /// The shortest window.
+        least: Duration,
+        /// The longest window.
+        most: Duration,
+    },
+    /// The store counts from the time in an id, and the ids have none.
+    #[error(
+        "the ids have no time, which `time_embedded` counts from. Call `by_uuid_v7` or `by_ulid`, or use `SeenIds::fixed`"
+    )]
+    NoTimeInIds,
+    /// The ids have a time, and the store does not count from it.
+    #[error("`by_uuid_v7` and `by_ulid` require `SeenIds::time_embedded`. Use it, or call `by`")]
+    UnusedTimeInIds,
 }
 
 impl SeenWindow {
     /// The longest window.
     pub const LONGEST: Duration = Duration::from_secs(99 * 86_400);
+
+    /// The most buckets whose sightings decide about a record.
+    pub const MOST_BUCKETS: usize = 5;
 
     /// A window that begins with the first sighting and never moves.
     #[must_use]
@@ -171,7 +194,8 @@ impl SeenWindow {
         Timestamp(time.0.saturating_sub(time.0.rem_euclid(self.bucket())))
     }
 
-    /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: at most five. Some
+    /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: at
+    /// most [`MOST_BUCKETS`](Self::MOST_BUCKETS). Some
     /// are later than stream time, because timers and closures may forward records with later timestamps.
     pub fn buckets(&self, time: Timestamp) -> impl Iterator<Item = Timestamp> + use<> {
         let reach = self.window - 1;

@@ -209,7 +209,7 @@ proptest! {
             let forgotten = *time < store.stream_time - window.lateness;
             prop_assert!(seen == expected || (forgotten && seen != Seen::New));
         }
-        prop_assert!(store.reads <= 5);
+        prop_assert!(store.reads <= SeenWindow::MOST_BUCKETS);
     }
 
     /// A late record is judged by the chain of repetitions around it.

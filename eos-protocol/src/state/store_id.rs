@@ -57,6 +57,7 @@ impl StoreId {
         let (kind, class) = match kind {
             SeenKind::Fixed => ("fixed", WINDOWED),
             SeenKind::Sliding => ("sliding", WINDOWED),
+            SeenKind::TimeEmbedded => ("time-embedded", WINDOWED),
             SeenKind::Ever => ("ever", 0),
         };
         let scope = match scope {
@@ -71,11 +72,16 @@ impl StoreId {
     /// Whether this is the id of a deduplication store of this name, of any kind and scope.
     #[must_use]
     pub fn is_seen(self, name: &str) -> bool {
-        let mut ids = SeenKind::ALL.into_iter().flat_map(|kind| {
-            let scopes = IdScope::ALL.into_iter();
-            scopes.map(move |scope| Self::seen(name, kind, scope))
-        });
-        ids.any(|id| id == self)
+        self.seen_kind(name).is_some()
+    }
+
+    /// The kind of the deduplication store of this name with this id, if it is one.
+    #[must_use]
+    pub fn seen_kind(self, name: &str) -> Option<SeenKind> {
+        SeenKind::ALL.into_iter().find(|kind| {
+            let mut scopes = IdScope::ALL.into_iter();
+            scopes.any(|scope| Self::seen(name, *kind, scope) == self)
+        })
     }
 
     /// The reserved id of a family's commit record.
@@ -167,8 +173,9 @@ mod tests {
         assert_eq!(seen(SeenKind::Ever, IdScope::Key), "0854a881");
         let ids = SeenKind::ALL.map(|kind| IdScope::ALL.map(|scope| seen(kind, scope)));
         let ids: std::collections::BTreeSet<String> = ids.into_iter().flatten().collect();
-        assert_eq!(ids.len(), 12);
+        assert_eq!(ids.len(), 16);
         assert_eq!(seen(SeenKind::Fixed, IdScope::Partition), "a0c6bc44");
+        assert_eq!(seen(SeenKind::TimeEmbedded, IdScope::Key), "dc89ca65");
     }
 
     #[test]

@@ -104,6 +104,12 @@ impl Expiry {
         start < self.closed
     }
 
+    /// The time after which the database deletes expired windows again.
+    #[must_use]
+    pub fn step(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.step).unwrap_or(0))
+    }
+
     /// How long a window is kept after its start.
     #[must_use]
     pub fn retention(&self) -> Duration {

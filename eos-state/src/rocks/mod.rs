@@ -439,3 +439,5 @@ mod bulk_test;
 mod conformance_test;
 #[cfg(test)]
 mod damage_test;
+#[cfg(test)]
+mod seen_ids_test;

@@ -106,6 +106,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("due_index", Shape::Sessions, 20, LOST),
     ("dedup_key", Shape::Dedup, 20, UNEXPECTED),
     ("sightings", Shape::Dedup, 20, UNEXPECTED),
+    ("timed_ids", Shape::Dedup, 20, UNEXPECTED),
     // An id is remembered although its record failed.
     ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
     ("async_order", Shape::Async, 20, LOST),

@@ -28,9 +28,15 @@ const LATENESS: i64 = 800;
 /// The length of a bucket, and how long it is kept.
 const BUCKET: i64 = WINDOW / 2;
 const RETENTION: i64 = BUCKET + WINDOW + LATENESS;
+/// How long ids with a time are remembered.
+const REMEMBER: i64 = 1_600;
+/// Records of this time share their ids with a time.
+const SHARED: i64 = 700;
+/// The longest time from stream time to an id.
+const MOST_SKEW: i64 = 600_000;
 
-/// Writes each record with its verdict by a fixed window, and each record that is new by a sliding one. Records of a kind
-/// fail behind the deduplication.
+/// Writes each record with its verdict by a fixed window, each record that is new by a sliding one, and each record with
+/// its verdict by the time in its id. Records of a kind fail behind the deduplication, and ids from the future fail in it.
 fn declare(app: &mut App) {
     let [judged, new] = OUTPUTS.map(Topic::<String, String>::plain);
     let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
@@ -48,14 +54,55 @@ fn declare(app: &mut App) {
             false => Ok(shown(&it.value, it.seen)),
         })
         .to(&judged);
-    let sliding = source.dedup(&sliding).pass_too_old();
+    let sliding = source.clone().dedup(&sliding).pass_too_old();
     sliding.by(|value| id(value)).to(&new);
+    let timed = SeenIds::time_embedded("timed", ms(REMEMBER)).trust_times();
+    source
+        .process_values(|ctx, record| {
+            let time = ctx.timestamp().map_or(0, |time| time.0);
+            let id = ulid(id_time(&record.value, time), id(&record.value));
+            ctx.forward(format!("{id} {}", record.value))
+        })
+        .dedup(&timed)
+        .judge_by_ulid(|value| ulid_of(value).to_owned())
+        .map(|it| timed_shown(it.value.split_once(' ').map_or("", |it| it.1), it.seen))
+        .to(&new);
+}
+
+/// Returns the time of the id of a record at this time. Some ids are from the future.
+fn id_time(value: &str, time: i64) -> i64 {
+    let shared = time.max(0) / SHARED * SHARED;
+    match seq(value) % 37 {
+        0 => shared + MOST_SKEW + 2 * SHARED,
+        _ => shared,
+    }
+}
+
+fn ulid(time: i64, number: u64) -> String {
+    let all = u128::from(time.unsigned_abs()) << 80 | u128::from(number);
+    let digit = |place: u32| {
+        let digit = (all >> (5 * place)) as usize % 32;
+        char::from(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"[digit])
+    };
+    (0..26).rev().map(digit).collect()
+}
+
+fn ulid_of(value: &str) -> &str {
+    value.split(' ').next().unwrap_or_default()
+}
+
+fn timed_shown(value: &str, seen: Seen) -> String {
+    format!("timed {}", shown(value, seen))
+}
+
+fn seq(value: &str) -> u64 {
+    let seq = value.split(' ').next().and_then(|it| it.parse().ok());
+    seq.unwrap_or(0)
 }
 
 /// Returns the id of a record: one of five for each key.
 fn id(value: &str) -> u64 {
-    let seq = value.split(' ').next().and_then(|it| it.parse().ok());
-    seq.unwrap_or(0_u64) / 3 % 5
+    seq(value) / 3 % 5
 }
 
 fn shown(value: &str, seen: Seen) -> String {
@@ -93,11 +140,17 @@ struct Model {
     stream_time: i64,
     fixed: BTreeMap<(String, u64), Vec<Sighting>>,
     sliding: BTreeMap<(String, u64), Vec<Sighting>>,
+    /// The time of the first record of each id with a time.
+    timed: BTreeMap<(String, u64, i64), i64>,
     judged: Vec<Emitted>,
     new: Vec<Emitted>,
     duplicates: usize,
     too_old: usize,
     failed: usize,
+    /// Ids with a time, by verdict.
+    repeated: usize,
+    expired: usize,
+    future: usize,
 }
 
 impl Model {
@@ -109,7 +162,13 @@ impl Model {
         }
         let (time, key) = (it.timestamp, (it.key.clone(), id(value)));
         let now = self.stream_time.max(time);
+        let id_time = id_time(value, time);
+        if id_time - now > MOST_SKEW {
+            self.future += 1;
+            return;
+        }
         self.stream_time = now;
+        let timed_key = (it.key.clone(), id(value), id_time);
         let sightings = self.fixed.entry(key.clone()).or_default();
         let seen = match first(sightings, time, now, i64::MAX) {
             Some((first, _)) => {
@@ -139,6 +198,23 @@ impl Model {
                 self.new.push((it.key.clone(), value.to_owned(), time));
             }
         }
+        let seen = match self.timed.get(&timed_key) {
+            _ if id_time < now - REMEMBER => {
+                self.expired += 1;
+                Seen::TooOld
+            }
+            Some(first) => {
+                self.repeated += 1;
+                let first = eos_core::Timestamp(*first);
+                Seen::Duplicate { first }
+            }
+            None => {
+                self.timed.insert(timed_key, time);
+                Seen::New
+            }
+        };
+        let timed = timed_shown(value, seen);
+        self.new.push((it.key.clone(), timed, time));
     }
 }
 
@@ -173,6 +249,9 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         found.saw("ids were seen before", model.duplicates);
         found.saw("records were too old for their ids", model.too_old);
         found.saw("records failed behind the deduplication", model.failed);
+        found.saw("ids with a time were seen before", model.repeated);
+        found.saw("ids with a time were too old", model.expired);
+        found.saw("ids with a time were from the future", model.future);
         let [judged, new] = OUTPUTS;
         for (output, expected) in [(judged, &model.judged), (new, &model.new)] {
             verdicts.extend(loops::difference(left, output, partition, expected));

@@ -3,6 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::identity::SeenKind;
 use eos_protocol::state::{
     ChangelogOffsets, Family, Position, RestartError, Restore, RestoreKind, Restored, StoreId,
 };
@@ -322,25 +323,25 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
     let mut stores = shared.topology.stores().iter();
     let named = stores.find(|store| store.id == id);
     let store = named.map_or_else(|| id.to_string(), |store| store.name.to_string());
-    let error = match refused {
-        // A bucket of ids is half a window long.
-        Refused::Other(source) if id.is_seen(&store) => RestartError::OtherSeenWindow {
+    let buckets = id.seen_kind(&store).and_then(SeenKind::buckets);
+    let error = match (refused, buckets) {
+        (Refused::Other(source), Some(buckets)) => RestartError::OtherSeenWindow {
             task,
             store,
-            found: 2 * source.found,
-            now: 2 * source.now,
+            found: source.found.saturating_mul(buckets),
+            now: source.now.saturating_mul(buckets),
         },
-        Refused::Other(source) => RestartError::OtherWindows {
-            task,
-            store,
-            source,
-        },
-        Refused::Unreadable(source) => RestartError::Terms {
+        (Refused::Other(source), None) => RestartError::OtherWindows {
             task,
             store,
             source,
         },
-        Refused::Failed(source) => return store_failed(task, source),
+        (Refused::Unreadable(source), _) => RestartError::Terms {
+            task,
+            store,
+            source,
+        },
+        (Refused::Failed(source), _) => return store_failed(task, source),
     };
     WorkerError::Restart(Box::new(error))
 }

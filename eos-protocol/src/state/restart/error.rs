@@ -121,7 +121,7 @@ pub enum RestartError {
     /// The window of a deduplication store has changed.
     #[error(
         "task {task}, store {store}: the window of its ids is {found:?} in the existing state and {now:?} in this program. \
-         Ids are stored in buckets of half a window, so this program would not find the stored ids. No state is lost. \
+         Ids are stored in buckets that are a part of the window, so this program would not find the stored ids. No state is lost. \
          Restore the window, or start under another app name with new state. A new name for the store alone is not \
          enough, because the changelog holds the old one. The lateness may change at any time"
     )]
@@ -130,7 +130,7 @@ pub enum RestartError {
         task: TaskId,
         /// The name of the `SeenIds`.
         store: String,
-        /// The window of the stored ids, rounded up to an even number of milliseconds.
+        /// The window of the stored ids, rounded up to a multiple of the number of buckets, in milliseconds.
         found: Duration,
         /// The window of the program, rounded up in the same way.
         now: Duration,

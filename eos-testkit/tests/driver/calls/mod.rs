@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_core::calls::{Call, CallId};
-use eos_core::{App, Backoff, Calls, ErrorPolicy, Failure, PlainTopic, Topic};
+use eos_core::{App, Backoff, Calls, ErrorPolicy, Failure, Guarantee, PlainTopic, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 fn input() -> PlainTopic<String, String> {

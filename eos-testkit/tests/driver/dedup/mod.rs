@@ -1,15 +1,17 @@
 //! Deduplication, with a crash at every effect.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+mod changes;
+mod presets;
+mod selection;
+mod size;
+mod time_embedded;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use eos_core::codec::{Json, Plain};
 use eos_core::identity::{Dedup, Seen, SeenIds};
 use eos_core::{App, ErrorPolicy, Failure, PlainTopic, Stream, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
-use serde::{Deserialize, Serialize};
 
 /// The time at which the clock of a test begins.
 const BEGIN: i64 = 1_704_067_200_000;
@@ -185,77 +187,6 @@ fn a_sliding_window_moves_and_an_endless_one_stays() {
 }
 
 #[test]
-fn ids_come_from_headers_keys_and_contents() {
-    let header = |id: &[u8], value: &str| Input::<String, String>::new("k", value).header("id", id);
-    let by_header = || {
-        app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
-            dedup.by_header("id")
-        })
-    };
-    let mut driver = TestDriver::new(by_header());
-    let long = vec![b'x'; 1_000_000];
-    let mut longer = long.clone();
-    longer.push(b'y');
-    for (id, value) in [
-        (&b"1"[..], "a"),
-        (b"1", "b"),
-        // Not UTF-8.
-        (&[0xff, 0xfe], "c"),
-        (&[0xff, 0xfe], "d"),
-        (&[0xff, 0xfd], "e"),
-        (&long, "f"),
-        (&long, "g"),
-        (&longer, "h"),
-    ] {
-        driver.pipe_input(&input(), header(id, value));
-    }
-    assert_eq!(ids(&mut driver), ["a", "c", "e", "f", "h"]);
-    let by_key = app_with(&five_minutes(), ErrorPolicy::fail(), Dedup::by_key);
-    let mut driver = TestDriver::new(by_key);
-    pipe(&mut driver, &[("1", "a", 0), ("2", "b", 1), ("1", "c", 2)]);
-    assert_eq!(ids(&mut driver), ["a", "b"]);
-
-    #[derive(Serialize, Deserialize, Debug, PartialEq)]
-    struct Cart {
-        customer: String,
-        cents: u64,
-        sent: u64,
-    }
-    let carts = || Topic::<String, Cart, Plain, Json>::with("carts", Plain, Json);
-    let kept = || Topic::<String, Cart, Plain, Json>::with("kept", Plain, Json);
-    let mut app = App::new("a");
-    app.source(&carts())
-        .dedup(&five_minutes())
-        .by_content("checkout", |cart, id| {
-            id.add(&cart.customer).add(cart.cents)
-        })
-        .to(&kept());
-    let mut driver = TestDriver::new(app);
-    for (customer, cents, sent) in [
-        ("ada", 11, 1),
-        ("ada", 11, 2),
-        ("ada1", 1, 3),
-        ("ada", 12, 4),
-    ] {
-        let customer = customer.to_owned();
-        driver.pipe(
-            &carts(),
-            "k",
-            Cart {
-                customer,
-                cents,
-                sent,
-            },
-        );
-    }
-    let sent = driver
-        .read_pairs(&kept())
-        .into_iter()
-        .map(|(_, cart)| cart.sent);
-    assert_eq!(sent.collect::<Vec<_>>(), [1, 3, 4]);
-}
-
-#[test]
 fn a_record_without_an_id_fails_unless_it_may_pass() {
     let by_option = |dedup: Dedup<String, String>| {
         dedup.by(|value| (value != "none").then(|| value.replace("empty", "")))
@@ -425,101 +356,6 @@ fn judged_records_say_what_is_known() {
     );
 }
 
-/// Starts version after version of a program over the same state.
-fn versions(
-    seen: impl Fn(u32) -> SeenIds<String> + Send + 'static,
-) -> (TestDriver, Arc<AtomicU32>) {
-    let version = Arc::new(AtomicU32::new(0));
-    let next = Arc::clone(&version);
-    let driver = TestDriver::of(move || app(&seen(next.load(Ordering::Relaxed))));
-    (driver, version)
-}
-
-#[test]
-fn another_kind_window_or_scope_over_known_ids_does_not_start() {
-    type Definition = fn() -> SeenIds<String>;
-    let others: [(Definition, &str); 4] = [
-        (
-            || SeenIds::fixed("seen", minutes(6)),
-            "the window of its ids is 300s in the existing state and 360s in this program",
-        ),
-        (
-            || SeenIds::sliding("seen", minutes(5)),
-            "of another kind or scope",
-        ),
-        (
-            || SeenIds::for_ever("seen"),
-            "had windowed stores at the last commit, and this program declares none",
-        ),
-        (
-            || five_minutes().per_partition(),
-            "of another kind or scope",
-        ),
-    ];
-    for (other, word) in others {
-        let (mut driver, version) = versions(move |version| match version {
-            0 => five_minutes(),
-            _ => other(),
-        });
-        pipe(&mut driver, &[("k", "a", 0)]);
-        version.store(1, Ordering::Relaxed);
-        let restarted = catch_unwind(AssertUnwindSafe(|| driver.crash()));
-        assert!(restarted.is_err());
-        let error = driver.error().unwrap().to_string();
-        assert!(error.contains(word), "{error}");
-    }
-    let (mut driver, version) =
-        versions(|version| five_minutes().lateness(minutes(version.into())));
-    pipe(&mut driver, &[("k", "a", 0)]);
-    version.store(3, Ordering::Relaxed);
-    driver.crash();
-    pipe(&mut driver, &[("k", "a", 1)]);
-    assert_eq!(ids(&mut driver), ["a"], "the lateness may change");
-}
-
-/// A shorter lateness has expired ids that a longer one needs. Nothing is known of records of that time.
-#[test]
-fn a_longer_lateness_does_not_pass_ids_that_have_expired() {
-    let seen = |version| match version {
-        0 => five_minutes().trust_times().lateness(minutes(1)),
-        _ => five_minutes().trust_times().lateness(minutes(60)),
-    };
-    let version = Arc::new(AtomicU32::new(0));
-    let next = Arc::clone(&version);
-    let mut driver = TestDriver::of(move || {
-        let seen = seen(next.load(Ordering::Relaxed));
-        app_with(&seen, ErrorPolicy::fail(), |dedup| {
-            dedup.too_old_to(&old()).by(String::clone)
-        })
-    });
-    pipe(
-        &mut driver,
-        &[("k", "a", 20 * MINUTE), ("k", "now", 60 * MINUTE)],
-    );
-    version.store(1, Ordering::Relaxed);
-    driver.crash();
-    pipe(
-        &mut driver,
-        &[("k", "a", 20 * MINUTE), ("k", "a", 20 * MINUTE)],
-    );
-    pipe(
-        &mut driver,
-        &[("k", "b", 59 * MINUTE), ("k", "b", 59 * MINUTE)],
-    );
-    assert_eq!(ids(&mut driver), ["a", "now", "b"]);
-    assert_eq!(read(&mut driver, &old()), own(&[("k", "a"), ("k", "a")]));
-    // Once the window of a record is as new as the program, it is judged.
-    pipe(
-        &mut driver,
-        &[
-            ("k", "end", 120 * MINUTE),
-            ("k", "c", 61 * MINUTE),
-            ("k", "c", 61 * MINUTE),
-        ],
-    );
-    assert_eq!(ids(&mut driver), ["end", "c"]);
-}
-
 /// A closure in front forwards records with times of its own, which may be ahead of stream time.
 #[test]
 fn records_with_times_ahead_of_stream_time_are_judged() {
@@ -628,6 +464,31 @@ fn two_deduplications_in_a_row_have_their_own_ids() {
         ids(driver)
     };
     assert_eq!(scenario(&mut start()), ["a1", "b1", "a1"]);
+    crash_everywhere(start, scenario);
+}
+
+/// R45: two tiers of the same ids. The second one finds what the first one has forgotten.
+#[test]
+fn a_longer_deduplication_behind_a_shorter_one_finds_late_copies() {
+    const DAY: i64 = 24 * 60 * MINUTE;
+    let [hour, days] = [60, 4 * 24 * 60].map(minutes);
+    let start = move || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .dedup(&SeenIds::fixed("hot", hour).trust_times())
+            .by(String::clone)
+            .dedup(&SeenIds::fixed("durable", days).trust_times())
+            .duplicates_to(&repeated())
+            .by(String::clone)
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        let times = [0, 1, 3 * DAY, 4 * DAY - 1, 4 * DAY + 2 * 60 * MINUTE];
+        pipe(driver, &times.map(|at| ("k", "a", at)));
+        (ids(driver).len(), read(driver, &repeated()).len())
+    };
+    assert_eq!(scenario(&mut start()), (2, 2));
     crash_everywhere(start, scenario);
 }
 

@@ -1,0 +1,410 @@
+//! The selection of a record's id.
+
+use std::fmt;
+use std::sync::Arc;
+
+use eos_protocol::identity::{ContentHash, TimedIdFormat};
+use serde::Serialize;
+
+use super::operator::{Dedup, Judged};
+use crate::codec::{Encoded, PlainType};
+use crate::failure::Failure;
+use crate::record::Record;
+use crate::streams::Stream;
+use crate::topology::{Fault, IdOf};
+
+/// A selected id.
+pub struct Selected<K, V> {
+    pub(super) id: IdOf<K, V>,
+    /// The format, if the id has a time.
+    pub(super) format: Option<TimedIdFormat>,
+}
+
+impl<K: 'static, V: 'static> Selected<K, V> {
+    pub(super) fn new(id: IdOf<K, V>) -> Self {
+        Self { id, format: None }
+    }
+
+    /// The last header of this name.
+    pub(super) fn header(name: &str) -> Self {
+        let name = name.to_owned();
+        Self::new(Arc::new(
+            move |record: &Record<K, V>, into: &mut Vec<u8>| {
+                let header = record.headers.get(&name);
+                into.extend_from_slice(header.unwrap_or_default());
+                Ok(header.is_some())
+            },
+        ))
+    }
+
+    /// Source and id of a CloudEvent in binary mode.
+    pub(super) fn cloud_event() -> Self {
+        Self::new(Arc::new(|record: &Record<K, V>, into: &mut Vec<u8>| {
+            let header = |name| record.headers.get(name).unwrap_or_default();
+            let begin = into.len();
+            begin_pair(into);
+            into.extend_from_slice(header("ce_source"));
+            let second = end_first(begin, into);
+            into.extend_from_slice(header("ce_id"));
+            Ok(is_pair(begin, second, into))
+        }))
+    }
+
+    /// Two parts of the value. The record has no id if one is null or empty.
+    pub(super) fn pair<A: PlainType, B: PlainType>(
+        f: impl Fn(&V) -> (A, B) + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(Arc::new(
+            move |record: &Record<K, V>, into: &mut Vec<u8>| {
+                let (first, second) = f(&record.value);
+                let begin = into.len();
+                begin_pair(into);
+                first.write(into);
+                first.recycle();
+                let end = end_first(begin, into);
+                second.write(into);
+                second.recycle();
+                Ok(is_pair(begin, end, into))
+            },
+        ))
+    }
+
+    /// The hash of the value.
+    pub(super) fn value() -> Self
+    where
+        V: Serialize,
+    {
+        let empty = ContentHash::new("");
+        Self::new(Arc::new(
+            move |record: &Record<K, V>, into: &mut Vec<u8>| {
+                let id = ContentId {
+                    hash: empty.clone(),
+                    error: None,
+                };
+                id.add(&record.value).write(into)
+            },
+        ))
+    }
+
+    /// The first id that the record has. A byte in front separates the two kinds.
+    pub(super) fn or_else(self, other: Self) -> Self {
+        let (first, second) = (self.id, other.id);
+        Self::new(Arc::new(
+            move |record: &Record<K, V>, into: &mut Vec<u8>| {
+                let begin = into.len();
+                into.push(0);
+                if first(record, into)? && into.len() > begin + 1 {
+                    return Ok(true);
+                }
+                into.truncate(begin);
+                into.push(1);
+                second(record, into)
+            },
+        ))
+    }
+}
+
+/// Leaves room for the length of the first part: without it, `ab` and `c` would be `a` and `bc`.
+fn begin_pair(into: &mut Vec<u8>) {
+    into.extend_from_slice(&[0; 8]);
+}
+
+/// Writes the length of the first part, and returns the place of the second one.
+fn end_first(begin: usize, into: &mut [u8]) -> usize {
+    let length = (into.len() - begin - 8) as u64;
+    if let Some(room) = into.get_mut(begin..begin + 8) {
+        room.copy_from_slice(&length.to_be_bytes());
+    }
+    into.len()
+}
+
+/// Whether both parts have bytes.
+fn is_pair(begin: usize, second: usize, id: &[u8]) -> bool {
+    second > begin + 8 && id.len() > second
+}
+
+/// Writes a part of the value.
+pub(super) fn of_value<K, V: 'static, I: PlainType>(
+    f: impl Fn(&V) -> I + Send + Sync + 'static,
+) -> IdOf<K, V> {
+    Arc::new(move |record: &Record<K, V>, into: &mut Vec<u8>| {
+        let part = f(&record.value);
+        let written = part.write(into);
+        part.recycle();
+        Ok(written == Encoded::Bytes)
+    })
+}
+
+impl<K, V> fmt::Debug for Selected<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Selected")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: 'static, V: 'static> Dedup<K, V> {
+    /// Takes the id from the value: text, bytes or an integer. `None`, empty text and empty bytes are no id.
+    pub fn by<I: PlainType>(self, f: impl Fn(&V) -> I + Send + Sync + 'static) -> Stream<K, V> {
+        self.select(Selected::new(of_value(f))).only_new()
+    }
+
+    /// Takes the id from the value: the text of a UUIDv7 (RFC 9562), such as `017f22e2-79b0-7cc3-98c4-dc0c0c07398f`. Upper-case
+    /// and lower-case digits are equal. `None` and empty text are no id.
+    ///
+    /// Requires [`SeenIds::time_embedded`](super::SeenIds::time_embedded).
+    ///
+    /// ```
+    /// # use eos_core::identity::SeenIds;
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Payment { id: String, cents: u64 }
+    /// # let mut app = App::new("a");
+    /// # let payments = Topic::<String, Payment, _, _>::json("payments");
+    /// app.source(&payments)
+    ///     .dedup(&SeenIds::time_embedded("seen-payments", Duration::from_secs(7 * 86_400)))
+    ///     .by_uuid_v7(|payment| payment.id.clone())
+    ///     .to(&Topic::json("accepted"));
+    /// ```
+    ///
+    /// # Errors
+    /// A record with another text fails with [`IdentityError::Format`](super::IdentityError::Format).
+    pub fn by_uuid_v7<I: PlainType>(
+        self,
+        f: impl Fn(&V) -> I + Send + Sync + 'static,
+    ) -> Stream<K, V> {
+        self.timed(TimedIdFormat::UuidV7, f).only_new()
+    }
+
+    /// Takes the id from the value: the text of a ULID, such as `01ARZ3NDEKTSV4RRFFQ69G5FAV`. Otherwise like
+    /// [`by_uuid_v7`](Self::by_uuid_v7).
+    ///
+    /// # Errors
+    /// A record with another text fails with [`IdentityError::Format`](super::IdentityError::Format).
+    pub fn by_ulid<I: PlainType>(
+        self,
+        f: impl Fn(&V) -> I + Send + Sync + 'static,
+    ) -> Stream<K, V> {
+        self.timed(TimedIdFormat::Ulid, f).only_new()
+    }
+
+    fn timed<I: PlainType>(
+        self,
+        format: TimedIdFormat,
+        f: impl Fn(&V) -> I + Send + Sync + 'static,
+    ) -> Dedup<K, V, Selected<K, V>> {
+        self.select(Selected {
+            id: of_value(f),
+            format: Some(format),
+        })
+    }
+
+    /// Takes the id from the last header of this name.
+    pub fn by_header(self, name: &str) -> Stream<K, V> {
+        self.select(Selected::header(name)).only_new()
+    }
+
+    /// Takes the source and the id of a CloudEvent as the id: only both together are unique. If one is `None` or empty, the
+    /// record has no id.
+    ///
+    /// This is for structured mode, in which the value is the event. For binary mode, call
+    /// [`by_cloud_event_headers`](Self::by_cloud_event_headers). One event has different ids in the two modes if one of its
+    /// attributes is no text.
+    ///
+    /// ```
+    /// # use eos_core::identity::SeenIds;
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Event { source: String, id: String, data: String }
+    ///
+    /// # let mut app = App::new("a");
+    /// # let events = Topic::<String, Event, _, _>::json("events");
+    /// app.source(&events)
+    ///     .dedup(&SeenIds::fixed("seen-events", Duration::from_secs(3_600)))
+    ///     .by_cloud_event(|event| (event.source.clone(), event.id.clone()))
+    ///     .to(&Topic::json("accepted"));
+    /// ```
+    pub fn by_cloud_event<S: PlainType, I: PlainType>(
+        self,
+        f: impl Fn(&V) -> (S, I) + Send + Sync + 'static,
+    ) -> Stream<K, V> {
+        self.select(Selected::pair(f)).only_new()
+    }
+
+    /// Takes the headers `ce_source` and `ce_id` of a CloudEvent as the id, as in the binary mode of the Kafka protocol
+    /// binding. If one is missing or empty, the record has no id.
+    pub fn by_cloud_event_headers(self) -> Stream<K, V> {
+        self.select(Selected::cloud_event()).only_new()
+    }
+
+    /// Takes the key of the record as the id.
+    pub fn by_key(self) -> Stream<K, V> {
+        let seen = self.seen().clone();
+        let id =
+            move |record: &Record<K, V>, into: &mut Vec<u8>| seen.encode_key(&record.key, into);
+        self.select(Selected::new(Arc::new(id))).only_new()
+    }
+
+    /// Uses the SHA-256 of chosen fields of the value as the id. The namespace separates values of different kinds.
+    ///
+    /// Choose fields that are equal in each repetition of a request and differ between requests. Do not add a send time.
+    ///
+    /// ```
+    /// # use eos_core::identity::SeenIds;
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Cart { customer: String, cents: u64 }
+    /// # let mut app = App::new("a");
+    /// # let carts = Topic::<String, Cart, _, _>::json("carts");
+    /// app.source(&carts)
+    ///     .dedup(&SeenIds::fixed("seen-carts", Duration::from_secs(300)))
+    ///     .by_content("checkout", |cart, id| id.add(&cart.customer).add(cart.cents))
+    ///     .to(&Topic::json("checkouts"));
+    /// ```
+    pub fn by_content(
+        self,
+        namespace: &str,
+        f: impl Fn(&V, ContentId) -> ContentId + Send + Sync + 'static,
+    ) -> Stream<K, V> {
+        let empty = ContentHash::new(namespace);
+        let id = move |record: &Record<K, V>, into: &mut Vec<u8>| {
+            let id = ContentId {
+                hash: empty.clone(),
+                error: None,
+            };
+            f(&record.value, id).write(into)
+        };
+        self.select(Selected::new(Arc::new(id))).only_new()
+    }
+
+    /// Uses the SHA-256 of the whole value as the id. Two equal values are then duplicates, also if both are meant: two
+    /// orders of the same goods, or two heartbeats. So this method requires your consent:
+    ///
+    /// ```
+    /// # use eos_core::identity::SeenIds;
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// # let prices = Topic::<String, String>::plain("prices");
+    /// app.source(&prices)
+    ///     .dedup(&SeenIds::fixed("seen-prices", Duration::from_secs(300)))
+    ///     .by_value()
+    ///     .allow_identical_payloads_to_collapse()
+    ///     .to(&Topic::plain("new-prices"));
+    /// ```
+    ///
+    /// Prefer [`by_content`](Self::by_content) with the fields that make a request unique. The hash is that of the value as
+    /// JSON. A `HashMap` or a `HashSet` in the value makes different ids of equal values. If serde can't serialize the value,
+    /// the record fails.
+    pub fn by_value(self) -> WholeValue<K, V>
+    where
+        V: Serialize,
+    {
+        WholeValue(self.select(Selected::value()))
+    }
+
+    /// Takes the id from the value, and forwards each judged record with its [`Seen`](super::Seen).
+    ///
+    /// Duplicates, records that are too old and records without an id are forwarded as well, so `duplicates_to`,
+    /// `too_old_to`, `pass_too_old` and `pass_without_id` have no effect. Records from the future, without a timestamp or with
+    /// an invalid `eos-replay-generation` still fail.
+    ///
+    /// ```
+    /// # use eos_core::identity::{Seen, SeenIds};
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// # let orders = Topic::<String, String>::plain("orders");
+    /// app.source(&orders)
+    ///     .dedup(&SeenIds::fixed("seen-orders", Duration::from_secs(300)))
+    ///     .judge_by(|order| order.clone())
+    ///     .filter(|order| order.seen == Seen::New)
+    ///     .map(|order| order.value)
+    ///     .to(&Topic::plain("new-orders"));
+    /// ```
+    pub fn judge_by<I: PlainType>(
+        self,
+        f: impl Fn(&V) -> I + Send + Sync + 'static,
+    ) -> Stream<K, Judged<V>> {
+        self.select(Selected::new(of_value(f))).judged()
+    }
+
+    /// Takes the id from the value, as [`by_uuid_v7`](Self::by_uuid_v7), and forwards each judged record with its [`Seen`](super::Seen), as
+    /// [`judge_by`](Self::judge_by). An id with another format, or from the future, still fails.
+    pub fn judge_by_uuid_v7<I: PlainType>(
+        self,
+        f: impl Fn(&V) -> I + Send + Sync + 'static,
+    ) -> Stream<K, Judged<V>> {
+        self.timed(TimedIdFormat::UuidV7, f).judged()
+    }
+
+    /// Takes the id from the value, as [`by_ulid`](Self::by_ulid), and forwards each judged record with its [`Seen`](super::Seen), as
+    /// [`judge_by`](Self::judge_by). An id with another format, or from the future, still fails.
+    pub fn judge_by_ulid<I: PlainType>(
+        self,
+        f: impl Fn(&V) -> I + Send + Sync + 'static,
+    ) -> Stream<K, Judged<V>> {
+        self.timed(TimedIdFormat::Ulid, f).judged()
+    }
+}
+
+/// A deduplication by whole values, which still requires your consent. Returned by [`Dedup::by_value`].
+#[must_use = "a deduplication by whole values does nothing until `allow_identical_payloads_to_collapse` permits it"]
+pub struct WholeValue<K, V>(Dedup<K, V, Selected<K, V>>);
+
+impl<K: 'static, V: 'static> WholeValue<K, V> {
+    /// Permits that equal values of different requests are duplicates, and forwards the others.
+    pub fn allow_identical_payloads_to_collapse(self) -> Stream<K, V> {
+        self.0.only_new()
+    }
+}
+
+impl<K, V> fmt::Debug for WholeValue<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WholeValue")
+    }
+}
+
+/// An id of chosen fields, for [`Dedup::by_content`].
+#[derive(Debug)]
+pub struct ContentId {
+    hash: ContentHash,
+    /// The first error of a field.
+    error: Option<serde_json::Error>,
+}
+
+impl ContentId {
+    fn write(self, into: &mut Vec<u8>) -> Result<bool, Fault> {
+        match self.error {
+            Some(error) => Err(Fault::User(Failure::permanent(error))),
+            None => {
+                into.extend_from_slice(&self.hash.finish());
+                Ok(true)
+            }
+        }
+    }
+}
+
+impl ContentId {
+    /// Adds a field as JSON. The order of the calls is a part of the id. Do not add a `HashMap` or a `HashSet`: equal ones
+    /// serialize in different orders, so duplicates are not found. Use a `BTreeMap` or a sorted `Vec`.
+    ///
+    /// If serde can't serialize a field, the record fails.
+    #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it adds a field, and the operator `+` would say something else"
+    )]
+    pub fn add(mut self, field: impl Serialize) -> Self {
+        match serde_json::to_vec(&field) {
+            Ok(bytes) => self.hash.add(&bytes),
+            Err(error) => {
+                self.error.get_or_insert(error);
+            }
+        }
+        self
+    }
+}

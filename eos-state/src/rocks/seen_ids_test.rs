@@ -1,0 +1,162 @@
+//! The size of a deduplication store on disk, beside the estimate.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use eos_protocol::Timestamp;
+use eos_protocol::identity::{
+    Id, IdAge, IdKey, IdScope, SeenKind, SeenWindow, Sighting, Sizing, TimedId, TimedIds,
+};
+use eos_protocol::state::{Family, StoreId};
+use eos_protocol::windows::Expiry;
+use tempfile::tempdir;
+
+use super::*;
+use crate::conformance::position;
+use crate::{StoreKind, TaskStore};
+
+const WINDOW: Duration = Duration::from_secs(300);
+/// The rows of a transaction.
+const TRANSACTION: u64 = 10_000;
+/// The length of a simulated key.
+const KEY: usize = 8;
+
+/// A pseudo-random permutation of the numbers of ids: equal numbers have equal ids.
+fn scattered(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// The key of a row in its store.
+fn row(bucket: Timestamp, number: u64, timed: Option<Timestamp>) -> Vec<u8> {
+    let (a, b) = (scattered(number), scattered(!number));
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&a.to_be_bytes());
+    id[8..].copy_from_slice(&b.to_be_bytes());
+    if let Some(time) = timed {
+        id[..6].copy_from_slice(&time.0.to_be_bytes()[2..]);
+    }
+    let mut key = (bucket.0 ^ i64::MIN).to_be_bytes().to_vec();
+    let id = match timed {
+        Some(_) => Id::Timed(TimedId { bytes: id }),
+        None => Id::Bytes(&id),
+    };
+    let scope = &scattered(number / 3).to_be_bytes()[8 - KEY..];
+    let generation = 0;
+    let row = IdKey {
+        generation,
+        scope,
+        id,
+    };
+    row.encode(&mut key);
+    key
+}
+
+/// Writes ids at a constant rate, and returns the bytes of tables once the first ids have expired: the mean over time.
+fn measured(
+    per_window: u64,
+    expiry: Expiry,
+    kind: SeenKind,
+    mut key_and_value: impl FnMut(Timestamp, u64) -> (Vec<u8>, Vec<u8>),
+) -> f64 {
+    let (dir, memory) = (tempdir().unwrap(), StateMemory::new(64 << 20));
+    let backend = RocksBackend::open(dir.path(), &Family::ALL, &memory).unwrap();
+    let id = StoreId::seen("seen", kind, IdScope::Key);
+    let mut store = TaskStore::new(Box::new(backend), [(id, StoreKind::Point)]).unwrap();
+    let mut expiry = expiry;
+    let window = u64::try_from(WINDOW.as_millis()).unwrap();
+    let life = expiry.retention() + expiry.step();
+    let end = 4 * per_window * u64::try_from(life.as_millis()).unwrap() / window;
+    // Of each life of an id.
+    let mut samples: [Vec<u64>; 4] = Default::default();
+    for number in 0..end {
+        let time = (number * window / per_window).cast_signed();
+        let time = Timestamp(1_700_000_000_000 + time);
+        let (key, value) = key_and_value(time, number);
+        store.put(id, &key, &value).unwrap();
+        store.keep_record();
+        if (number + 1) % TRANSACTION == 0 {
+            let mut over = Vec::new();
+            if let Some((from, before)) = expiry.due(Some(time)) {
+                let from = from.unwrap_or(Timestamp(i64::MIN));
+                let [from, to] = [from, before].map(|it| (it.0 ^ i64::MIN).to_be_bytes());
+                over.push((id, KeyRange::between(&from[..]..&to)));
+                expiry.forgot(before);
+            }
+            let seq = number / TRANSACTION + 1;
+            store.begin_apply(position(seq), over).unwrap();
+            assert!(store.end_apply(true).is_ready());
+            if seq.is_multiple_of(10) {
+                store.flush().unwrap();
+                samples[usize::try_from(4 * number / end).unwrap()].push(tables(dir.path()));
+            }
+        }
+    }
+    let mean = |samples: &[u64]| samples.iter().sum::<u64>() as f64 / samples.len() as f64;
+    let [_, first, _, last] = samples.each_ref().map(|it| mean(it));
+    assert!(last < 1.3 * first, "it grows from {first:.0} to {last:.0}");
+    mean(&samples[1..].concat())
+}
+
+/// The bytes of the tables in a directory.
+fn tables(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).unwrap().filter_map(Result::ok);
+    let tables = files.filter(|file| file.path().extension().is_some_and(|it| it == "sst"));
+    // A compaction may remove a table meanwhile.
+    let sizes = tables.filter_map(|file| Some(file.metadata().ok()?.len()));
+    sizes.sum()
+}
+
+#[track_caller]
+fn check(name: &str, sizing: Sizing, measured: f64) {
+    let estimate = sizing.key_bytes(KEY as u32).disk_bytes();
+    let part = measured / estimate;
+    eprintln!("{name}: estimated {estimate:.0}, measured {measured:.0}, {part:.3} of the estimate");
+    assert!((0.8..1.2).contains(&part), "{name}: {part}");
+}
+
+/// R55. `EOS_FULL=1` measures a million ids per window.
+#[test]
+fn a_store_has_the_estimated_size() {
+    let per_window = match std::env::var_os("EOS_FULL") {
+        Some(_) => 1_000_000,
+        None => 300_000,
+    };
+    let per_second = per_window as f64 / WINDOW.as_secs_f64();
+    let fixed = SeenWindow::fixed(WINDOW);
+    let bytes = measured(
+        per_window,
+        fixed.expiry(),
+        SeenKind::Fixed,
+        |time, number| {
+            let bucket = fixed.bucket_of(time);
+            let mut value = Vec::new();
+            let sighting = Sighting {
+                at: time,
+                first: time,
+            };
+            sighting.encode(bucket, &mut value);
+            (row(bucket, number, None), value)
+        },
+    );
+    let sizing = Sizing::new(SeenKind::Fixed, Some(fixed.expiry()), per_second);
+    check("fixed", sizing, bytes);
+    let timed = TimedIds::remembered_for(WINDOW);
+    let bytes = measured(
+        per_window,
+        timed.expiry(),
+        SeenKind::TimeEmbedded,
+        |time, number| {
+            let IdAge::Current(bucket) = timed.age(time, time) else {
+                panic!("an id of now");
+            };
+            let value = time.0.to_be_bytes().to_vec();
+            (row(bucket, number, Some(time)), value)
+        },
+    );
+    let sizing = Sizing::new(SeenKind::TimeEmbedded, Some(timed.expiry()), per_second);
+    check("time-embedded", sizing, bytes);
+}

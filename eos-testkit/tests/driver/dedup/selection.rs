@@ -1,0 +1,199 @@
+//! The selection of ids.
+
+use eos_core::codec::{Json, Plain};
+use eos_core::identity::{Dedup, SeenIds};
+use eos_core::{App, ErrorPolicy, Topic};
+use eos_testkit::{Input, TestDriver};
+use serde::{Deserialize, Serialize};
+
+use super::{app_with, five_minutes, ids, input, minutes, pipe};
+
+#[test]
+fn ids_come_from_headers_keys_and_contents() {
+    let header = |id: &[u8], value: &str| Input::<String, String>::new("k", value).header("id", id);
+    let by_header = || {
+        app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+            dedup.by_header("id")
+        })
+    };
+    let mut driver = TestDriver::new(by_header());
+    let long = vec![b'x'; 1_000_000];
+    let mut longer = long.clone();
+    longer.push(b'y');
+    for (id, value) in [
+        (&b"1"[..], "a"),
+        (b"1", "b"),
+        // Not UTF-8.
+        (&[0xff, 0xfe], "c"),
+        (&[0xff, 0xfe], "d"),
+        (&[0xff, 0xfd], "e"),
+        (&long, "f"),
+        (&long, "g"),
+        (&longer, "h"),
+    ] {
+        driver.pipe_input(&input(), header(id, value));
+    }
+    assert_eq!(ids(&mut driver), ["a", "c", "e", "f", "h"]);
+    let by_key = app_with(&five_minutes(), ErrorPolicy::fail(), Dedup::by_key);
+    let mut driver = TestDriver::new(by_key);
+    pipe(&mut driver, &[("1", "a", 0), ("2", "b", 1), ("1", "c", 2)]);
+    assert_eq!(ids(&mut driver), ["a", "b"]);
+
+    #[derive(Serialize, Deserialize, Debug, PartialEq)]
+    struct Cart {
+        customer: String,
+        cents: u64,
+        sent: u64,
+    }
+    let carts = || Topic::<String, Cart, Plain, Json>::with("carts", Plain, Json);
+    let kept = || Topic::<String, Cart, Plain, Json>::with("kept", Plain, Json);
+    let mut app = App::new("a");
+    app.source(&carts())
+        .dedup(&five_minutes())
+        .by_content("checkout", |cart, id| {
+            id.add(&cart.customer).add(cart.cents)
+        })
+        .to(&kept());
+    let mut driver = TestDriver::new(app);
+    for (customer, cents, sent) in [
+        ("ada", 11, 1),
+        ("ada", 11, 2),
+        ("ada1", 1, 3),
+        ("ada", 12, 4),
+    ] {
+        let customer = customer.to_owned();
+        driver.pipe(
+            &carts(),
+            "k",
+            Cart {
+                customer,
+                cents,
+                sent,
+            },
+        );
+    }
+    let sent = driver
+        .read_pairs(&kept())
+        .into_iter()
+        .map(|(_, cart)| cart.sent);
+    assert_eq!(sent.collect::<Vec<_>>(), [1, 3, 4]);
+}
+
+/// R49. Two heartbeats are equal as a whole, and differ in the field that the id names.
+#[test]
+fn equal_values_collapse_only_if_the_program_permits_it() {
+    #[derive(Serialize, Deserialize, Debug, PartialEq)]
+    struct Beat {
+        device: String,
+        sequence: u64,
+    }
+    let beats = || Topic::<String, Beat, Plain, Json>::with("beats", Plain, Json);
+    let kept = || Topic::<String, Beat, Plain, Json>::with("kept", Plain, Json);
+    let kept_of = |by_field: bool, sequences: &[u64]| {
+        let mut app = App::new("a");
+        let dedup = app.source(&beats()).dedup(&five_minutes());
+        let new = match by_field {
+            true => dedup.by_content("beat", |beat, id| id.add(&beat.device).add(beat.sequence)),
+            false => dedup.by_value().allow_identical_payloads_to_collapse(),
+        };
+        new.to(&kept());
+        let mut driver = TestDriver::new(app);
+        for &sequence in sequences {
+            let device = "d".to_owned();
+            driver.pipe(&beats(), "k", Beat { device, sequence });
+        }
+        driver.count(&kept())
+    };
+    assert_eq!(kept_of(true, &[1, 2, 2]), 2);
+    assert_eq!(
+        kept_of(false, &[0, 0, 0]),
+        1,
+        "no sequence tells them apart"
+    );
+    assert_eq!(kept_of(false, &[0, 1]), 2);
+}
+
+/// The id of a CloudEvent is unique only with its source.
+#[test]
+fn a_cloud_event_is_its_source_and_its_id() {
+    let event = |source: Option<&str>, id: Option<&str>, value: &str| {
+        let mut input = Input::<String, String>::new("k", value);
+        for (name, value) in [("ce_source", source), ("ce_id", id)] {
+            if let Some(value) = value {
+                input = input.header(name, value);
+            }
+        }
+        input
+    };
+    let app = app_with(&five_minutes(), ErrorPolicy::skip(), |dedup| {
+        dedup.by_cloud_event_headers()
+    });
+    let mut driver = TestDriver::new(app);
+    let (a, b) = (Some("/a"), Some("/ab"));
+    for input in [
+        event(a, Some("1"), "first"),
+        event(a, Some("1"), "again"),
+        event(b, Some("1"), "other source"),
+        event(a, Some("b1"), "the same letters"),
+        event(None, Some("1"), "no source"),
+        event(a, None, "no id"),
+        event(a, Some(""), "empty id"),
+    ] {
+        driver.pipe_input(&super::input(), input);
+    }
+    assert_eq!(
+        ids(&mut driver),
+        ["first", "other source", "the same letters"]
+    );
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 3);
+
+    let structured = app_with(&five_minutes(), ErrorPolicy::skip(), |dedup| {
+        dedup.by_cloud_event(|value| {
+            let (source, id) = value.split_once('#').unwrap_or_default();
+            (source.to_owned(), id.to_owned())
+        })
+    });
+    let mut driver = TestDriver::new(structured);
+    let events = ["a#1", "a#1", "ab#1", "a#b1", "#1", "a#"];
+    pipe(&mut driver, &events.map(|event| ("k", event, 0)));
+    assert_eq!(ids(&mut driver), ["a#1", "ab#1", "a#b1"]);
+}
+
+/// R68: an id that names its context.
+#[test]
+fn a_business_id_separates_the_steps_of_an_order() {
+    let app = app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+        dedup.by(|value| format!("order-12345.{value}"))
+    });
+    let mut driver = TestDriver::new(app);
+    let steps = ["payment", "shipment", "payment"];
+    pipe(&mut driver, &steps.map(|step| ("k", step, 0)));
+    assert_eq!(ids(&mut driver), ["payment", "shipment"]);
+}
+
+#[test]
+fn keys_of_any_codec_are_a_scope() {
+    #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+    struct Shop {
+        country: String,
+        number: u32,
+    }
+    let orders = || Topic::<Shop, String, Json, Plain>::named("orders");
+    let kept = || Topic::<Shop, String, Json, Plain>::named("kept");
+    let mut app = App::new("a");
+    app.source(&orders())
+        .dedup(&SeenIds::with("seen", Json).fixed(minutes(5)))
+        .by(String::clone)
+        .to(&kept());
+    let mut driver = TestDriver::new(app);
+    let shop = |number| Shop {
+        country: "ch".to_owned(),
+        number,
+    };
+    for number in [1, 2, 1] {
+        driver.pipe(&orders(), shop(number), "order");
+    }
+    let kept = driver.read_pairs(&kept()).into_iter();
+    let shops: Vec<_> = kept.map(|(shop, _)| shop.number).collect();
+    assert_eq!(shops, [1, 2]);
+}

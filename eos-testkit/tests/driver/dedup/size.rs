@@ -1,0 +1,109 @@
+//! The rows of a store over time, and what `describe` says of them.
+
+use std::time::Duration;
+
+use eos_core::identity::SeenIds;
+use eos_core::state::WindowStore;
+use eos_core::windows::Tumbling;
+use eos_core::{App, ErrorPolicy, Timestamp, Topic};
+use eos_testkit::{Input, TestDriver};
+
+use super::{BEGIN, MINUTE, app_with, input, minutes, output};
+
+const DAY: u64 = 24 * 60;
+
+/// R46, R59, R60: at a constant rate, a store has a constant number of rows.
+#[test]
+fn thirty_one_days_keep_one_and_a_half_windows_and_the_lateness() {
+    /// Minutes between two records.
+    const EVERY: u64 = 5;
+    let rows = |seen: SeenIds<String>, kept: u64| {
+        let seen = seen.trust_times();
+        let app = app_with(&seen, ErrorPolicy::fail(), |dedup| dedup.by(String::clone));
+        let mut driver = TestDriver::new(app);
+        let mut counts = Vec::new();
+        for quarter in 0..31 * 4 {
+            let records = (0..DAY / 4 / EVERY).map(|n| {
+                let n = quarter * (DAY / 4 / EVERY) + n;
+                let time = BEGIN + (n * EVERY).cast_signed() * MINUTE;
+                Input::<String, String>::new("k", n.to_string()).at(Timestamp(time))
+            });
+            driver.pipe_all(&input(), records);
+            counts.push(driver.store(&seen).len() as u64);
+        }
+        assert_eq!(driver.count(&output()) as u64, 31 * DAY / EVERY);
+        let most = kept / EVERY;
+        assert!(
+            counts.iter().all(|rows| *rows <= most),
+            "{most}: {counts:?}"
+        );
+        // The most is reached on the third day, and stays.
+        let [early, late] = [&counts[8..16], &counts[116..]].map(|it| it.iter().max());
+        assert_eq!(early, late, "{counts:?}");
+        assert!(*late.unwrap() > most * 3 / 5, "{most}: {counts:?}");
+    };
+    // The default lateness is an hour.
+    rows(SeenIds::fixed("seen", minutes(DAY)), DAY * 3 / 2 + 60);
+    let late = SeenIds::sliding("seen", minutes(DAY)).lateness(minutes(DAY / 2));
+    rows(late, 2 * DAY);
+}
+
+/// R39: an endless store grows by a row for each id, and by none for a repetition.
+#[test]
+fn an_endless_store_has_a_row_for_each_id() {
+    let seen = SeenIds::for_ever("seen");
+    let app = app_with(&seen, ErrorPolicy::fail(), |dedup| dedup.by(String::clone));
+    let mut driver = TestDriver::new(app);
+    for _ in 0..2 {
+        let records = (0..5_000).map(|n| Input::<String, String>::new("k", n.to_string()));
+        driver.pipe_all(&input(), records);
+        assert_eq!(driver.store(&seen).len(), 5_000);
+    }
+    assert_eq!(driver.count(&output()), 5_000);
+}
+
+/// A dear neighbour: days of ids beside windows of minutes.
+#[test]
+fn a_long_store_beside_a_short_one_is_a_warning() {
+    let described = |window: Duration, in_one_stage: bool| {
+        let mut app = App::new("a");
+        let new = app
+            .source(&input())
+            .dedup(&SeenIds::fixed("seen", window))
+            .by(String::clone);
+        let topic = Topic::<String, String>::plain("between");
+        let new = match in_one_stage {
+            true => new,
+            false => {
+                new.to(&topic);
+                app.source(&topic)
+            }
+        };
+        new.group_by_key()
+            .windowed_by(Tumbling::of(minutes(60)))
+            .count(&WindowStore::plain("views"))
+            .to_stream()
+            .ignore();
+        app.describe().unwrap()
+    };
+    let day = described(minutes(DAY), true);
+    let [warning] = &day.warnings()[..] else {
+        panic!("{:?}", day.warnings());
+    };
+    assert!(
+        warning.contains(
+            "the store views keeps windows for 3600s, but its changelog a-in-windowed-changelog keeps them for 133200s, \
+             because the store seen"
+        ),
+        "{warning}"
+    );
+    assert_eq!(
+        day.stores().to_string(),
+        "seen: kept for 133200s of stream time; up to 5 reads for a new id, about 41 bytes on disk for an id of 16 bytes \
+         and a key of 8; changelog a-in-windowed-changelog\n\
+         views: kept for 3600s of stream time; changelog a-in-windowed-changelog, which keeps rows for 133200s because of \
+         seen\n"
+    );
+    assert!(described(minutes(DAY), false).warnings().is_empty());
+    assert!(described(minutes(60), true).warnings().is_empty());
+}
