@@ -83,6 +83,7 @@ mod rules;
     )
 )]
 mod runtime;
+mod sequence;
 mod sessions;
 mod sliding;
 mod store;
@@ -186,6 +187,7 @@ pub mod identity {
     pub use crate::dedup::{
         ContentId, Dedup, IdentityError, Judged, Seen, SeenIds, SeenWindowError,
     };
+    pub use crate::sequence::{BySequence, Gaps, HighWatermarks, Newest, Sequence, Versions};
 }
 
 /// Processors of values, and what a context says about its record.

@@ -135,6 +135,10 @@ rules! {
     keeps_scopes_apart = DedupKey,
     /// A sighting of an id is kept as long as a record within the lateness can be its duplicate.
     keeps_sightings_for_late_records = Sightings,
+    /// A repeated record does not lower the high watermark of its producer.
+    keeps_highest_marks = Watermark,
+    /// A lower epoch of a producer is not a new one.
+    orders_epochs = EpochOrder,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

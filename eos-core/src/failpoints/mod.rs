@@ -105,6 +105,8 @@
 //! | `windows_behind_cursor` | a database drops windows whose final results are not emitted yet |
 //! | `dedup_key` | the scope of an id is not a part of its key |
 //! | `sightings` | sightings of ids expire before the last record that can be their duplicate |
+//! | `watermark` | a repeated record lowers the high watermark of its producer |
+//! | `epoch_order` | a lower epoch of a producer begins a new sequence |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //!

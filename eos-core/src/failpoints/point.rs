@@ -81,6 +81,8 @@ pub(crate) enum Defence {
     Tombstones,
     DedupKey,
     Sightings,
+    Watermark,
+    EpochOrder,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -173,7 +175,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 60] = [
+    pub(super) const ALL: [Self; 62] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -224,6 +226,8 @@ impl Defence {
         Self::Tombstones,
         Self::DedupKey,
         Self::Sightings,
+        Self::Watermark,
+        Self::EpochOrder,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -288,6 +292,8 @@ impl Defence {
             Self::Tombstones => "tombstones",
             Self::DedupKey => "dedup_key",
             Self::Sightings => "sightings",
+            Self::Watermark => "watermark",
+            Self::EpochOrder => "epoch_order",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

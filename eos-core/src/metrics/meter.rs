@@ -27,6 +27,8 @@ pub(crate) enum Count {
     Duplicates,
     TooOld,
     WithoutId,
+    Stale,
+    Gaps,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -37,7 +39,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -49,6 +51,8 @@ impl Count {
         Self::Duplicates,
         Self::TooOld,
         Self::WithoutId,
+        Self::Stale,
+        Self::Gaps,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -71,6 +75,8 @@ impl Count {
             Self::Duplicates => &mut totals.duplicates,
             Self::TooOld => &mut totals.too_old,
             Self::WithoutId => &mut totals.without_id,
+            Self::Stale => &mut totals.stale,
+            Self::Gaps => &mut totals.gaps,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -85,7 +85,7 @@ pub struct Totals {
     /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such window,
     /// even if other windows still accept it. Those of aborted transactions included.
     pub late_windows: u64,
-    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next three.
+    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next five.
     pub new_ids: u64,
     /// Duplicates that a deduplication found.
     pub duplicates: u64,
@@ -93,6 +93,10 @@ pub struct Totals {
     pub too_old: u64,
     /// Records without an id that a deduplication forwarded.
     pub without_id: u64,
+    /// Records of a former epoch of their producer, or with a version that is not higher than the last one.
+    pub stale: u64,
+    /// Gaps in the numbers of producers.
+    pub gaps: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -130,6 +134,8 @@ impl Totals {
         self.duplicates += other.duplicates;
         self.too_old += other.too_old;
         self.without_id += other.without_id;
+        self.stale += other.stale;
+        self.gaps += other.gaps;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

@@ -21,7 +21,7 @@ type TaskDuration = (
     fn(&TaskMetrics) -> Option<Duration>,
 );
 
-const COUNTERS: [Counter; 18] = [
+const COUNTERS: [Counter; 20] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -74,6 +74,16 @@ const COUNTERS: [Counter; 18] = [
         "eos_dedup_missing_id_total",
         "Forwarded records without an id for a deduplication.",
         |t| t.without_id,
+    ),
+    (
+        "eos_dedup_stale_total",
+        "Records of a former epoch, or with a version that is not higher.",
+        |t| t.stale,
+    ),
+    (
+        "eos_dedup_gaps_total",
+        "Gaps in the numbers of producers.",
+        |t| t.gaps,
     ),
     (
         "eos_aborts_total",

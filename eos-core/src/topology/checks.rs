@@ -293,6 +293,7 @@ impl Graph {
             Kind::Table(_) => true,
             // Final results and new records are forwarded once, so they need an exit.
             Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) | Kind::Dedup(_) => false,
+            Kind::DedupBySequence(_) | Kind::Newest(_) => false,
             _ => kind.own_store().is_some_and(is_read),
         }
     }

@@ -10,6 +10,7 @@ use eos_protocol::identity::{IdKey, Seen, SeenWindow, Sighting};
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
+use crate::client::Headers;
 use crate::codec::CodecError;
 use crate::ctx::Ctx;
 use crate::dedup::{IdentityError, Judged, SeenFor, SeenIds, encode_key};
@@ -82,7 +83,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         }
         let mut key = Vec::new();
         let id = IdKey {
-            generation: generation(record.headers.get(GENERATION))?,
+            generation: generation(&record.headers)?,
             scope: &scope,
             id: &id,
         };
@@ -187,8 +188,8 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
 }
 
 /// The number of the replay in a header; 0 without the header.
-fn generation(header: Option<&[u8]>) -> Result<u64, Fault> {
-    let Some(header) = header else {
+pub(super) fn generation(headers: &Headers) -> Result<u64, Fault> {
+    let Some(header) = headers.get(GENERATION) else {
         return Ok(0);
     };
     let number = str::from_utf8(header)

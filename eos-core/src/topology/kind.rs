@@ -43,6 +43,10 @@ pub(crate) enum Kind {
     OnClose(usize),
     /// The deduplication store.
     Dedup(usize),
+    /// The store of the high watermarks.
+    DedupBySequence(usize),
+    /// The store of the versions.
+    Newest(usize),
     /// The output to the repartition topic.
     Repartition(usize),
     /// The output of the node.
@@ -81,6 +85,8 @@ impl Kind {
             Self::PerCommit(_) => "emit_per_commit",
             Self::OnClose(_) => "emit_on_close",
             Self::Dedup(_) => "dedup",
+            Self::DedupBySequence(_) => "dedup_by_sequence",
+            Self::Newest(_) => "newest",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
             Self::Route(..) => "route",
@@ -112,7 +118,9 @@ impl Kind {
             Self::Table(store)
             | Self::PerCommit(store)
             | Self::OnClose(store)
-            | Self::Dedup(store) => Some(store),
+            | Self::Dedup(store)
+            | Self::DedupBySequence(store)
+            | Self::Newest(store) => Some(store),
             _ => self.aggregates().or_else(|| self.joins()),
         }
     }
@@ -170,7 +178,8 @@ impl Kind {
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
             Self::PerCommit(_) => "PER-COMMIT",
             Self::OnClose(_) => "SUPPRESS",
-            Self::Dedup(_) => "DEDUP",
+            Self::Dedup(_) | Self::DedupBySequence(_) => "DEDUP",
+            Self::Newest(_) => "NEWEST",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

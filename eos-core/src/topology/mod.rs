@@ -33,6 +33,7 @@ mod process;
 mod process_test;
 mod row_store;
 mod scratch;
+mod sequence;
 mod sessions;
 mod sliding;
 #[cfg(test)]
@@ -64,6 +65,7 @@ pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use scratch::{Counts, MomentOutputs, Scratch};
+pub(crate) use sequence::{MarkOf, NewestOf, Sequenced, VersionOf};
 pub(crate) use sessions::SessionAggregate;
 pub(crate) use sliding::SlidingAggregate;
 pub(crate) use timed::{Handler, Handlers, TickHandler, Ticks, Timed};

@@ -2,10 +2,12 @@
 
 mod content;
 mod key;
+mod sequence;
 mod window;
 
 pub use content::ContentHash;
 pub use key::{IdKey, LONGEST_RAW_ID};
+pub use sequence::{Follows, Mark, RowError, Version};
 pub use window::{SeenWindow, SeenWindowError, Sighting, SightingError};
 
 use crate::ids::Timestamp;
@@ -20,13 +22,15 @@ pub enum Seen {
     Duplicate {
         /// The timestamp of the first processed record of this repetition. If a record is late, this can be later than
         /// its own timestamp. If windows of two first records contain the record, the earlier timestamp. Without an
-        /// expiry, −1 if the first record had no timestamp.
+        /// expiry, −1 if the first record had no timestamp. Always −1 for sequences, which are compared without times.
         first: Timestamp,
     },
     /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired.
     TooOld,
     /// The record has no id.
     NoId,
+    /// The epoch of the record's producer is lower than the stored one, or its version is not higher than the stored one.
+    Stale,
 }
 
 /// For how long an id counts as seen.

@@ -23,6 +23,7 @@ mod own_time;
 mod policies;
 mod programs;
 mod rows;
+mod sequence;
 mod sessions;
 mod sliding;
 mod state;

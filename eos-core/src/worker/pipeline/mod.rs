@@ -272,6 +272,8 @@ impl Pipeline {
             (Count::Duplicates, counts.of_operators.duplicates),
             (Count::TooOld, counts.of_operators.too_old),
             (Count::WithoutId, counts.of_operators.without_id),
+            (Count::Stale, counts.of_operators.stale),
+            (Count::Gaps, counts.of_operators.gaps),
             (Count::Retried, counts.retries),
         ] {
             meter.count(what, number);
