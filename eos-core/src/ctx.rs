@@ -294,6 +294,11 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().counts().gaps += 1;
     }
 
+    /// Counts a gap that an order gives up.
+    pub(crate) fn gave_numbers_up(&self) {
+        self.scratch.borrow_mut().counts().given_up += 1;
+    }
+
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> KeyValueView<'_, K, V> {
         KeyValueView::new(&self.state, index, self.origin.stream_time)
     }

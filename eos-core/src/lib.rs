@@ -73,6 +73,7 @@ mod output;
 mod process_ctx;
 mod processors;
 mod record;
+pub mod reorder;
 mod rules;
 #[cfg_attr(
     not(feature = "kafka"),
@@ -135,6 +136,7 @@ pub mod stream {
 /// Stores: the definitions beside `KeyValueStore`, and what [`Ctx::store`](crate::Ctx::store) returns for
 /// each.
 pub mod state {
+    pub use crate::reorder::ReorderStore;
     pub use crate::store::{
         Entries, KeyValueView, OrderedStore, OrderedView, SessionStore, SlidingStore, WindowStore,
         WindowView,

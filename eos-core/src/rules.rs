@@ -139,6 +139,8 @@ rules! {
     keeps_highest_marks = Watermark,
     /// A lower epoch of a producer is not a new one.
     orders_epochs = EpochOrder,
+    /// A record that waits for its turn is not expired by stream time.
+    keeps_waiting_records = WaitingRecords,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -60,6 +60,7 @@ mod partitioner;
 mod progress;
 mod rebalance;
 pub mod recommit;
+pub mod reorder;
 mod retry;
 mod stages;
 mod start;

@@ -107,6 +107,7 @@
 //! | `sightings` | sightings of ids expire before the last record that can be their duplicate |
 //! | `watermark` | a repeated record lowers the high watermark of its producer |
 //! | `epoch_order` | a lower epoch of a producer begins a new sequence |
+//! | `waiting_records` | a record that waits for its turn expires when stream time passes its moment |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //!

@@ -83,6 +83,7 @@ pub(crate) enum Defence {
     Sightings,
     Watermark,
     EpochOrder,
+    WaitingRecords,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -175,7 +176,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 62] = [
+    pub(super) const ALL: [Self; 63] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -228,6 +229,7 @@ impl Defence {
         Self::Sightings,
         Self::Watermark,
         Self::EpochOrder,
+        Self::WaitingRecords,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -294,6 +296,7 @@ impl Defence {
             Self::Sightings => "sightings",
             Self::Watermark => "watermark",
             Self::EpochOrder => "epoch_order",
+            Self::WaitingRecords => "waiting_records",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

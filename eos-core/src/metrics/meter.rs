@@ -29,6 +29,7 @@ pub(crate) enum Count {
     WithoutId,
     Stale,
     Gaps,
+    GivenUp,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -39,7 +40,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -53,6 +54,7 @@ impl Count {
         Self::WithoutId,
         Self::Stale,
         Self::Gaps,
+        Self::GivenUp,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -77,6 +79,7 @@ impl Count {
             Self::WithoutId => &mut totals.without_id,
             Self::Stale => &mut totals.stale,
             Self::Gaps => &mut totals.gaps,
+            Self::GivenUp => &mut totals.given_up,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -97,6 +97,8 @@ pub struct Totals {
     pub stale: u64,
     /// Gaps in the numbers of producers.
     pub gaps: u64,
+    /// Gaps in the numbers of keys that an order has given up. Those of aborted transactions included.
+    pub given_up: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -136,6 +138,7 @@ impl Totals {
         self.without_id += other.without_id;
         self.stale += other.stale;
         self.gaps += other.gaps;
+        self.given_up += other.given_up;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

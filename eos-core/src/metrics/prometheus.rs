@@ -21,7 +21,7 @@ type TaskDuration = (
     fn(&TaskMetrics) -> Option<Duration>,
 );
 
-const COUNTERS: [Counter; 20] = [
+const COUNTERS: [Counter; 21] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -84,6 +84,11 @@ const COUNTERS: [Counter; 20] = [
         "eos_dedup_gaps_total",
         "Gaps in the numbers of producers.",
         |t| t.gaps,
+    ),
+    (
+        "eos_reorder_gaps_total",
+        "Gaps in the numbers of keys that an order has given up.",
+        |t| t.given_up,
     ),
     (
         "eos_aborts_total",

@@ -23,10 +23,10 @@ use crate::streams::Stream;
 use crate::topic::Topic;
 
 /// Ends a stream of records that are left out.
-type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
+pub(crate) type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
 /// The end of records that go to a topic.
-fn end_in<K: 'static, V: 'static>(
+pub(crate) fn end_in<K: 'static, V: 'static>(
     topic: &Topic<K, V, impl Encode<K>, impl Encode<V>>,
 ) -> End<K, V> {
     let topic = topic.clone();

@@ -42,6 +42,7 @@ impl Graph {
             self.check_ends(at, source, &mut mistakes);
         }
         self.check_graces(&mut mistakes);
+        self.check_reordered(&mut mistakes);
         self.check_finals(&mut mistakes);
         self.check_idle(&mut mistakes);
         self.check_names(&mut mistakes);
@@ -294,6 +295,7 @@ impl Graph {
             // Final results and new records are forwarded once, so they need an exit.
             Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) | Kind::Dedup(_) => false,
             Kind::DedupBySequence(_) | Kind::Newest(_) => false,
+            Kind::ReorderByTime(..) | Kind::Reorder { .. } => false,
             _ => kind.own_store().is_some_and(is_read),
         }
     }

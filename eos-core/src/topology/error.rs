@@ -202,6 +202,56 @@ pub enum Mistake {
         /// The minimum retention.
         least: Duration,
     },
+    /// The time of an order is too short.
+    #[error(
+        "the store {store}: records wait for {within:?} (`reorder_by_time`), and the resolution of timestamps is 1 ms. Set at \
+         least 1 ms"
+    )]
+    ReorderWithin {
+        /// The store.
+        store: String,
+        /// The declared time.
+        within: Duration,
+    },
+    /// The limits of an order by numbers are invalid.
+    #[error(
+        "the store {store}: `max_gap` is {gap} and `max_wait` is {wait:?}. Set a gap from 1 to {longest} and a wait of at \
+         least 1 ms"
+    )]
+    Reorder {
+        /// The store.
+        store: String,
+        /// The declared gap.
+        gap: u64,
+        /// The longest gap.
+        longest: u64,
+        /// The declared wait.
+        wait: Duration,
+    },
+    /// Gaps become dead letters, but the policy of a source has no topic for them.
+    #[error(
+        "gaps in the store {store} become dead letters, but the error policy of {topic} has no dead-letter topic. Set it with \
+         `.on_error(ErrorPolicy::dead_letter(..))`"
+    )]
+    NoLettersForGaps {
+        /// The store.
+        store: String,
+        /// The source.
+        topic: TopicName,
+    },
+    /// Windows would drop records as late that wait in an order.
+    #[error(
+        "the windows of the store {store} would drop records as late that wait in the store {before}. Give the windows of \
+         {store} a grace of at least {least:?}"
+    )]
+    ShortGraceBehindOrder {
+        /// The store of the windows.
+        store: String,
+        /// The store of the waiting records.
+        before: String,
+        /// The minimum grace.
+        least: Duration,
+    },
     /// Windows would drop final results of earlier windows as late.
     #[error(
         "the windows of the store {store} would drop final results of the store {before}: these come after their windows \

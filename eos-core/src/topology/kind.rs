@@ -1,6 +1,7 @@
 //! The kinds of nodes, by the methods that declare them.
 
 use std::ops::Range;
+use std::time::Duration;
 
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,17 @@ pub(crate) enum Kind {
     DedupBySequence(usize),
     /// The store of the versions.
     Newest(usize),
+    /// The store of the waiting records, and how long they wait.
+    ReorderByTime(usize, Duration),
+    /// An order by numbers.
+    Reorder {
+        /// The store of the waiting records.
+        store: usize,
+        /// The longest wait in stream time.
+        held_back: Option<Duration>,
+        /// Whether gaps become dead letters.
+        needs_letters: bool,
+    },
     /// The output to the repartition topic.
     Repartition(usize),
     /// The output of the node.
@@ -87,6 +99,8 @@ impl Kind {
             Self::Dedup(_) => "dedup",
             Self::DedupBySequence(_) => "dedup_by_sequence",
             Self::Newest(_) => "newest",
+            Self::ReorderByTime(..) => "reorder_by_time",
+            Self::Reorder { .. } => "reorder_by",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
             Self::Route(..) => "route",
@@ -120,7 +134,9 @@ impl Kind {
             | Self::OnClose(store)
             | Self::Dedup(store)
             | Self::DedupBySequence(store)
-            | Self::Newest(store) => Some(store),
+            | Self::Newest(store)
+            | Self::ReorderByTime(store, _)
+            | Self::Reorder { store, .. } => Some(store),
             _ => self.aggregates().or_else(|| self.joins()),
         }
     }
@@ -180,6 +196,7 @@ impl Kind {
             Self::OnClose(_) => "SUPPRESS",
             Self::Dedup(_) | Self::DedupBySequence(_) => "DEDUP",
             Self::Newest(_) => "NEWEST",
+            Self::ReorderByTime(..) | Self::Reorder { .. } => "REORDER",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

@@ -4,6 +4,7 @@ mod aggregate;
 mod chains;
 mod checked;
 mod checks;
+mod checks_of_order;
 #[cfg(test)]
 mod declaration_test;
 mod dedup;
@@ -31,6 +32,7 @@ mod per_commit;
 mod process;
 #[cfg(test)]
 mod process_test;
+mod reorder;
 mod row_store;
 mod scratch;
 mod sequence;
@@ -64,6 +66,7 @@ pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
+pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime};
 pub(crate) use scratch::{Counts, MomentOutputs, Scratch};
 pub(crate) use sequence::{MarkOf, NewestOf, Sequenced, VersionOf};
 pub(crate) use sessions::SessionAggregate;

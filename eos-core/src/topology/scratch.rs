@@ -46,6 +46,8 @@ pub(crate) struct Counts {
     pub(crate) stale: u64,
     /// Gaps in sequences.
     pub(crate) gaps: u64,
+    /// Gaps that an order has given up.
+    pub(crate) given_up: u64,
 }
 
 impl Counts {
@@ -58,6 +60,7 @@ impl Counts {
         self.without_id += other.without_id;
         self.stale += other.stale;
         self.gaps += other.gaps;
+        self.given_up += other.given_up;
     }
 }
 

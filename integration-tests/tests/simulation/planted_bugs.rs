@@ -87,7 +87,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 19] = [
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),
@@ -101,6 +101,14 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 12] = [
     ("sightings", Shape::Dedup, 20, UNEXPECTED),
     // An id is remembered although its record failed.
     ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
+    ("watermark", Shape::Sequences, 20, UNEXPECTED),
+    ("epoch_order", Shape::Sequences, 20, UNEXPECTED),
+    // A mark is kept although its record failed.
+    ("failed_effects", Shape::Sequences, 20, UNEXPECTED),
+    ("waiting_records", Shape::Reorder, 20, LOST),
+    ("fire_once", Shape::Reorder, 20, ORDER),
+    ("due_index", Shape::Reorder, 20, LOST),
+    ("next_due", Shape::Reorder, 100, LOST),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.

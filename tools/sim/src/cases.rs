@@ -2,7 +2,10 @@
 
 use super::case::Case;
 use super::shape::Shape;
-use super::{dedup, joined, merged, on_close, plain, policies, sessions, timers, windowed};
+use super::{
+    dedup, joined, merged, on_close, plain, policies, reorder, sequences, sessions, timers,
+    windowed,
+};
 
 pub(super) fn of(shape: Shape) -> Case {
     match shape {
@@ -19,5 +22,7 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::OnClose => on_close::ON_CLOSE,
         Shape::Sessions => sessions::SESSIONS,
         Shape::Dedup => dedup::DEDUP,
+        Shape::Sequences => sequences::SEQUENCES,
+        Shape::Reorder => reorder::REORDER,
     }
 }

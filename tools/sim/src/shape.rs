@@ -31,11 +31,15 @@ pub enum Shape {
     Sessions,
     /// Deduplication by fixed and sliding windows, with records that fail behind it.
     Dedup,
+    /// Deduplication by sequence numbers, and the guard of versions.
+    Sequences,
+    /// Records that wait for their time, and records that wait for the numbers before them.
+    Reorder,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 13] = [
+    pub const ALL: [Shape; 15] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -49,6 +53,8 @@ impl Shape {
         Shape::OnClose,
         Shape::Sessions,
         Shape::Dedup,
+        Shape::Sequences,
+        Shape::Reorder,
     ];
 
     /// Returns the weight in the draw.
@@ -56,6 +62,7 @@ impl Shape {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
+            Shape::Sequences | Shape::Reorder => 1,
             // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
@@ -88,6 +95,8 @@ impl Shape {
             Shape::OnClose => "on_close",
             Shape::Sessions => "sessions",
             Shape::Dedup => "dedup",
+            Shape::Sequences => "sequences",
+            Shape::Reorder => "reorder",
         }
     }
 

@@ -274,6 +274,7 @@ impl Pipeline {
             (Count::WithoutId, counts.of_operators.without_id),
             (Count::Stale, counts.of_operators.stale),
             (Count::Gaps, counts.of_operators.gaps),
+            (Count::GivenUp, counts.of_operators.given_up),
             (Count::Retried, counts.retries),
         ] {
             meter.count(what, number);

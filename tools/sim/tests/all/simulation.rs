@@ -8,20 +8,25 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 19] = [
+const SEEN: [&str; 24] = [
     "a record closed several windows",
     "a record joined sessions",
     "changelogs of windows were cut off",
     "changelogs were compacted",
     "commits came before a slow record",
+    "epochs were stale",
+    "gaps were given up",
     "ids were seen before",
     "moments came before a record of their key",
     "moments were set into the past",
+    "numbers were repeated",
     "records became dead letters",
     "records came too late for their windows",
     "records failed behind the deduplication",
     "records took seconds",
+    "records waited for their time",
     "records were joined",
+    "records were late for their order",
     "records were left out",
     "records were merged by time",
     "records were repeated",
