@@ -22,6 +22,7 @@ mod outages;
 mod own_time;
 mod policies;
 mod programs;
+mod reorder;
 mod rows;
 mod sequence;
 mod sessions;

@@ -366,7 +366,10 @@ fn a_version_needs_a_key() {
 #[test]
 fn another_operator_over_known_rows_does_not_start() {
     type Make = fn() -> App;
-    let by_sequence: Make = || app(&HighWatermarks::new("rows"));
+    let by_sequence: Make = || {
+        let marks = HighWatermarks::new("rows");
+        app_with(&marks, ErrorPolicy::fail(), BySequence::accepted)
+    };
     let by_version: Make = || {
         let mut app = App::new("a");
         app.source(&input())
