@@ -161,7 +161,9 @@ pub mod windows {
     pub use crate::windowed_table::WindowedTable;
 }
 
-/// Deduplication by record id. The entry point is [`Stream::dedup`](crate::Stream::dedup).
+/// Deduplication by record id, by sequence numbers and by versions. The entry points are
+/// [`Stream::dedup`](crate::Stream::dedup), [`Stream::dedup_by_sequence`](crate::Stream::dedup_by_sequence) and
+/// [`Stream::newest`](crate::Stream::newest). The rest of this page is about ids.
 ///
 /// A record is a duplicate if the store has the id of an earlier processed record with the same scope and replay
 /// generation, and the window of that record contains it. Only the first copy is passed on.
