@@ -44,6 +44,17 @@ impl Graph {
         };
         let mut next = node.out.children.clone();
         while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+            if let Kind::ReorderByTime(store, within) = node.kind {
+                // It holds all records back until their own moments.
+                if let Some(store) = self.stores.get(store).filter(|_| within < held_back) {
+                    mistakes.add(Mistake::ShortOrder {
+                        store: store.name.to_string(),
+                        before: before.name.to_string(),
+                        least: held_back,
+                    });
+                }
+                continue;
+            }
             next.extend(node.out.children.iter().chain(&node.rest.children));
             let store = node.kind.aggregates().and_then(|at| self.stores.get(at));
             let Some((store, windows)) = store.and_then(|store| Some((store, store.windows?)))

@@ -239,6 +239,19 @@ pub enum Mistake {
         /// The source.
         topic: TopicName,
     },
+    /// All records are late in an order, because they wait in the order before it.
+    #[error(
+        "records wait in the store {before}, so they come too late for the store {store}. Let them wait for at least {least:?} \
+         in {store} (`reorder_by_time`)"
+    )]
+    ShortOrder {
+        /// The store of the second order.
+        store: String,
+        /// The store of the first order.
+        before: String,
+        /// The minimum time.
+        least: Duration,
+    },
     /// Windows would drop records as late that wait in an order.
     #[error(
         "the windows of the store {store} would drop records as late that wait in the store {before}. Give the windows of \

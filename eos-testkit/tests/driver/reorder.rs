@@ -125,7 +125,7 @@ fn a_record_keeps_its_key_time_and_headers_while_it_waits() {
     let found = &found[..];
     assert_eq!(found.len(), 1);
     assert_eq!((&found[0].key[..], &found[0].value[..]), ("x", "a"));
-    assert_eq!(found[0].timestamp, Some(Timestamp(BEGIN)));
+    assert_eq!(found[0].timestamp, Timestamp(BEGIN));
     let headers: Vec<_> = found[0].headers.iter().map(|it| it.value()).collect();
     assert_eq!(headers, [Some(&b"1"[..]), Some(&b"2"[..])]);
 }
@@ -169,8 +169,9 @@ fn a_jump_of_time_releases_all_that_wait() {
     let start = || TestDriver::new(app_with(ErrorPolicy::fail(), by_time, Order::ordered));
     let scenario = |driver: &mut TestDriver| {
         let early: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
-        let of =
-            |value: &str, at| Input::<String, String>::new("k", value).at(Timestamp(BEGIN + at));
+        let of = |value: &str, at: i64| {
+            Input::<String, String>::new("k", value).at(Timestamp(BEGIN + at))
+        };
         driver.pipe_all(
             &input(),
             early
@@ -225,7 +226,7 @@ fn a_waiting_record_that_fails_goes_to_the_policy_alone() {
     let letters = driver.read(&topic("letters"));
     assert_eq!(letters.len(), 1);
     assert_eq!((&letters[0].key[..], &letters[0].value[..]), ("k", "1 bad"));
-    assert_eq!(letters[0].timestamp, Some(Timestamp(BEGIN + 10)));
+    assert_eq!(letters[0].timestamp, Timestamp(BEGIN + 10));
     let header = |name: &str| {
         let found = letters[0].headers.get(name).unwrap_or_default();
         String::from_utf8_lossy(found).into_owned()
@@ -504,6 +505,68 @@ fn settings_that_can_not_work_are_refused() {
         &by_number(OnGap::DeadLetter),
         "the error policy of in has no dead-letter topic",
     );
+}
+
+/// Two orders in a row: the second one sees each record at the end of its first wait.
+#[test]
+fn an_order_behind_an_order_waits_at_least_as_long() {
+    let app = |second| {
+        app_with(
+            ErrorPolicy::fail(),
+            move |it| {
+                let store = ReorderStore::plain("second");
+                by_time(it).ordered().reorder_by_time(ms(second), &store)
+            },
+            Order::ordered,
+        )
+    };
+    let text = app(99).describe().unwrap_err().to_string();
+    assert!(
+        text.contains("they come too late for the store second. Let them wait for at least 100ms"),
+        "{text}"
+    );
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("b", 20), ("a", 10), ("end", 500), ("more", 900)]);
+        out(driver)
+    };
+    for second in [100, 150] {
+        assert_eq!(
+            scenario(&mut TestDriver::new(app(second))),
+            ["a", "b", "end"]
+        );
+    }
+    crash_everywhere(|| TestDriver::new(app(150)), scenario);
+}
+
+#[test]
+fn more_than_64_mib_do_not_wait() {
+    let large = |n: i64| {
+        let value = format!("{} {}", 100 - n, "x".repeat(1_000_000));
+        Input::<String, String>::new("k", value).at(Timestamp(BEGIN + n))
+    };
+    let order = |it: Stream<String, String>| it.reorder_by_time(ms(100_000), &waiting());
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered));
+    driver.pipe_all(&input(), (0..67).map(large).collect::<Vec<_>>());
+    let text = driver
+        .try_pipe(&input(), large(67))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains(
+            "bytes of records wait in one task of the store waiting, and the limit is 67108864"
+        ),
+        "{text}"
+    );
+    let settings = Reorder::max_gap(100).max_wait(ms(100_000), Clock::Stream);
+    let settings = settings.on_gap(OnGap::PassOn);
+    let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered));
+    driver.pipe_all(&input(), (0..67).map(large).collect::<Vec<_>>());
+    assert_eq!(driver.store(&waiting()).len(), 67);
+    driver.pipe_input(&input(), large(67));
+    // The lowest number may not wait: the numbers before it are given up, and the next ones follow it.
+    let numbers: Vec<u64> = out(&mut driver).iter().map(number).collect();
+    assert_eq!(numbers, (33..=100).collect::<Vec<_>>());
 }
 
 #[test]

@@ -87,7 +87,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 ];
 
 /// The same, for defences of one operator: a seed of this shape finds it.
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 19] = [
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 20] = [
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),
@@ -108,7 +108,19 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 19] = [
     ("waiting_records", Shape::Reorder, 20, LOST),
     ("fire_once", Shape::Reorder, 20, ORDER),
     ("due_index", Shape::Reorder, 20, LOST),
-    ("next_due", Shape::Reorder, 100, LOST),
+    (
+        "into_the_past",
+        Shape::Reorder,
+        20,
+        &["VIOLATED unexpected", "VIOLATED lost"],
+    ),
+    // A record waits although it failed.
+    (
+        "failed_effects",
+        Shape::Reorder,
+        20,
+        &["VIOLATED unexpected", "VIOLATED lost"],
+    ),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
