@@ -149,7 +149,7 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         Ok(())
     }
 
-    /// Lets a record wait, or passes it on because of its distance or its size. `ends` is whether it may not wait.
+    /// Lets a record wait. If it is too far from the next number, or if too much waits, it fails, or its wait ends now.
     fn wait(
         &self,
         ctx: &Ctx<'_>,

@@ -391,7 +391,9 @@ fn another_operator_over_known_rows_does_not_start() {
         app.source(&input())
             .group_by_key()
             .count(&KeyValueStore::plain("rows"))
-            .to(&Topic::plain("counts"));
+            .to_stream()
+            .map(|count| count.to_string())
+            .to(&output());
         app
     };
     for (before, after, word) in [
