@@ -1,9 +1,9 @@
-//! Errors of reordering.
+//! Errors of orders.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::Timestamp;
+use eos_protocol::{Timestamp, TopicName};
 
 /// Why a record can't be put in order. The error policy of the source decides about the record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum ReorderError {
     /// The number of the record was forwarded or given up before, or a record with this number waits.
     #[error(
         "the number {number} of the key came before or was given up; the next number is {next} (store {store}). If the key \
-         began anew or its numbers do not begin at the value of `Reorder::starts_at`, change the numbers. To accept such \
+         began to count again, or its numbers do not begin at the value of `Reorder::starts_at`, change the numbers. To accept such \
          records, call `.late_to(&topic)`, `.pass_late()` or `.drop_late()`"
     )]
     Repeated {
@@ -65,5 +65,55 @@ pub enum ReorderError {
         bytes: u64,
         /// The limit.
         limit: u64,
+    },
+}
+
+/// Why an order of records can't work. The app does not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OrderError {
+    /// The time of `reorder_by_time` is shorter than a millisecond.
+    #[error(
+        "records wait for {0:?} (`reorder_by_time`), and the resolution of timestamps is 1 ms. Set at least 1 ms"
+    )]
+    Within(Duration),
+    /// The limits of `reorder_by` are invalid.
+    #[error(
+        "`max_gap` is {gap} and `max_wait` is {wait:?}. Set a gap from 1 to {longest} and a wait of at least 1 ms",
+        longest = super::Reorder::LONGEST_GAP
+    )]
+    Limits {
+        /// The declared gap.
+        gap: u64,
+        /// The declared wait.
+        wait: Duration,
+    },
+    /// Gaps become dead letters, but the policy of a source has no topic for them.
+    #[error(
+        "gaps become dead letters, but the error policy of {0} has no dead-letter topic. Set it with \
+         `.on_error(ErrorPolicy::dead_letter(..))`"
+    )]
+    NoLetters(TopicName),
+    /// Windows behind the order would drop records as late that wait in it.
+    #[error(
+        "the windows of the store {windows} would drop records as late that wait in this order. Give the windows of \
+         {windows} a grace of at least {least:?}"
+    )]
+    ShortGrace {
+        /// The store of the windows.
+        windows: String,
+        /// The minimum grace.
+        least: Duration,
+    },
+    /// All records that wait in an order come too late for this one.
+    #[error(
+        "records wait in the store {before} first, so they come too late. Let them wait for at least {least:?} \
+         (`reorder_by_time`)"
+    )]
+    ShortWait {
+        /// The store of the first order.
+        before: String,
+        /// The minimum time.
+        least: Duration,
     },
 }

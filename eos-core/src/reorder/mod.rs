@@ -6,7 +6,7 @@ mod rows;
 mod settings;
 mod store;
 
-pub use error::ReorderError;
+pub use error::{OrderError, ReorderError};
 pub use operator::Reordered;
 pub(crate) use rows::{WaitingRows, number_key, scope_and_number};
 pub use settings::{MaxGap, MaxWait, OnGap, Reorder};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use eos_protocol::Clock as DueClock;
 use eos_protocol::state::OwnRows;
 
-use super::{OnGap, Reorder, ReorderStore};
+use super::{OnGap, OrderError, Reorder, ReorderStore};
 use crate::codec::Encode;
 use crate::keys::Colocated;
 use crate::sequence::{End, end_in};
@@ -57,9 +57,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     {
         let stream = self.partitioned();
         if within < Duration::from_millis(1) {
-            stream.wrong(Mistake::ReorderWithin {
+            stream.wrong(Mistake::Order {
                 store: store.name().to_owned(),
-                within,
+                reason: OrderError::Within(within),
             });
         }
         let at = stream.own(store.spec(OwnRows::WaitingByTime, DueClock::Stream));
@@ -123,11 +123,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         let stream = self.partitioned();
         let is_valid = (1..=Reorder::LONGEST_GAP).contains(&settings.gap);
         if !is_valid || settings.wait < Duration::from_millis(1) {
-            stream.wrong(Mistake::Reorder {
+            let Reorder { gap, wait, .. } = settings;
+            stream.wrong(Mistake::Order {
                 store: store.name().to_owned(),
-                gap: settings.gap,
-                longest: Reorder::LONGEST_GAP,
-                wait: settings.wait,
+                reason: OrderError::Limits { gap, wait },
             });
         }
         let clock = settings.clock.into();

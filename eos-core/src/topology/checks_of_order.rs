@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::error::{Mistake, Mistakes};
 use super::graph::Graph;
 use super::kind::Kind;
+use crate::reorder::OrderError;
 
 impl Graph {
     /// Checks that windows behind an order wait for the records that it holds back, and that gaps that become dead letters
@@ -47,10 +48,11 @@ impl Graph {
             if let Kind::ReorderByTime(store, within) = node.kind {
                 // It holds all records back until their own moments.
                 if let Some(store) = self.stores.get(store).filter(|_| within < held_back) {
-                    mistakes.add(Mistake::ShortOrder {
+                    let before = before.name.to_string();
+                    let least = held_back;
+                    mistakes.add(Mistake::Order {
                         store: store.name.to_string(),
-                        before: before.name.to_string(),
-                        least: held_back,
+                        reason: OrderError::ShortWait { before, least },
                     });
                 }
                 continue;
@@ -63,10 +65,10 @@ impl Graph {
             };
             let least = windows.least_grace_after(held_back);
             if windows.grace() < least {
-                mistakes.add(Mistake::ShortGraceBehindOrder {
-                    store: store.name.to_string(),
-                    before: before.name.to_string(),
-                    least,
+                let windows = store.name.to_string();
+                mistakes.add(Mistake::Order {
+                    store: before.name.to_string(),
+                    reason: OrderError::ShortGrace { windows, least },
                 });
             }
         }
@@ -77,9 +79,9 @@ impl Graph {
         let mut sources = sources.filter(|(source, _)| self.behind(&[*source]).contains(&at));
         let without = sources.find(|(_, source)| source.policy.dead_letter_topic().is_none());
         if let Some(((_, source), store)) = without.zip(self.stores.get(store)) {
-            mistakes.add(Mistake::NoLettersForGaps {
+            mistakes.add(Mistake::Order {
                 store: store.name.to_string(),
-                topic: source.topic.clone(),
+                reason: OrderError::NoLetters(source.topic.clone()),
             });
         }
     }

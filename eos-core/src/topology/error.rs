@@ -9,6 +9,7 @@ use eos_protocol::identity::SeenWindowError;
 use eos_protocol::windows::WindowError;
 
 use crate::error_policy::{ErrorPolicy, PolicyError};
+use crate::reorder::OrderError;
 
 /// The mistakes in an app's graph: all of them, one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,68 +203,13 @@ pub enum Mistake {
         /// The minimum retention.
         least: Duration,
     },
-    /// The time of an order is too short.
-    #[error(
-        "the store {store}: records wait for {within:?} (`reorder_by_time`), and the resolution of timestamps is 1 ms. Set at \
-         least 1 ms"
-    )]
-    ReorderWithin {
-        /// The store.
-        store: String,
-        /// The declared time.
-        within: Duration,
-    },
-    /// The limits of an order by numbers are invalid.
-    #[error(
-        "the store {store}: `max_gap` is {gap} and `max_wait` is {wait:?}. Set a gap from 1 to {longest} and a wait of at \
-         least 1 ms"
-    )]
-    Reorder {
-        /// The store.
-        store: String,
-        /// The declared gap.
-        gap: u64,
-        /// The longest gap.
-        longest: u64,
-        /// The declared wait.
-        wait: Duration,
-    },
-    /// Gaps become dead letters, but the policy of a source has no topic for them.
-    #[error(
-        "gaps in the store {store} become dead letters, but the error policy of {topic} has no dead-letter topic. Set it with \
-         `.on_error(ErrorPolicy::dead_letter(..))`"
-    )]
-    NoLettersForGaps {
-        /// The store.
-        store: String,
-        /// The source.
-        topic: TopicName,
-    },
-    /// All records are late in an order, because they wait in the order before it.
-    #[error(
-        "records wait in the store {before}, so they come too late for the store {store}. Let them wait for at least {least:?} \
-         in {store} (`reorder_by_time`)"
-    )]
-    ShortOrder {
-        /// The store of the second order.
-        store: String,
-        /// The store of the first order.
-        before: String,
-        /// The minimum time.
-        least: Duration,
-    },
-    /// Windows would drop records as late that wait in an order.
-    #[error(
-        "the windows of the store {store} would drop records as late that wait in the store {before}. Give the windows of \
-         {store} a grace of at least {least:?}"
-    )]
-    ShortGraceBehindOrder {
-        /// The store of the windows.
-        store: String,
+    /// An order of records can't work.
+    #[error("the order with the store {store}: {reason}")]
+    Order {
         /// The store of the waiting records.
-        before: String,
-        /// The minimum grace.
-        least: Duration,
+        store: String,
+        /// The cause.
+        reason: OrderError,
     },
     /// Windows would drop final results of earlier windows as late.
     #[error(
