@@ -24,7 +24,7 @@ use crate::store::StoreSpec;
 use crate::streams::Stream;
 use crate::timer::{Timer, TimerHandle};
 use crate::topic::Topic;
-use crate::topology::{Description, Graph, Mistake, Topology, TopologyError};
+use crate::topology::{Description, Graph, Mistake, Topology};
 
 /// A stream processing application.
 ///
@@ -231,11 +231,8 @@ impl App {
         Ok((Arc::new(Topology::of(graph)?), settings))
     }
 
-    #[cfg_attr(
-        not(feature = "kafka"),
-        allow(dead_code, reason = "without the adapter there is no client to run on")
-    )]
-    pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
+    #[cfg(any(test, not(feature = "kafka")))]
+    pub(crate) fn check(&self) -> Result<Arc<Topology>, crate::topology::TopologyError> {
         // The graph is taken: an app runs once.
         let graph = std::mem::replace(&mut *self.lock(), Graph::new(""));
         Topology::of(graph).map(Arc::new)

@@ -289,8 +289,19 @@ impl<'r> Ctx<'r> {
             Seen::Duplicate { .. } => counts.duplicates += 1,
             Seen::TooOld => counts.too_old += 1,
             Seen::NoId => counts.without_id += 1,
+            Seen::Stale => counts.stale += 1,
             _ => counts.new_ids += 1,
         }
+    }
+
+    /// Counts a gap in a sequence.
+    pub(crate) fn found_gap(&self) {
+        self.scratch.borrow_mut().counts().gaps += 1;
+    }
+
+    /// Counts a gap that an order gives up.
+    pub(crate) fn gave_numbers_up(&self) {
+        self.scratch.borrow_mut().counts().given_up += 1;
     }
 
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> KeyValueView<'_, K, V> {

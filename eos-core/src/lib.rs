@@ -75,6 +75,7 @@ mod paused;
 mod process_ctx;
 mod processors;
 mod record;
+pub mod reorder;
 mod replay;
 mod rules;
 #[cfg_attr(
@@ -86,6 +87,7 @@ mod rules;
     )
 )]
 mod runtime;
+mod sequence;
 mod sessions;
 mod sliding;
 mod store;
@@ -138,6 +140,7 @@ pub mod stream {
 /// Stores: the definitions beside `KeyValueStore`, and what [`Ctx::store`](crate::Ctx::store) returns for
 /// each.
 pub mod state {
+    pub use crate::reorder::ReorderStore;
     pub use crate::store::{
         Entries, KeyValueView, OrderedStore, OrderedView, SessionStore, SlidingStore, WindowStore,
         WindowView,
@@ -162,7 +165,9 @@ pub mod windows {
     pub use crate::windowed_table::WindowedTable;
 }
 
-/// Deduplication by record id. The entry point is [`Stream::dedup`](crate::Stream::dedup).
+/// Deduplication by record id, by sequence numbers and by versions. The entry points are
+/// [`Stream::dedup`](crate::Stream::dedup), [`Stream::dedup_by_sequence`](crate::Stream::dedup_by_sequence) and
+/// [`Stream::newest`](crate::Stream::newest). The rest of this page is about ids.
 ///
 /// A record is a duplicate if the store has the id of an earlier processed record with the same scope and replay
 /// generation, and the window of that record contains it. Only the first copy is passed on.
@@ -195,6 +200,7 @@ pub mod identity {
         ContentId, Dedup, IdentityError, Judged, KeyedSeenIds, Seen, SeenIds, SeenWindowError,
         Selected, Sizing, TimedIdError, TimedIdFormat, Unselected, WholeValue, presets,
     };
+    pub use crate::sequence::{BySequence, Gaps, HighWatermarks, Newest, Sequence, Versions};
 }
 
 /// Asynchronous calls: what the closure of [`Stream::map_async_record`](crate::Stream::map_async_record) receives.

@@ -159,6 +159,12 @@ rules! {
     keeps_generation_in_replay = ReplayGeneration,
     /// The bucket of an id with a time is kept until its last id is too old.
     keeps_buckets_of_current_ids = TimedIds,
+    /// A repeated record does not lower the high watermark of its producer.
+    keeps_highest_marks = Watermark,
+    /// A lower epoch of a producer is not a new one.
+    orders_epochs = EpochOrder,
+    /// A record that waits for its turn is not expired by stream time.
+    keeps_waiting_records = WaitingRecords,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

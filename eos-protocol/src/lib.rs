@@ -65,6 +65,7 @@ mod pause;
 mod progress;
 mod rebalance;
 pub mod recommit;
+pub mod reorder;
 mod retry;
 pub mod sequence;
 mod stages;

@@ -4,6 +4,7 @@
 //! key                                                 value
 //! store id (4) · 0                                    version (1) · clock (1) · round (8) · key: the mark
 //! store id (4) · 1 · key                              due (8) · listed (8) · value
+//! store id (4) · 2 · key                              a row without a moment
 //! 00000000 · 1 · clock (1) · round (8) · store id (4) · key     empty: the index
 //! ```
 //!
@@ -29,11 +30,20 @@ pub(crate) const INDEX_ID: StoreId = StoreId::commit_record(Family::Plain);
 pub(crate) const MARK_KEY: &[u8] = &[0];
 /// The first byte of the keys of rows.
 const ROW: u8 = 1;
+/// The first byte of the keys of rows without a moment.
+const UNDATED: u8 = 2;
 
 /// Replaces the content of `full` with the key of a row.
 pub(crate) fn row_key(full: &mut Vec<u8>, key: &[u8]) {
     full.clear();
     full.push(ROW);
+    full.extend_from_slice(key);
+}
+
+/// Replaces the content of `full` with the key of a row without a moment.
+pub(crate) fn undated_key(full: &mut Vec<u8>, key: &[u8]) {
+    full.clear();
+    full.push(UNDATED);
     full.extend_from_slice(key);
 }
 

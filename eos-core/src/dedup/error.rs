@@ -97,6 +97,40 @@ pub enum IdentityError {
         /// The time from the machine's clock to the record.
         ahead: Duration,
     },
+    /// The record has no producer, or one with an empty name.
+    #[error(
+        "the record has no producer name (store {store}). Set it in the producer, or call `.pass_without_producer()`"
+    )]
+    NoProducer {
+        /// The name of the `HighWatermarks`.
+        store: Arc<str>,
+    },
+    /// Numbers are missing between the last record of a producer and this one.
+    #[error(
+        "the number {number} of producer {producer:?} does not follow {last}: {missing} are missing (store {store}). Were \
+         records lost, or do several threads write under one producer name? Give each thread its own name, or accept gaps \
+         with `HighWatermarks::gaps(Gaps::Accept)`"
+    )]
+    Gap {
+        /// The name of the `HighWatermarks`.
+        store: Arc<str>,
+        /// The name of the producer, with replacement characters for bytes that are not UTF-8.
+        producer: String,
+        /// The highest number so far.
+        last: u128,
+        /// The number of the record.
+        number: u128,
+        /// How many numbers are missing.
+        missing: u128,
+    },
+    /// The record has no key.
+    #[error(
+        "the record has no key, and versions are compared within a key (store {store}). Set the key in the producer"
+    )]
+    NoKey {
+        /// The name of the `Versions`.
+        store: Arc<str>,
+    },
     /// The header `eos-replay-generation` is not a number.
     #[error(
         "the header eos-replay-generation has the value {value:?}, which is not a number from 0 to 2^64 - 1. Set it to \

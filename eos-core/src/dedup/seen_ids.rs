@@ -315,16 +315,7 @@ impl<K> SeenIds<K> {
     where
         K: 'static,
     {
-        match self
-            .key
-            .encode(key, into, &Field::bare(&self.name, Part::Key))
-        {
-            Ok(encoded) => Ok(encoded == Encoded::Bytes),
-            Err(source) => Err(Fault::State(StateError::Key {
-                store: Arc::clone(&self.name),
-                source,
-            })),
-        }
+        encode_key(&*self.key, &self.name, key, into)
     }
 
     /// Reads an id with a time.
@@ -385,6 +376,22 @@ impl<K> Clone for SeenIds<K> {
             trusts_times: self.trusts_times,
             horizon: self.horizon,
         }
+    }
+}
+
+/// Appends the bytes of a record's key. Returns false for a null key.
+pub(crate) fn encode_key<K: 'static>(
+    codec: &dyn Codec<K>,
+    store: &Arc<str>,
+    key: &K,
+    into: &mut Vec<u8>,
+) -> Result<bool, Fault> {
+    match codec.encode(key, into, &Field::bare(store, Part::Key)) {
+        Ok(encoded) => Ok(encoded == Encoded::Bytes),
+        Err(source) => Err(Fault::State(StateError::Key {
+            store: Arc::clone(store),
+            source,
+        })),
     }
 }
 

@@ -108,6 +108,9 @@
 //! | `async_order` | records leave when their calls end, whatever the order of their admission |
 //! | `late_result` | results of calls count for a later start or rewind of the task |
 //! | `timed_ids` | ids with a time expire a bucket too early |
+//! | `watermark` | a repeated record lowers the high watermark of its producer |
+//! | `epoch_order` | a lower epoch of a producer begins a new sequence |
+//! | `waiting_records` | a record that waits for its turn expires when stream time passes its moment |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //! | `claim_first` | at most once: records are processed before their offset is committed |

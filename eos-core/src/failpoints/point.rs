@@ -89,6 +89,9 @@ pub(crate) enum Defence {
     AsyncOrder,
     LateResult,
     TimedIds,
+    Watermark,
+    EpochOrder,
+    WaitingRecords,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -185,7 +188,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 72] = [
+    pub(super) const ALL: [Self; 75] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -244,6 +247,9 @@ impl Defence {
         Self::AsyncOrder,
         Self::LateResult,
         Self::TimedIds,
+        Self::Watermark,
+        Self::EpochOrder,
+        Self::WaitingRecords,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -320,6 +326,9 @@ impl Defence {
             Self::AsyncOrder => "async_order",
             Self::LateResult => "late_result",
             Self::TimedIds => "timed_ids",
+            Self::Watermark => "watermark",
+            Self::EpochOrder => "epoch_order",
+            Self::WaitingRecords => "waiting_records",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

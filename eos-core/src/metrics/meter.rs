@@ -30,6 +30,9 @@ pub(crate) enum Count {
     WithoutId,
     CallsRepeated,
     CallsTimedOut,
+    Stale,
+    Gaps,
+    GivenUp,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -40,7 +43,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 24] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -55,6 +58,9 @@ impl Count {
         Self::WithoutId,
         Self::CallsRepeated,
         Self::CallsTimedOut,
+        Self::Stale,
+        Self::Gaps,
+        Self::GivenUp,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -80,6 +86,9 @@ impl Count {
             Self::WithoutId => &mut totals.without_id,
             Self::CallsRepeated => &mut totals.calls_repeated,
             Self::CallsTimedOut => &mut totals.calls_timed_out,
+            Self::Stale => &mut totals.stale,
+            Self::Gaps => &mut totals.gaps,
+            Self::GivenUp => &mut totals.given_up,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -87,7 +87,7 @@ pub struct Totals {
     /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such window,
     /// even if other windows still accept it. Those of aborted transactions included.
     pub late_windows: u64,
-    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next three.
+    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next five.
     pub new_ids: u64,
     /// Duplicates that a deduplication found.
     pub duplicates: u64,
@@ -99,6 +99,12 @@ pub struct Totals {
     pub calls_repeated: u64,
     /// Tries of asynchronous calls without a result in time.
     pub calls_timed_out: u64,
+    /// Records of a former epoch of their producer, or with a version that is not higher than the last one.
+    pub stale: u64,
+    /// Gaps in the numbers of producers.
+    pub gaps: u64,
+    /// Gaps in the numbers of keys that an order has given up. Those of aborted transactions included.
+    pub given_up: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -139,6 +145,9 @@ impl Totals {
         self.without_id += other.without_id;
         self.calls_repeated += other.calls_repeated;
         self.calls_timed_out += other.calls_timed_out;
+        self.stale += other.stale;
+        self.gaps += other.gaps;
+        self.given_up += other.given_up;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

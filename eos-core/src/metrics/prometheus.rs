@@ -22,7 +22,7 @@ type TaskDuration = (
 );
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
-const COUNTERS: [Counter; 21] = [
+const COUNTERS: [Counter; 24] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -90,6 +90,21 @@ const COUNTERS: [Counter; 21] = [
         "eos_async_timed_out_total",
         "Tries of asynchronous calls without a result in time.",
         |t| t.calls_timed_out,
+    ),
+    (
+        "eos_dedup_stale_total",
+        "Records of a former epoch, or with a version that is not higher.",
+        |t| t.stale,
+    ),
+    (
+        "eos_dedup_gaps_total",
+        "Gaps in the numbers of producers.",
+        |t| t.gaps,
+    ),
+    (
+        "eos_reorder_gaps_total",
+        "Gaps in the numbers of keys that an order has given up.",
+        |t| t.given_up,
     ),
     (
         "eos_aborts_total",

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-use eos_protocol::state::StoreId;
+use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::windows::{AnyWindows, Expiry};
 use eos_protocol::{Clock, Place, Timestamp};
 use eos_state::{KeyRange, StoreError, StoreKind, TaskStore, due_range, due_row};
@@ -46,7 +46,15 @@ impl StoreSpec {
 
     /// Whether it has the moments of a timer or a tick.
     pub(crate) fn is_timer(&self) -> bool {
-        self.windows.is_none() && matches!(self.clock, Some(Clock::Stream | Clock::Wall))
+        let is_due = matches!(self.clock, Some(Clock::Stream | Clock::Wall));
+        is_due && self.windows.is_none() && self.own_rows().is_none()
+    }
+}
+
+impl StoreSpec {
+    /// The content of an operator's store with rows of its own.
+    pub(crate) fn own_rows(&self) -> Option<OwnRows> {
+        self.id.own_rows(&self.name)
     }
 }
 

@@ -43,6 +43,7 @@ impl Graph {
             self.check_ends(at, source, &mut mistakes);
         }
         self.check_graces(&mut mistakes);
+        self.check_reordered(&mut mistakes);
         self.check_finals(&mut mistakes);
         self.check_idle(&mut mistakes);
         self.check_letters(&mut mistakes);
@@ -76,7 +77,7 @@ impl Graph {
             let name = store.name.to_string();
             match guarantee {
                 Guarantee::AtMostOnce => mistakes.add(Mistake::StateAtMostOnce { step, name }),
-                Guarantee::AtLeastOnce if matches!(kind, Some(Kind::Dedup(_))) => {
+                Guarantee::AtLeastOnce if kind.is_some_and(Kind::leaves_out_repeated) => {
                     mistakes.add(Mistake::DedupAtLeastOnce { step, name });
                 }
                 _ => {}
@@ -365,6 +366,8 @@ impl Graph {
             Kind::Table(_) => true,
             // Final results and new records are forwarded once, so they need an exit.
             Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) | Kind::Dedup(_) => false,
+            Kind::DedupBySequence(_) | Kind::Newest(_) => false,
+            Kind::ReorderByTime(..) | Kind::Reorder { .. } => false,
             _ => kind.own_store().is_some_and(is_read),
         }
     }

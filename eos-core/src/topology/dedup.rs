@@ -12,6 +12,7 @@ use eos_protocol::identity::{
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
+use crate::client::Headers;
 use crate::codec::{CodecError, PlainType};
 use crate::ctx::Ctx;
 use crate::dedup::{IdentityError, Judged, SeenIds};
@@ -21,7 +22,7 @@ use crate::rules;
 use crate::store::StateError;
 
 /// The header with the number of the replay.
-pub(crate) const GENERATION: &str = "eos-replay-generation";
+const GENERATION: &str = "eos-replay-generation";
 
 /// Appends a part of a record, such as its id. Returns false if it is null.
 pub(crate) type IdOf<K, V> =
@@ -136,7 +137,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
             scope.clear();
         }
         let row = IdKey {
-            generation: generation(record.headers.get(GENERATION))?,
+            generation: generation(&record.headers)?,
             scope,
             id: match judge {
                 Judge::Timed(_, id) => Id::Timed(id),
@@ -276,8 +277,8 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
 }
 
 /// The number of the replay in a header; 0 without the header.
-pub(crate) fn generation(header: Option<&[u8]>) -> Result<u64, Fault> {
-    let Some(header) = header else {
+pub(crate) fn generation(headers: &Headers) -> Result<u64, Fault> {
+    let Some(header) = headers.get(GENERATION) else {
         return Ok(0);
     };
     let number = str::from_utf8(header)

@@ -10,6 +10,7 @@ use eos_protocol::identity::SeenWindowError;
 use eos_protocol::windows::WindowError;
 
 use crate::error_policy::{ErrorPolicy, PolicyError};
+use crate::reorder::OrderError;
 
 /// The mistakes in an app's graph: all of them, one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,10 +93,10 @@ pub enum Mistake {
         /// The name of the calls.
         name: String,
     },
-    /// A step recognises records by their ids, and the guarantee is at least once.
+    /// A step leaves out repeated records, and the guarantee is at least once.
     #[error(
-        "the step `{step}` remembers ids in {name}, but under processing.guarantee = at_least_once a record that \
-         is repeated after a crash would meet its own id and be dropped as a duplicate: it would be lost. Use \
+        "the step `{step}` remembers records in {name}, but under processing.guarantee = at_least_once a record that is \
+         repeated after a crash would be left out as a duplicate of itself: it would be lost. Use \
          Guarantee::ExactlyOnce, or remove the step"
     )]
     DedupAtLeastOnce {
@@ -236,6 +237,14 @@ pub enum Mistake {
         retention: Duration,
         /// The minimum retention.
         least: Duration,
+    },
+    /// An order of records can't work.
+    #[error("the order with the store {store}: {reason}")]
+    Order {
+        /// The store of the waiting records.
+        store: String,
+        /// The cause.
+        reason: OrderError,
     },
     /// Windows would drop final results of earlier windows as late.
     #[error(

@@ -174,6 +174,8 @@ pub(crate) enum DueOf {
     Window,
     /// The final result of a session, or of a sliding window.
     Closed,
+    /// A record that waited for its turn.
+    Waiting,
 }
 
 /// Returns the start of the error text of a due item.
@@ -192,6 +194,9 @@ fn due_text(name: &str, key: &[u8], at: Timestamp, of: DueOf) -> String {
             format!(
                 "the final result of the store {name} failed for the key {key} and the window from {start} ms"
             )
+        }
+        DueOf::Waiting => {
+            format!("a record that waited in the store {name} until {at} ms failed")
         }
         DueOf::Closed => {
             let key = shown(key);

@@ -1,6 +1,7 @@
 //! The kinds of nodes, by the methods that declare them.
 
 use std::ops::Range;
+use std::time::Duration;
 
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,21 @@ pub(crate) enum Kind {
     OnClose(usize),
     /// The deduplication store.
     Dedup(usize),
+    /// The store of the high watermarks.
+    DedupBySequence(usize),
+    /// The store of the versions.
+    Newest(usize),
+    /// The store of the waiting records, and how long they wait.
+    ReorderByTime(usize, Duration),
+    /// An order by numbers.
+    Reorder {
+        /// The store of the waiting records.
+        store: usize,
+        /// The longest wait in stream time.
+        held_back: Option<Duration>,
+        /// Whether gaps become dead letters.
+        needs_letters: bool,
+    },
     /// The output to the repartition topic.
     Repartition(usize),
     /// The output of the node.
@@ -84,6 +100,10 @@ impl Kind {
             Self::PerCommit(_) => "emit_per_commit",
             Self::OnClose(_) => "emit_on_close",
             Self::Dedup(_) => "dedup",
+            Self::DedupBySequence(_) => "dedup_by_sequence",
+            Self::Newest(_) => "newest",
+            Self::ReorderByTime(..) => "reorder_by_time",
+            Self::Reorder { .. } => "reorder_by",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
             Self::Route(..) => "route",
@@ -122,6 +142,18 @@ impl Kind {
         )
     }
 
+    /// Whether the node leaves out a record that it has seen before.
+    pub(crate) fn leaves_out_repeated(self) -> bool {
+        matches!(
+            self,
+            Self::Dedup(_)
+                | Self::DedupBySequence(_)
+                | Self::Newest(_)
+                | Self::ReorderByTime(..)
+                | Self::Reorder { .. }
+        )
+    }
+
     /// Whether a user closure runs with a context: it may use stores and emit to outputs.
     pub(crate) fn has_context(self) -> bool {
         matches!(self, Self::Process | Self::ProcessValues | Self::ForEach)
@@ -133,7 +165,11 @@ impl Kind {
             Self::Table(store)
             | Self::PerCommit(store)
             | Self::OnClose(store)
-            | Self::Dedup(store) => Some(store),
+            | Self::Dedup(store)
+            | Self::DedupBySequence(store)
+            | Self::Newest(store)
+            | Self::ReorderByTime(store, _)
+            | Self::Reorder { store, .. } => Some(store),
             _ => self.aggregates().or_else(|| self.joins()),
         }
     }
@@ -192,7 +228,9 @@ impl Kind {
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
             Self::PerCommit(_) => "PER-COMMIT",
             Self::OnClose(_) => "SUPPRESS",
-            Self::Dedup(_) => "DEDUP",
+            Self::Dedup(_) | Self::DedupBySequence(_) => "DEDUP",
+            Self::Newest(_) => "NEWEST",
+            Self::ReorderByTime(..) | Self::Reorder { .. } => "REORDER",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

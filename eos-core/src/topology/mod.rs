@@ -6,6 +6,7 @@ mod calls;
 mod chains;
 mod checked;
 mod checks;
+mod checks_of_order;
 #[cfg(test)]
 mod declaration_test;
 mod dedup;
@@ -34,8 +35,10 @@ mod per_commit;
 mod process;
 #[cfg(test)]
 mod process_test;
+mod reorder;
 mod row_store;
 mod scratch;
+mod sequence;
 mod sessions;
 mod sliding;
 #[cfg(test)]
@@ -51,7 +54,7 @@ pub(crate) use aggregate::Aggregate;
 pub(crate) use calls::{CallSpec, MapAsync, PreparedCall};
 pub(crate) use chains::{Chains, Source};
 pub(crate) use checked::Topology;
-pub(crate) use dedup::{Buffers, Deduplicate, GENERATION, IdOf, Rule, Strictness, generation};
+pub(crate) use dedup::{Buffers, Deduplicate, IdOf, Rule, Strictness, generation};
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
@@ -68,7 +71,9 @@ pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
+pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime};
 pub(crate) use scratch::{Counts, MomentOutputs, Scratch};
+pub(crate) use sequence::{MarkOf, NewestOf, Sequenced, VersionOf};
 pub(crate) use sessions::SessionAggregate;
 pub(crate) use sliding::SlidingAggregate;
 pub(crate) use timed::{Handler, Handlers, TickHandler, Ticks, Timed};

@@ -45,6 +45,12 @@ pub(crate) struct Counts {
     /// Records that are too old to be judged by their ids.
     pub(crate) too_old: u64,
     pub(crate) without_id: u64,
+    /// Records of a former epoch, or with a version that is not higher.
+    pub(crate) stale: u64,
+    /// Gaps in sequences.
+    pub(crate) gaps: u64,
+    /// Gaps that an order has given up.
+    pub(crate) given_up: u64,
 }
 
 impl Counts {
@@ -55,6 +61,9 @@ impl Counts {
         self.duplicates += other.duplicates;
         self.too_old += other.too_old;
         self.without_id += other.without_id;
+        self.stale += other.stale;
+        self.gaps += other.gaps;
+        self.given_up += other.given_up;
     }
 }
 

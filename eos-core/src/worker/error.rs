@@ -5,7 +5,7 @@ use eos_protocol::{
     TopicPartition,
 };
 
-use eos_protocol::state::{Family, RestartError, Stalled, StoreId};
+use eos_protocol::state::{Family, OwnRows, RestartError, Stalled, StoreId};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
@@ -70,6 +70,13 @@ impl UnknownStore {
                 "{name} was a timer (`app.timer`). Now it is a store. Make it a timer again, or start under another app \
                  name"
             ),
+            Self::OtherFormat { name } if store.own_rows(name).is_some() => {
+                let method = store.own_rows(name).map_or("", OwnRows::method);
+                format!(
+                    "The store {name} belonged to `{method}`. Now the name belongs to another operator or closure, which \
+                     can't read its rows. Return the name to `{method}`, or start under another app name"
+                )
+            }
             Self::OtherFormat { name } if store.is_seen(name) => format!(
                 "The store {name} belonged to a `SeenIds` of another kind or scope, or this program uses the name for another \
                  store. The stored keys differ. Restore the `SeenIds` with its kind (`fixed`, `sliding`, `time_embedded`, `for_ever`) and its \

@@ -3,17 +3,21 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::reorder::Held;
 use eos_protocol::state::{
     ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
 use eos_protocol::windows::{AnyWindows, OpenSessions, SlidingRow};
-use eos_protocol::{Clock, Guarantee, Partition, Place, TaskProgress, Timestamp, TopicName};
+use eos_protocol::{
+    Clock, Guarantee, Offset, Partition, Place, TaskProgress, Timestamp, TopicName,
+};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore, Write, changelog};
 
 use super::future_timestamps::FutureTimestamps;
 use super::trimming::Trimming;
 use super::windows::Windows;
 use crate::client::{Change, ClientError, Headers, Outgoing, Producer};
+use crate::reorder::WaitingRows;
 use crate::rules;
 use crate::store::{StoreSpec, unstamped, window_of};
 use crate::topology::Topology;
@@ -26,9 +30,37 @@ const BATCH: usize = 256;
 pub(super) struct Dropped {
     /// The start of the window of a final result.
     pub(super) window: Option<Timestamp>,
-    pub(super) key: Vec<u8>,
-    /// The final result.
+    pub(super) key: Option<Vec<u8>>,
+    /// The final result, or the value of a waiting record.
     pub(super) value: Option<Vec<u8>>,
+    /// The time of a waiting record.
+    pub(super) time: Option<Timestamp>,
+    /// The input topic and the offset of a waiting record.
+    pub(super) origin: Option<(TopicName, Offset)>,
+    /// The headers of a waiting record.
+    pub(super) headers: Headers,
+}
+
+impl Dropped {
+    /// A waiting record.
+    fn held(row: &[u8]) -> Self {
+        // An unreadable record has no parts that a dead letter could show.
+        let held = Held::decode(row).unwrap_or_default();
+        let mut headers = Headers::new();
+        for (name, value) in held.headers {
+            headers.push(&*String::from_utf8_lossy(name), value);
+        }
+        let topic = TopicName::new(String::from_utf8_lossy(held.topic));
+        let origin = Offset::new(held.offset).ok().map(|offset| (topic, offset));
+        Self {
+            window: None,
+            key: held.key.map(<[u8]>::to_vec),
+            value: held.value.map(<[u8]>::to_vec),
+            time: held.time,
+            origin,
+            headers,
+        }
+    }
 }
 
 /// The state of one task.
@@ -188,8 +220,11 @@ impl TaskState {
         let mut value = Vec::new();
         let dropped = |window, key: &[u8], value: Option<&[u8]>| Dropped {
             window,
-            key: key.to_vec(),
+            key: Some(key.to_vec()),
             value: value.map(<[u8]>::to_vec),
+            time: None,
+            origin: None,
+            headers: Headers::new(),
         };
         match store.windows {
             Some(AnyWindows::Fixed(_)) => {
@@ -230,10 +265,17 @@ impl TaskState {
                     .map(|it| dropped(Some(it.first), key, Some(&it.result)))
                     .collect())
             }
-            None => {
-                self.store.delete_due(store.id, key)?;
-                Ok(vec![dropped(None, key, None)])
-            }
+            None => match store.own_rows() {
+                Some(rows) => {
+                    let waiting = WaitingRows::new(&self.store, store.id);
+                    let left = waiting.leave_out(rows, key, at)?;
+                    Ok(left.iter().map(|row| Dropped::held(row)).collect())
+                }
+                None => {
+                    self.store.delete_due(store.id, key)?;
+                    Ok(vec![dropped(None, key, None)])
+                }
+            },
         }
     }
 

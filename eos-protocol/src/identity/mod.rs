@@ -3,12 +3,14 @@
 mod content;
 mod embedded_time;
 mod key;
+mod sequence;
 mod sizing;
 mod window;
 
 pub use content::ContentHash;
 pub use embedded_time::{IdAge, MOST_SKEW, TimedId, TimedIdError, TimedIdFormat, TimedIds};
 pub use key::{Id, IdKey, LONGEST_RAW_ID};
+pub use sequence::{Follows, Mark, RowError, Version};
 pub use sizing::Sizing;
 pub use window::{SeenWindow, SeenWindowError, Sighting, SightingError};
 
@@ -24,7 +26,7 @@ pub enum Seen {
     Duplicate {
         /// The timestamp of the first processed record of this repetition. If a record is late, this can be later than
         /// its own timestamp. If windows of two first records contain the record, the earlier timestamp. Without an
-        /// expiry, −1 if the first record had no timestamp.
+        /// expiry, −1 if the first record had no timestamp. Always −1 for sequences, which are compared without times.
         first: Timestamp,
     },
     /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired. Or
@@ -32,6 +34,8 @@ pub enum Seen {
     TooOld,
     /// The record has no id.
     NoId,
+    /// The epoch of the record's producer is lower than the stored one, or its version is not higher than the stored one.
+    Stale,
 }
 
 /// For how long an id counts as seen.

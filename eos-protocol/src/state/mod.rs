@@ -18,6 +18,7 @@
 mod changelog_offsets;
 mod family;
 mod identity;
+mod own_rows;
 mod position;
 mod purge;
 mod restart;
@@ -29,6 +30,7 @@ mod trim;
 pub use changelog_offsets::ChangelogOffsets;
 pub use family::{Family, PerFamily};
 pub use identity::{Difference, Identity, StoresHash, TopicDigest, TopicIdentity, TopicUuid};
+pub use own_rows::OwnRows;
 pub use position::{CommitRecord, Position, PositionError, Standing};
 pub use purge::{Purge, is_of_another_log};
 pub use restart::{

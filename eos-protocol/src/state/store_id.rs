@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Family;
+use super::{Family, OwnRows};
 use crate::identity::{IdScope, SeenKind};
 
 /// The bit that marks the id of a windowed store.
@@ -82,6 +82,19 @@ impl StoreId {
             let mut scopes = IdScope::ALL.into_iter();
             scopes.any(|scope| Self::seen(name, *kind, scope) == self)
         })
+    }
+
+    /// The id of an operator's store whose rows have a format of their own.
+    #[must_use]
+    pub const fn own(name: &str, rows: OwnRows) -> Self {
+        Self::named(name, rows.mark(), 0)
+    }
+
+    /// Returns the operator whose store of this name has this id.
+    #[must_use]
+    pub fn own_rows(self, name: &str) -> Option<OwnRows> {
+        let mut all = OwnRows::ALL.into_iter();
+        all.find(|rows| Self::own(name, *rows) == self)
     }
 
     /// The reserved id of a family's commit record.
@@ -176,6 +189,15 @@ mod tests {
         assert_eq!(ids.len(), 16);
         assert_eq!(seen(SeenKind::Fixed, IdScope::Partition), "a0c6bc44");
         assert_eq!(seen(SeenKind::TimeEmbedded, IdScope::Key), "dc89ca65");
+        let own = OwnRows::ALL.map(|rows| StoreId::own("counts", rows));
+        assert_eq!(
+            own.map(|id| id.to_string()),
+            ["56868844", "2cd90096", "06e2cb72", "77d2c21a"]
+        );
+        for (id, rows) in own.into_iter().zip(OwnRows::ALL) {
+            assert_eq!(id.own_rows("counts"), Some(rows));
+            assert_eq!(id.own_rows("other"), None);
+        }
     }
 
     #[test]

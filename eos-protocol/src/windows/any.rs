@@ -41,9 +41,17 @@ impl AnyWindows {
             (AnyWindows::Fixed(windows), AnyWindows::Fixed(results)) => {
                 windows.least_grace_behind(results)
             }
-            (AnyWindows::Fixed(_), _) => held_back,
-            (AnyWindows::Session(session), _) => held_back.saturating_sub(session.gap_time()),
-            (AnyWindows::Sliding(windows), _) => held_back.saturating_sub(windows.difference()),
+            _ => self.least_grace_after(held_back),
+        }
+    }
+
+    /// The least grace with which these windows take all records that are held back for this long.
+    #[must_use]
+    pub fn least_grace_after(&self, held_back: Duration) -> Duration {
+        match self {
+            AnyWindows::Fixed(_) => held_back,
+            AnyWindows::Session(session) => held_back.saturating_sub(session.gap_time()),
+            AnyWindows::Sliding(windows) => held_back.saturating_sub(windows.difference()),
         }
     }
 }

@@ -229,6 +229,33 @@ impl TaskStore {
         Ok(true)
     }
 
+    /// Reads a row of a due store that has no moment, and so is no item. Returns whether there is one.
+    ///
+    /// # Errors
+    /// If the engine can't read.
+    pub fn get_undated(
+        &self,
+        store: StoreId,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let (state, _) = self.due_store(store)?;
+        let mut buffers = state.buffers.borrow_mut();
+        due::undated_key(&mut buffers.key, key);
+        self.get(store, &buffers.key, value)
+    }
+
+    /// Writes a row of a due store that has no moment, for the current record.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_undated(&self, store: StoreId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let (state, _) = self.due_store(store)?;
+        let mut buffers = state.buffers.borrow_mut();
+        due::undated_key(&mut buffers.key, key);
+        self.write(store, &buffers.key, Some(value))
+    }
+
     /// Whether the task has due stores.
     #[must_use]
     pub fn has_due(&self) -> bool {

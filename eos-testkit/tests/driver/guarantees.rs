@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use eos_core::identity::SeenIds;
+use eos_core::identity::{SeenIds, Versions};
 use eos_core::{App, Guarantee, KeyValueStore, PlainTopic, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
@@ -247,7 +247,7 @@ fn deduplication_needs_exactly_once() {
     for (guarantee, text) in [
         (
             Guarantee::AtLeastOnce,
-            "the step `dedup` remembers ids in seen",
+            "the step `dedup` remembers records in seen",
         ),
         (
             Guarantee::AtMostOnce,
@@ -257,6 +257,22 @@ fn deduplication_needs_exactly_once() {
         let error = refused(&app(guarantee));
         assert!(error.starts_with(text), "{error}");
     }
+}
+
+#[test]
+fn sequences_versions_and_orders_need_exactly_once() {
+    let versions = Versions::<String>::new("versions");
+    let mut app = App::new("a");
+    app.guarantee(Guarantee::AtLeastOnce);
+    app.source(&clicks())
+        .newest(&versions, |value| value.len() as u64)
+        .accepted()
+        .to(&copies());
+    let error = refused(&app);
+    assert!(
+        error.starts_with("the step `newest` remembers records in versions"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -122,6 +122,26 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
         &["VIOLATED state_", "a task is refused"],
     ),
     ("late_result", Shape::Async, 60, UNEXPECTED),
+    ("watermark", Shape::Sequences, 20, UNEXPECTED),
+    ("epoch_order", Shape::Sequences, 20, UNEXPECTED),
+    // A mark is kept although its record failed.
+    ("failed_effects", Shape::Sequences, 20, UNEXPECTED),
+    ("waiting_records", Shape::Reorder, 20, LOST),
+    ("fire_once", Shape::Reorder, 20, ORDER),
+    ("due_index", Shape::Reorder, 20, LOST),
+    (
+        "into_the_past",
+        Shape::Reorder,
+        20,
+        &["VIOLATED unexpected", "VIOLATED lost"],
+    ),
+    // A record waits although it failed.
+    (
+        "failed_effects",
+        Shape::Reorder,
+        20,
+        &["VIOLATED unexpected", "VIOLATED lost"],
+    ),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.

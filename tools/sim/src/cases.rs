@@ -2,11 +2,10 @@
 
 use super::case::Case;
 use super::shape::Shape;
-use super::{calls, dedup, joined, merged, on_close, plain, policies, sessions, timers, windowed};
 use super::{
-    dedup, guarantees, joined, merged, on_close, plain, policies, sessions, timers, windowed,
+    calls, dedup, guarantees, joined, merged, on_close, parked, plain, policies, reorder,
+    sequences, sessions, timers, windowed,
 };
-use super::{dedup, joined, merged, on_close, parked, plain, policies, sessions, timers, windowed};
 
 pub(super) fn of(shape: Shape) -> Case {
     match shape {
@@ -28,5 +27,7 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Dedup => dedup::DEDUP,
         Shape::Async => calls::ASYNC,
         Shape::Parked => parked::PARKED,
+        Shape::Sequences => sequences::SEQUENCES,
+        Shape::Reorder => reorder::REORDER,
     }
 }

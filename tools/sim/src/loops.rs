@@ -31,13 +31,39 @@ pub(super) fn difference(
     partition: i32,
     expected: &[Emitted],
 ) -> Option<String> {
+    let found = emitted(left, output, partition);
+    first_difference((output, partition), &found, expected)
+}
+
+/// The same, for an output in which only the order within each key is known.
+pub(super) fn difference_by_key(
+    left: Left<'_>,
+    output: &str,
+    partition: i32,
+    expected: &[Emitted],
+) -> Option<String> {
+    let (mut found, mut expected) = (emitted(left, output, partition), expected.to_vec());
+    for records in [&mut found, &mut expected] {
+        records.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    }
+    first_difference((output, partition), &found, &expected)
+}
+
+/// Returns the records of a partition of an output.
+fn emitted(left: Left<'_>, output: &str, partition: i32) -> Vec<Emitted> {
     let found = left.cluster.read(output, partition).into_iter();
-    let found: Vec<Emitted> = found
-        .map(|it| {
-            let (key, value) = (text(it.key.as_deref()), text(it.value.as_deref()));
-            (key, value, it.timestamp)
-        })
-        .collect();
+    let emitted = found.map(|it| {
+        let (key, value) = (text(it.key.as_deref()), text(it.value.as_deref()));
+        (key, value, it.timestamp)
+    });
+    emitted.collect()
+}
+
+fn first_difference(
+    (output, partition): (&str, i32),
+    found: &[Emitted],
+    expected: &[Emitted],
+) -> Option<String> {
     let equal = found
         .iter()
         .zip(expected)

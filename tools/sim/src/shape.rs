@@ -41,11 +41,15 @@ pub enum Shape {
     Async,
     /// Sequenced dead letters, replayed at any time and in any order.
     Parked,
+    /// Deduplication by sequence numbers, and the guard of versions.
+    Sequences,
+    /// Records that wait for their time, and records that wait for the numbers before them.
+    Reorder,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 18] = [
+    pub const ALL: [Shape; 20] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -64,6 +68,8 @@ impl Shape {
         Shape::Dedup,
         Shape::Async,
         Shape::Parked,
+        Shape::Sequences,
+        Shape::Reorder,
     ];
 
     /// Returns the weight in the draw.
@@ -71,11 +77,7 @@ impl Shape {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
-            Shape::Async => 1,
-            // The only shape that commits through the consumer.
-            Shape::AtLeastOnce => 2,
-            Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
-            Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup => 1,
+            Shape::Async | Shape::Sequences | Shape::Reorder => 1,
             // These shapes commit through the consumer.
             Shape::AtLeastOnce | Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
@@ -113,6 +115,8 @@ impl Shape {
             Shape::Dedup => "dedup",
             Shape::Async => "async",
             Shape::Parked => "parked",
+            Shape::Sequences => "sequences",
+            Shape::Reorder => "reorder",
         }
     }
 

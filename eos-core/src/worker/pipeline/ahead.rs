@@ -15,7 +15,7 @@ use crate::client::{Client, ClientError, Message, Records};
 use crate::ctx::Origin;
 use crate::metrics::Count;
 use crate::rules;
-use crate::topology::{Chains, Fault, GENERATION, Next, Scratch, generation};
+use crate::topology::{Chains, Fault, Next, Scratch, generation};
 use crate::worker::RecordsOf;
 use crate::worker::ahead::{AdmittedCall, CallOrigin, Kept, Prepared};
 use crate::worker::shared::Shared;
@@ -199,7 +199,7 @@ impl Pipeline {
     ) -> Prepared {
         let headers = message.headers();
         let mut prepared = Prepared::default();
-        let generation = generation(headers.get(GENERATION));
+        let generation = generation(&headers);
         let (Some(calls), Some(from)) = (&self.calls, task.progress.inputs().get(input)) else {
             return prepared;
         };
@@ -389,6 +389,6 @@ fn origin_of(app: &AppId, from: &TopicPartition, message: &Kept) -> CallOrigin {
         partition: TopicPartition::new(from.topic.clone(), partition),
         offset,
         // An unreadable header fails the record before its calls.
-        generation: generation(headers.get(GENERATION)).unwrap_or_default(),
+        generation: generation(&headers).unwrap_or_default(),
     }
 }

@@ -17,6 +17,7 @@ use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
+use crate::store::StoreSpec;
 use crate::topology::{DueOf, Fault, Moment};
 use crate::worker::rounds::ROUNDS;
 use crate::worker::shared::Shared;
@@ -358,16 +359,27 @@ impl Pipeline {
         };
         let tries = task.due_attempt.as_ref().map_or(0, |it| it.attempt.tries);
         let offset = Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO);
-        let mut headers = self.letter_headers(shared, (&input.partition, offset), tries, fault);
+        let origin = match &item.origin {
+            Some((topic, offset)) => {
+                let partition = input.partition.partition;
+                (TopicPartition::new(topic.clone(), partition), *offset)
+            }
+            None => (input.partition.clone(), offset),
+        };
+        let mut headers = item.headers.clone();
+        let own = self.letter_headers(shared, (&origin.0, origin.1), tries, fault);
+        for header in own.iter() {
+            headers.push(header.name(), header.value());
+        }
         headers.push(HEADER, Some(format!("{name} {}", at.0).as_bytes()));
         if let Some(start) = item.window {
             headers.push(WINDOW, Some(start.0.to_string().as_bytes()));
         }
         self.scratch.get_mut().write_raw(
             output,
-            Some(&item.key),
+            item.key.as_deref(),
             item.value.as_deref(),
-            Some(at),
+            item.time.or(Some(at)),
             headers,
         );
     }
@@ -414,6 +426,9 @@ fn kind_of<C: Client>(shared: &Shared<C>, index: usize) -> DueOf {
     match store.and_then(|store| store.windows) {
         Some(AnyWindows::Session(_) | AnyWindows::Sliding(_)) => DueOf::Closed,
         Some(AnyWindows::Fixed(_)) => DueOf::Window,
-        None => DueOf::Timer,
+        None => match store.and_then(StoreSpec::own_rows) {
+            Some(_) => DueOf::Waiting,
+            None => DueOf::Timer,
+        },
     }
 }

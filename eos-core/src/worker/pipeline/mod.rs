@@ -238,6 +238,9 @@ impl Pipeline {
             (Count::Duplicates, counts.of_operators.duplicates),
             (Count::TooOld, counts.of_operators.too_old),
             (Count::WithoutId, counts.of_operators.without_id),
+            (Count::Stale, counts.of_operators.stale),
+            (Count::Gaps, counts.of_operators.gaps),
+            (Count::GivenUp, counts.of_operators.given_up),
             (Count::Retried, counts.retries),
             (Count::RepeatedLetters, counts.repeated_letters),
         ] {

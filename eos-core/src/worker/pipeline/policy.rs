@@ -234,10 +234,11 @@ impl Pipeline {
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
             %offset, behind_ms, withheld,
-            "a record arrived after its window was closed; it goes to the topic of late records or \
-             is skipped (logged at most once per 10 s; `withheld` is the number of suppressed \
+            "a record arrived after its window was closed, or after its place in an order had passed; it \
+             goes to the topic of late records, is passed on or is skipped (logged at most once per 10 s; `withheld` is the number of suppressed \
              lines). Its time is `behind_ms` before the highest one of its partition: if that is \
-             expected, give the windows more grace (guide: Windows)"
+             expected, give the windows more grace (guide: Windows), or let the records of the order wait \
+             longer (guide: Records out of order)"
         );
     }
 

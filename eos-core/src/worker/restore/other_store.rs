@@ -55,7 +55,7 @@ impl Names {
                 Family::Windowed => StoreId::windowed(name),
             };
             let others = [raw, StoreId::stamped(*family, name), StoreId::due(name)];
-            others.contains(&store) || store.is_seen(name)
+            others.contains(&store) || store.is_seen(name) || store.own_rows(name).is_some()
         };
         let found = self.here.iter().find(has);
         found.map(|(_, name)| name.clone().into_string())

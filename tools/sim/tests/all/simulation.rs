@@ -8,7 +8,7 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 21] = [
+const SEEN: [&str; 29] = [
     "a record closed several windows",
     "a record joined sessions",
     "calls failed for good",
@@ -16,17 +16,22 @@ const SEEN: [&str; 21] = [
     "changelogs of windows were cut off",
     "changelogs were compacted",
     "commits came before a slow record",
+    "epochs were stale",
+    "gaps were given up",
     "ids were seen before",
     "ids with a time were from the future",
     "ids with a time were seen before",
     "ids with a time were too old",
     "moments came before a record of their key",
     "moments were set into the past",
+    "numbers were repeated",
     "records became dead letters",
     "records came too late for their windows",
     "records failed behind the deduplication",
     "records took seconds",
+    "records waited for their time",
     "records were joined",
+    "records were late for their order",
     "records were left out",
     "records were merged by time",
     "records were repeated",

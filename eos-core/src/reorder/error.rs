@@ -1,0 +1,119 @@
+//! Errors of orders.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::{Timestamp, TopicName};
+
+/// Why a record can't be put in order. The error policy of the source decides about the record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReorderError {
+    /// The record is so late that later records may have been forwarded.
+    #[error(
+        "the timestamp of the record ({} ms since 1970) is {behind:?} behind stream time, and records wait for {within:?} \
+         (store {store}), so later ones may have been forwarded. Raise the time of `reorder_by_time`, or call \
+         `.late_to(&topic)`, `.pass_late()` or `.drop_late()`",
+        .time.0
+    )]
+    Late {
+        /// The name of the store.
+        store: Arc<str>,
+        /// The timestamp of the record.
+        time: Timestamp,
+        /// The time from the record to stream time.
+        behind: Duration,
+        /// How long records wait.
+        within: Duration,
+    },
+    /// The number of the record was forwarded or given up before, or a record with this number waits.
+    #[error(
+        "the number {number} of the key came before or was given up; the next number is {next} (store {store}). If the key \
+         began to count again, or its numbers do not begin at the value of `Reorder::starts_at`, change the numbers. To accept such \
+         records, call `.late_to(&topic)`, `.pass_late()` or `.drop_late()`"
+    )]
+    Repeated {
+        /// The name of the store.
+        store: Arc<str>,
+        /// The number of the record.
+        number: u64,
+        /// The next number of the key.
+        next: u128,
+    },
+    /// Numbers are missing, and the record may not wait for them any longer.
+    #[error(
+        "the numbers from {expected} to {number} (exclusive) are missing (store {store}): the gap is longer than `max_gap`, \
+         or the record has waited for `max_wait`. Find the missing records, or pass on without them: `OnGap::PassOn`"
+    )]
+    Gap {
+        /// The name of the store.
+        store: Arc<str>,
+        /// The number that is missing.
+        expected: u128,
+        /// The number of the record.
+        number: u64,
+    },
+    /// The waiting records of the task take too much space.
+    #[error(
+        "{bytes} bytes of records wait in one task of the store {store}, and the limit is {limit}. Let records wait for a \
+         shorter time"
+    )]
+    Full {
+        /// The name of the store.
+        store: Arc<str>,
+        /// The bytes of the waiting records, with this one.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// Why an order of records can't work. The app does not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OrderError {
+    /// The time of `reorder_by_time` is shorter than a millisecond.
+    #[error(
+        "records wait for {0:?} (`reorder_by_time`), and the resolution of timestamps is 1 ms. Set at least 1 ms"
+    )]
+    Within(Duration),
+    /// The limits of `reorder_by` are invalid.
+    #[error(
+        "`max_gap` is {gap} and `max_wait` is {wait:?}. Set a gap from 1 to {longest} and a wait of at least 1 ms",
+        longest = super::Reorder::LONGEST_GAP
+    )]
+    Limits {
+        /// The declared gap.
+        gap: u64,
+        /// The declared wait.
+        wait: Duration,
+    },
+    /// Gaps become dead letters, but the policy of a source has no topic for them.
+    #[error(
+        "gaps become dead letters, but the error policy of {0} has no dead-letter topic. Set it with \
+         `.on_error(ErrorPolicy::dead_letter(..))`"
+    )]
+    NoLetters(TopicName),
+    /// Windows behind the order would drop records as late that wait in it.
+    #[error(
+        "the windows of the store {windows} would drop records as late that wait in this order. Give the windows of \
+         {windows} a grace of at least {least:?}"
+    )]
+    ShortGrace {
+        /// The store of the windows.
+        windows: String,
+        /// The minimum grace.
+        least: Duration,
+    },
+    /// All records that wait in an order come too late for this one.
+    #[error(
+        "records wait in the store {before} first, so they come too late. Let them wait for at least {least:?} \
+         (`reorder_by_time`)"
+    )]
+    ShortWait {
+        /// The store of the first order.
+        before: String,
+        /// The minimum time.
+        least: Duration,
+    },
+}

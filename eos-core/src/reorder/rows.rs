@@ -1,0 +1,142 @@
+//! The rows of waiting records.
+
+use eos_protocol::Timestamp;
+use eos_protocol::reorder::{Turn, TurnError, Waiting};
+use eos_protocol::state::{OwnRows, StoreId};
+use eos_state::{StoreError, TaskStore};
+
+/// The key of the totals beside the waiting records. The keys of turns are not empty.
+const TOTALS: &[u8] = b"";
+
+/// The rows of a store of waiting records: the records with their moments, and beside them the totals of the task and the
+/// turns of the keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WaitingRows<'c> {
+    task: &'c TaskStore,
+    id: StoreId,
+}
+
+impl<'c> WaitingRows<'c> {
+    pub(crate) fn new(task: &'c TaskStore, id: StoreId) -> Self {
+        Self { task, id }
+    }
+
+    pub(crate) fn totals(&self) -> Result<Waiting, StoreError> {
+        let mut row = Vec::new();
+        match self.task.get_undated(self.id, TOTALS, &mut row)? {
+            true => Waiting::decode(&row).map_err(|_| StoreError::DueRow {
+                store: self.id,
+                found: "the totals of the waiting records are damaged, or have a newer format",
+            }),
+            false => Ok(Waiting::default()),
+        }
+    }
+
+    pub(crate) fn set_totals(&self, totals: Waiting) -> Result<(), StoreError> {
+        let mut row = Vec::new();
+        totals.encode(&mut row);
+        self.task.put_undated(self.id, TOTALS, &row)
+    }
+
+    /// Returns the turn of a key. `None` if the key has had no records.
+    pub(crate) fn turn(&self, scope: &[u8]) -> Result<Option<Turn>, StoreError> {
+        let mut row = Vec::new();
+        if !self.task.get_undated(self.id, scope, &mut row)? {
+            return Ok(None);
+        }
+        let found = |error| match error {
+            TurnError::Format(_) => "the numbers of the key have a newer format",
+            _ => "the numbers of the key are cut short",
+        };
+        let turn = Turn::decode(&row).map_err(|error| StoreError::DueRow {
+            store: self.id,
+            found: found(error),
+        })?;
+        Ok(Some(turn))
+    }
+
+    pub(crate) fn set_turn(&self, scope: &[u8], turn: &Turn) -> Result<(), StoreError> {
+        let mut row = Vec::new();
+        turn.encode(&mut row);
+        self.task.put_undated(self.id, scope, &row)
+    }
+
+    /// Lets a record wait until this moment.
+    pub(crate) fn hold(&self, key: &[u8], until: Timestamp, row: &[u8]) -> Result<(), StoreError> {
+        self.task.put_due(self.id, key, until, row)
+    }
+
+    /// Ends the wait of a record: it is due now.
+    pub(crate) fn call(&self, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
+        let mut row = Vec::new();
+        match self.task.get_due(self.id, key, &mut row)? {
+            Some(_) => self.task.put_due(self.id, key, now, &row),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the wait of the next record of a key, if it waits.
+    pub(crate) fn call_next(
+        &self,
+        scope: &[u8],
+        turn: &Turn,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        match turn.lowest() {
+            Some(lowest) if u128::from(lowest) <= turn.next() => {
+                self.call(&number_key(scope, lowest), now)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a waiting record.
+    fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut row = Vec::new();
+        let found = self.task.get_due(self.id, key, &mut row)?;
+        self.task.delete_due(self.id, key)?;
+        Ok(found.map(|_| row))
+    }
+
+    /// Leaves out a waiting record that failed at this moment, and those that wait with a lower number. Returns them.
+    pub(crate) fn leave_out(
+        &self,
+        of: OwnRows,
+        key: &[u8],
+        at: Timestamp,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut left = Vec::new();
+        match scope_and_number(key).filter(|_| of == OwnRows::WaitingByNumber) {
+            Some((scope, number)) => {
+                let mut turn = self.turn(scope)?.unwrap_or_else(|| Turn::starting_at(0));
+                for number in turn.take_up_to(number) {
+                    left.extend(self.take(&number_key(scope, number))?);
+                }
+                self.set_turn(scope, &turn)?;
+                self.call_next(scope, &turn, at)?;
+            }
+            None => left.extend(self.take(key)?),
+        }
+        let mut totals = self.totals()?;
+        left.iter().for_each(|row| totals.remove(row.len()));
+        self.set_totals(totals)?;
+        Ok(left)
+    }
+}
+
+/// Returns the key of a waiting number: the length of the scope (4 bytes), the scope, and the number (8 bytes), so that
+/// the numbers of a key are in order.
+pub(crate) fn number_key(scope: &[u8], number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(scope.len() + 12);
+    let len = u32::try_from(scope.len()).unwrap_or(u32::MAX);
+    key.extend_from_slice(&len.to_be_bytes());
+    key.extend_from_slice(scope);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Returns the scope and the number of the key of a waiting number.
+pub(crate) fn scope_and_number(key: &[u8]) -> Option<(&[u8], u64)> {
+    let (scope, number) = key.get(4..)?.split_last_chunk()?;
+    Some((scope, u64::from_be_bytes(*number)))
+}

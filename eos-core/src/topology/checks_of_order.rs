@@ -1,0 +1,88 @@
+//! Checks of operators that put records in order.
+
+use std::time::Duration;
+
+use super::error::{Mistake, Mistakes};
+use super::graph::Graph;
+use super::kind::Kind;
+use crate::reorder::OrderError;
+
+impl Graph {
+    /// Checks that windows behind an order wait for the records that it holds back, and that gaps that become dead letters
+    /// have a topic. Topics between stages are not checked.
+    pub(super) fn check_reordered(&self, mistakes: &mut Mistakes) {
+        for (at, node) in self.nodes.iter().enumerate() {
+            match node.kind {
+                Kind::ReorderByTime(store, within) => {
+                    self.check_graces_behind(at, store, within, mistakes);
+                }
+                Kind::Reorder {
+                    store,
+                    held_back,
+                    needs_letters,
+                } => {
+                    if let Some(held_back) = held_back {
+                        self.check_graces_behind(at, store, held_back, mistakes);
+                    }
+                    if needs_letters {
+                        self.check_letters_of_order(at, store, mistakes);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_graces_behind(
+        &self,
+        at: usize,
+        before: usize,
+        held_back: Duration,
+        mistakes: &mut Mistakes,
+    ) {
+        let Some((node, before)) = self.nodes.get(at).zip(self.stores.get(before)) else {
+            return;
+        };
+        let mut next = node.out.children.clone();
+        while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+            if let Kind::ReorderByTime(store, within) = node.kind {
+                // It holds all records back until their own moments.
+                if let Some(store) = self.stores.get(store).filter(|_| within < held_back) {
+                    let before = before.name.to_string();
+                    let least = held_back;
+                    mistakes.add(Mistake::Order {
+                        store: store.name.to_string(),
+                        reason: OrderError::ShortWait { before, least },
+                    });
+                }
+                continue;
+            }
+            next.extend(node.out.children.iter().chain(&node.rest.children));
+            let store = node.kind.aggregates().and_then(|at| self.stores.get(at));
+            let Some((store, windows)) = store.and_then(|store| Some((store, store.windows?)))
+            else {
+                continue;
+            };
+            let least = windows.least_grace_after(held_back);
+            if windows.grace() < least {
+                let windows = store.name.to_string();
+                mistakes.add(Mistake::Order {
+                    store: before.name.to_string(),
+                    reason: OrderError::ShortGrace { windows, least },
+                });
+            }
+        }
+    }
+
+    fn check_letters_of_order(&self, at: usize, store: usize, mistakes: &mut Mistakes) {
+        let sources = self.sources.iter().enumerate();
+        let mut sources = sources.filter(|(source, _)| self.behind(&[*source]).contains(&at));
+        let without = sources.find(|(_, source)| source.policy.dead_letter_topic().is_none());
+        if let Some(((_, source), store)) = without.zip(self.stores.get(store)) {
+            mistakes.add(Mistake::Order {
+                store: store.name.to_string(),
+                reason: OrderError::NoLetters(source.topic.clone()),
+            });
+        }
+    }
+}

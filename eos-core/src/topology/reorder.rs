@@ -1,0 +1,333 @@
+//! The nodes that put records in order.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::Timestamp;
+use eos_protocol::reorder::{Arrival, MOST_WAITING, Turn, Waiting, is_too_late};
+use eos_state::StoreError;
+
+use super::fault::Fault;
+use super::node::{Moment, Next, Node};
+use super::nodes::take;
+use crate::ctx::Ctx;
+use crate::dedup::encode_key;
+use crate::failure::Failure;
+use crate::record::Record;
+use crate::reorder::{
+    OnGap, Reorder, ReorderError, ReorderStore, WaitingRows, number_key, scope_and_number,
+};
+use crate::rules;
+use crate::store::StateError;
+
+/// What happens to a record that is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// It fails.
+    Fail,
+    /// It leaves by the second exit.
+    Leave,
+    /// It is forwarded out of order.
+    Pass,
+}
+
+impl Late {
+    /// Handles a late record.
+    fn handle<K: 'static, V: 'static>(
+        self,
+        ctx: &Ctx<'_>,
+        record: Record<K, V>,
+        next: &mut Next<'_>,
+        error: impl FnOnce() -> ReorderError,
+    ) -> Result<(), Fault> {
+        if self == Self::Fail {
+            return Err(fault(error()));
+        }
+        ctx.came_late();
+        match self {
+            Self::Pass => next.forward(ctx, &mut Some(record)),
+            _ => next.forward_rest(ctx, &mut Some(record)),
+        }
+    }
+}
+
+/// Holds each record until stream time is ahead of it by a given time, and then forwards it.
+///
+/// The key of a row is the number of the arrival (8 bytes). Rows of one moment come up in the order of their keys, so
+/// records come out by time and arrival.
+pub(crate) struct ReorderByTime<K, V> {
+    pub(crate) store: usize,
+    pub(crate) rows: ReorderStore<K, V>,
+    /// How long a record waits, in milliseconds.
+    pub(crate) within: i64,
+    pub(crate) late: Late,
+}
+
+impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(record) = take::<K, V>(record) else {
+            return Ok(());
+        };
+        let Some(time) = record.timestamp.filter(|time| time.0 >= 0) else {
+            return Err(Fault::NoTime(record.timestamp));
+        };
+        let now = ctx.stream_time().map_or(time, |seen| seen.max(time));
+        if is_too_late(time, self.within, now) {
+            return self.late.handle(ctx, record, next, || ReorderError::Late {
+                store: Arc::clone(self.rows.shared_name()),
+                time,
+                behind: millis(now.0.saturating_sub(time.0)),
+                within: millis(self.within),
+            });
+        }
+        let rows = rows(ctx, self.store)?;
+        let failed = failed(&self.rows);
+        let row = self.rows.row(ctx, &record)?;
+        let mut totals = rows.totals().map_err(failed)?;
+        let number = totals.add(row.len());
+        if totals.bytes > MOST_WAITING {
+            return Err(full(&self.rows, totals));
+        }
+        rows.set_totals(totals).map_err(failed)?;
+        let until = Timestamp(time.0.saturating_add(self.within));
+        rows.hold(&number.to_be_bytes(), until, &row)
+            .map_err(failed)
+    }
+
+    fn due_stores(&self) -> &[usize] {
+        std::slice::from_ref(&self.store)
+    }
+
+    fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
+        let rows = rows(ctx, self.store)?;
+        release(&rows, &self.rows, moment.value)?;
+        if !rules::keeps_waiting_records() && moment.fired > moment.at {
+            return Ok(());
+        }
+        forward(&self.rows, ctx, moment.value, next)
+    }
+}
+
+/// Holds each record until the numbers before it were forwarded or given up.
+///
+/// A waiting record has a moment: the end of its wait. Once it is the next one, this moment is now, so it comes up as an
+/// item of its own. If it fails behind this node, it fails for itself, and not for the record that ended its wait.
+pub(crate) struct ReorderByNumber<K, V> {
+    pub(crate) store: usize,
+    pub(crate) rows: ReorderStore<K, V>,
+    pub(crate) number: Arc<dyn Fn(&V) -> u64 + Send + Sync>,
+    pub(crate) settings: Reorder,
+    pub(crate) late: Late,
+}
+
+impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
+    fn gap(&self, turn: &Turn, number: u64) -> Fault {
+        fault(ReorderError::Gap {
+            store: Arc::clone(self.rows.shared_name()),
+            expected: turn.next(),
+            number,
+        })
+    }
+
+    /// Ends the wait of all records of a key with a lower number than this one. They come up in order.
+    fn call_lower(
+        rows: &WaitingRows<'_>,
+        scope: &[u8],
+        turn: &Turn,
+        number: u64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        for lower in turn.below(number) {
+            rows.call(&number_key(scope, lower), now)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a record wait. If it is too far from the next number, or if too much waits, it fails, or its wait ends now.
+    fn wait(
+        &self,
+        ctx: &Ctx<'_>,
+        (rows, scope): (&WaitingRows<'_>, &[u8]),
+        mut turn: Turn,
+        (number, record): (u64, &Record<K, V>),
+        is_too_far: bool,
+    ) -> Result<(), Fault> {
+        let failed = failed(&self.rows);
+        let passes_on = self.settings.on_gap == OnGap::PassOn;
+        if is_too_far && !passes_on {
+            return Err(self.gap(&turn, number));
+        }
+        let row = self.rows.row(ctx, record)?;
+        let mut totals = rows.totals().map_err(failed)?;
+        totals.add(row.len());
+        let is_full = totals.bytes > MOST_WAITING;
+        if is_full && !passes_on {
+            return Err(full(&self.rows, totals));
+        }
+        let now = ctx.time_of(self.settings.clock.into());
+        let now = now.ok_or(Fault::NoTime(record.timestamp))?;
+        let until = match is_too_far || is_full {
+            true => {
+                Self::call_lower(rows, scope, &turn, number, now).map_err(failed)?;
+                now
+            }
+            false => {
+                let wait = i64::try_from(self.settings.wait.as_millis()).unwrap_or(i64::MAX);
+                Timestamp(now.0.saturating_add(wait))
+            }
+        };
+        rows.hold(&number_key(scope, number), until, &row)
+            .map_err(failed)?;
+        rows.set_totals(totals).map_err(failed)?;
+        turn.wait(number);
+        rows.set_turn(scope, &turn).map_err(failed)
+    }
+}
+
+impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(record) = take::<K, V>(record) else {
+            return Ok(());
+        };
+        let (name, number) = (self.rows.shared_name(), (self.number)(&record.value));
+        let (mut scope, mut key) = (Vec::new(), Vec::new());
+        let has_key = encode_key(&*self.rows.key, name, &record.key, &mut key)?;
+        scope.push(u8::from(has_key));
+        scope.append(&mut key);
+        let rows = rows(ctx, self.store)?;
+        let failed = failed(&self.rows);
+        let turn = rows.turn(&scope).map_err(failed)?;
+        let mut turn = turn.unwrap_or_else(|| Turn::starting_at(self.settings.first));
+        match turn.arrives(number, self.settings.gap) {
+            Arrival::Next => {
+                turn.forwarded();
+                rows.set_turn(&scope, &turn).map_err(failed)?;
+                if turn
+                    .lowest()
+                    .is_some_and(|it| u128::from(it) == turn.next())
+                {
+                    let now = ctx.time_of(self.settings.clock.into());
+                    let now = now.ok_or(Fault::NoTime(record.timestamp))?;
+                    rows.call_next(&scope, &turn, now).map_err(failed)?;
+                }
+                next.forward(ctx, &mut Some(record))
+            }
+            Arrival::Late => self
+                .late
+                .handle(ctx, record, next, || ReorderError::Repeated {
+                    store: Arc::clone(name),
+                    number,
+                    next: turn.next(),
+                }),
+            arrival => {
+                let is_too_far = matches!(arrival, Arrival::TooFar { .. });
+                self.wait(ctx, (&rows, &scope), turn, (number, &record), is_too_far)
+            }
+        }
+    }
+
+    fn due_stores(&self) -> &[usize] {
+        std::slice::from_ref(&self.store)
+    }
+
+    /// Forwards a record whose wait is over.
+    fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
+        let rows = rows(ctx, self.store)?;
+        let failed = failed(&self.rows);
+        let Some((scope, number)) = scope_and_number(moment.key) else {
+            return Ok(());
+        };
+        let turn = rows.turn(scope).map_err(failed)?;
+        let mut turn = turn.unwrap_or_else(|| Turn::starting_at(self.settings.first));
+        if turn.lowest().is_some_and(|lowest| lowest < number) {
+            // Lower ones came later, and go first.
+            Self::call_lower(&rows, scope, &turn, number, moment.at).map_err(failed)?;
+            return rows
+                .hold(moment.key, moment.at, moment.value)
+                .map_err(failed);
+        }
+        if u128::from(number) > turn.next() {
+            if self.settings.on_gap != OnGap::PassOn {
+                return Err(self.gap(&turn, number));
+            }
+            turn.give_up_before(number);
+            ctx.gave_numbers_up();
+        }
+        turn.take_up_to(number);
+        rows.set_turn(scope, &turn).map_err(failed)?;
+        rows.call_next(scope, &turn, moment.at).map_err(failed)?;
+        release(&rows, &self.rows, moment.value)?;
+        if !rules::keeps_waiting_records() && moment.fired > moment.at {
+            return Ok(());
+        }
+        forward(&self.rows, ctx, moment.value, next)
+    }
+}
+
+/// The rows of a store of waiting records.
+fn rows<'c>(ctx: &'c Ctx<'_>, store: usize) -> Result<WaitingRows<'c>, Fault> {
+    let state = ctx.state();
+    match (state.specs.get(store), state.task) {
+        (Some(spec), Some(task)) => Ok(WaitingRows::new(task, spec.id)),
+        _ => Err(Fault::State(StateError::OtherApp)),
+    }
+}
+
+/// Notes that a record does not wait any longer.
+fn release<K, V>(
+    rows: &WaitingRows<'_>,
+    store: &ReorderStore<K, V>,
+    row: &[u8],
+) -> Result<(), Fault> {
+    let failed = failed(store);
+    let mut totals = rows.totals().map_err(failed)?;
+    totals.remove(row.len());
+    rows.set_totals(totals).map_err(failed)
+}
+
+/// Forwards the record of a row, with its own time and headers.
+fn forward<K: 'static, V: 'static>(
+    store: &ReorderStore<K, V>,
+    ctx: &Ctx<'_>,
+    row: &[u8],
+    next: &mut Next<'_>,
+) -> Result<(), Fault> {
+    let record = store.record(row).map_err(|e| store.unreadable(e))?;
+    let headers = record.headers.clone();
+    let ctx = ctx.of(record.timestamp, &headers, &[]);
+    next.forward(&ctx, &mut Some(record))
+}
+
+fn failed<K, V>(store: &ReorderStore<K, V>) -> impl Fn(StoreError) -> Fault + Copy + '_ {
+    move |source| {
+        let store = Arc::clone(store.shared_name());
+        Fault::State(StateError::Store { store, source })
+    }
+}
+
+fn full<K, V>(store: &ReorderStore<K, V>, totals: Waiting) -> Fault {
+    fault(ReorderError::Full {
+        store: Arc::clone(store.shared_name()),
+        bytes: totals.bytes,
+        limit: MOST_WAITING,
+    })
+}
+
+fn fault(error: ReorderError) -> Fault {
+    Fault::User(Failure::permanent(error))
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}

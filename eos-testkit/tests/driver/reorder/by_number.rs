@@ -1,0 +1,151 @@
+//! Records in order of the numbers of their keys.
+
+use super::*;
+
+#[test]
+fn numbers_of_a_key_come_out_in_order() {
+    let start = || {
+        let order = by_number(OnGap::PassOn);
+        TestDriver::new(app_with(ErrorPolicy::fail(), order, |it| {
+            it.late_to(&topic("late")).ordered()
+        }))
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(
+            driver,
+            &[("2", 0), ("1", 1), ("2 again", 2), ("4", 3), ("0", 4)],
+        );
+        let first = out(driver);
+        driver.rebalance();
+        pipe(driver, &[("1 again", 5), ("3", 6), ("5", 7)]);
+        driver.pipe_at(&input(), "l", "0", Timestamp(BEGIN + 8));
+        (first, out(driver), read(driver, "late"))
+    };
+    let mut driver = start();
+    let (first, rest, late) = scenario(&mut driver);
+    assert_eq!(first, ["0", "1", "2"]);
+    assert_eq!(rest, ["3", "4", "5", "0"]);
+    assert_eq!(late, ["2 again", "1 again"]);
+    assert!(driver.store(&waiting()).is_empty());
+    let places = crash_everywhere(start, scenario);
+    assert!(places > 30, "{places}");
+}
+
+#[test]
+fn a_gap_is_given_up_when_the_wait_is_over() {
+    let start = || {
+        let order = by_number(OnGap::PassOn);
+        TestDriver::new(app_with(ErrorPolicy::fail(), order, |it| {
+            it.drop_late().ordered()
+        }))
+    };
+    let scenario = |driver: &mut TestDriver| {
+        // 1 is missing. 4 came before 2, and its wait ends first.
+        pipe(driver, &[("0", 0), ("4", 10), ("2", 50), ("tick 0", 109)]);
+        let before = out(driver);
+        pipe(driver, &[("0 tick", 110)]);
+        let after = out(driver);
+        pipe(driver, &[("1", 111), ("3", 112), ("5", 113)]);
+        (before, after, out(driver))
+    };
+    let mut driver = start();
+    let (before, after, last) = scenario(&mut driver);
+    assert_eq!(before, ["0"]);
+    assert_eq!(after, ["2", "4"]);
+    assert_eq!(last, ["5"], "1 and 3 were given up");
+    assert_eq!(driver.metrics().unwrap().totals.given_up, 2);
+    crash_everywhere(start, scenario);
+}
+
+#[test]
+fn a_long_gap_is_given_up_at_once() {
+    let start = || {
+        let order = by_number(OnGap::PassOn);
+        TestDriver::new(app_with(ErrorPolicy::fail(), order, |it| {
+            it.drop_late().ordered()
+        }))
+    };
+    let far = u64::MAX.to_string();
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("5", 0), ("3", 1)]);
+        let before = out(driver);
+        pipe(driver, &[("6", 2)]);
+        let after = out(driver);
+        pipe(driver, &[(&far, 3), (&far, 4), ("7", 5)]);
+        (before, after, out(driver))
+    };
+    let (before, after, last) = scenario(&mut start());
+    assert_eq!(
+        (before, after),
+        (vec![], ["3", "5", "6"].map(str::to_owned).to_vec())
+    );
+    assert_eq!(last, [&far[..]], "once");
+    crash_everywhere(start, scenario);
+}
+
+#[test]
+fn a_gap_fails_or_becomes_a_dead_letter() {
+    let failing_order = || app_with(ErrorPolicy::fail(), by_number(OnGap::Fail), Order::ordered);
+    let mut driver = TestDriver::new(failing_order());
+    let text = failing(&mut driver, "6", 0);
+    assert!(
+        text.contains("the numbers from 0 to 6 (exclusive) are missing (store waiting)"),
+        "{text}"
+    );
+    let mut driver = TestDriver::new(failing_order());
+    pipe(&mut driver, &[("2", 0)]);
+    let text = failing(&mut driver, "1", 100);
+    assert!(
+        text.contains("the numbers from 0 to 1 (exclusive) are missing"),
+        "{text}"
+    );
+
+    let letters = || {
+        let policy = ErrorPolicy::dead_letter("letters");
+        let order = by_number(OnGap::DeadLetter);
+        TestDriver::new(app_with(policy.into(), order, |it| {
+            it.drop_late().ordered()
+        }))
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(
+            driver,
+            &[
+                ("2", 0),
+                ("1", 1),
+                ("9", 2),
+                ("3", 3),
+                ("2 tick", 250),
+                ("0 late", 251),
+                ("4", 252),
+            ],
+        );
+        (out(driver), read(driver, "letters"))
+    };
+    let (passed, lost) = scenario(&mut letters());
+    // 9 is too far. 1 has waited too long, so 0 is given up, and 2 and 3 are next.
+    assert_eq!(lost, ["9", "1"]);
+    assert_eq!(passed, ["2", "3", "4"]);
+    crash_everywhere(letters, scenario);
+}
+
+#[test]
+fn the_machines_clock_ends_a_wait_without_records() {
+    let start = || {
+        let settings = Reorder::max_gap(5).max_wait(ms(5_000), Clock::Wall);
+        let settings = settings.on_gap(OnGap::PassOn).starts_at(10);
+        let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
+        TestDriver::new(app_with(ErrorPolicy::fail(), order, |it| {
+            it.drop_late().ordered()
+        }))
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("12", 0), ("13", 0), ("10", 0)]);
+        let before = out(driver);
+        driver.advance_wall_clock(ms(10_000));
+        (before, out(driver))
+    };
+    let (before, after) = scenario(&mut start());
+    assert_eq!(before, ["10"]);
+    assert_eq!(after, ["12", "13"]);
+}

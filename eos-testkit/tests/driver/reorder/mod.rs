@@ -1,0 +1,450 @@
+//! Records in order of time or number, with a crash at every effect.
+
+mod by_number;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use eos_core::reorder::{OnGap, Reorder, Reordered};
+use eos_core::state::{ReorderStore, WindowStore};
+use eos_core::timers::Clock;
+use eos_core::windows::Tumbling;
+use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, PlainTopic, Stream, Timestamp, Topic};
+use eos_testkit::rng::Rng;
+use eos_testkit::{Input, TestDriver, crash_everywhere};
+
+/// The time at which the clock of a test begins.
+const BEGIN: i64 = 1_704_067_200_000;
+
+type Texts = PlainTopic<String, String>;
+type Order = Reordered<String, String>;
+
+fn topic(name: &str) -> Texts {
+    Topic::plain(name)
+}
+
+fn input() -> Texts {
+    topic("in")
+}
+
+fn output() -> Texts {
+    topic("out")
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn waiting() -> ReorderStore<String, String> {
+    ReorderStore::plain("waiting")
+}
+
+fn app_with(
+    policy: ErrorPolicy,
+    order: impl FnOnce(Stream<String, String>) -> Order,
+    behind: impl FnOnce(Order) -> Stream<String, String>,
+) -> App {
+    let mut app = App::new("a");
+    let source = app.source(&input()).on_error(policy);
+    behind(order(source)).to(&output());
+    app
+}
+
+fn by_time(stream: Stream<String, String>) -> Order {
+    stream.reorder_by_time(ms(100), &waiting())
+}
+
+/// The number is the value up to a space.
+fn number(value: &String) -> u64 {
+    let number = value.split(' ').next();
+    number.and_then(|it| it.parse().ok()).unwrap_or(0)
+}
+
+fn settings(on_gap: OnGap) -> Reorder {
+    Reorder::max_gap(5)
+        .max_wait(ms(100), Clock::Stream)
+        .on_gap(on_gap)
+}
+
+fn by_number(on_gap: OnGap) -> impl Fn(Stream<String, String>) -> Order {
+    move |stream| stream.reorder_by(number, settings(on_gap), &waiting())
+}
+
+/// Pipes values of the key `k` with their times in milliseconds after the begin.
+fn pipe(driver: &mut TestDriver, records: &[(&str, i64)]) {
+    for (value, at) in records {
+        driver.pipe_at(&input(), "k", *value, Timestamp(BEGIN + at));
+    }
+}
+
+fn read(driver: &mut TestDriver, name: &str) -> Vec<String> {
+    let records = driver.read_pairs(&topic(name)).into_iter();
+    records.map(|(_, value)| value).collect()
+}
+
+fn out(driver: &mut TestDriver) -> Vec<String> {
+    read(driver, "out")
+}
+
+fn failing(driver: &mut TestDriver, value: &str, at: i64) -> String {
+    let record = Input::<String, String>::new("k", value).at(Timestamp(BEGIN + at));
+    driver.try_pipe(&input(), record).unwrap_err().to_string()
+}
+
+#[test]
+fn records_come_out_by_time_and_arrival() {
+    let start = || TestDriver::new(app_with(ErrorPolicy::fail(), by_time, Order::ordered));
+    let scenario = |driver: &mut TestDriver| {
+        pipe(
+            driver,
+            &[("c", 50), ("a", 10), ("b1", 20), ("b2", 20), ("d", 110)],
+        );
+        let before = out(driver);
+        driver.rebalance();
+        // At exactly 100 ms behind, a record is in order.
+        pipe(driver, &[("b3", 20), ("e", 120), ("b4", 20), ("f", 400)]);
+        (before, out(driver))
+    };
+    let mut driver = start();
+    let (before, after) = scenario(&mut driver);
+    assert_eq!(before, ["a"]);
+    assert_eq!(after, ["b1", "b2", "b3", "b4", "c", "d", "e"]);
+    assert_eq!(driver.store(&waiting()).len(), 1, "f waits");
+    let places = crash_everywhere(start, scenario);
+    assert!(places > 30, "{places}");
+}
+
+#[test]
+fn a_record_keeps_its_key_time_and_headers_while_it_waits() {
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), by_time, Order::ordered));
+    let record = Input::<String, String>::new("x", "a").at(Timestamp(BEGIN));
+    driver.pipe_input(&input(), record.header("h", b"1").header("h", b"2"));
+    driver.crash();
+    pipe(&mut driver, &[("b", 100)]);
+    let found = driver.read(&output());
+    let found = &found[..];
+    assert_eq!(found.len(), 1);
+    assert_eq!((&found[0].key[..], &found[0].value[..]), ("x", "a"));
+    assert_eq!(found[0].timestamp, Timestamp(BEGIN));
+    let headers: Vec<_> = found[0].headers.iter().map(|it| it.value()).collect();
+    assert_eq!(headers, [Some(&b"1"[..]), Some(&b"2"[..])]);
+}
+
+#[test]
+fn a_late_record_fails_or_goes_elsewhere_or_passes() {
+    let records = [("a", 0), ("b", 200), ("late", 99), ("c", 300)];
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), by_time, Order::ordered));
+    pipe(&mut driver, &records[..2]);
+    let text = failing(&mut driver, "late", 99);
+    assert!(
+        text.contains("is 101ms behind stream time, and records wait for 100ms (store waiting)"),
+        "{text}"
+    );
+    let late = |change: fn(Order) -> Order| {
+        let app = app_with(ErrorPolicy::fail(), by_time, |it| change(it).ordered());
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, &records);
+        assert_eq!(driver.metrics().unwrap().totals.late_records, 1);
+        driver
+    };
+    assert_eq!(out(&mut late(Order::pass_late)), ["a", "late", "b"]);
+    assert_eq!(out(&mut late(Order::drop_late)), ["a", "b"]);
+    let mut driver = late(|it| it.late_to(&topic("late")));
+    assert_eq!(out(&mut driver), ["a", "b"]);
+    assert_eq!(read(&mut driver, "late"), ["late"]);
+}
+
+#[test]
+fn a_record_without_a_time_fails() {
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), by_time, Order::ordered));
+    let record = Input::<String, String>::new("k", "a").at(Timestamp(-1));
+    let text = driver.try_pipe(&input(), record).unwrap_err().to_string();
+    assert!(text.contains("the record has no timestamp"), "{text}");
+}
+
+/// §9 C1: a jump of stream time makes all waiting records due. None of them is expired, also not by a crash between
+/// the transactions that release them.
+#[test]
+fn a_jump_of_time_releases_all_that_wait() {
+    let start = || TestDriver::new(app_with(ErrorPolicy::fail(), by_time, Order::ordered));
+    let scenario = |driver: &mut TestDriver| {
+        let early: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
+        let of = |value: &str, at: i64| {
+            Input::<String, String>::new("k", value).at(Timestamp(BEGIN + at))
+        };
+        driver.pipe_all(
+            &input(),
+            early
+                .iter()
+                .rev()
+                .map(|it| of(it, it.parse().unwrap()))
+                .collect::<Vec<_>>(),
+        );
+        pipe(driver, &[("jump", 14 * 3_600_000)]);
+        out(driver)
+    };
+    let expected: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
+    assert_eq!(scenario(&mut start()), expected);
+    crash_everywhere(start, scenario);
+}
+
+/// A record that waited fails for itself: neither the record that moved time nor the others are lost.
+#[test]
+fn a_waiting_record_that_fails_goes_to_the_policy_alone() {
+    let bad = |value: String| match value.contains("bad") {
+        true => Err(Failure::from("bad value")),
+        false => Ok(value),
+    };
+    let start = move |policy: ErrorPolicy, order: fn(Stream<String, String>) -> Order| {
+        TestDriver::new(app_with(policy, order, move |it| it.ordered().try_map(bad)))
+    };
+    let timed = [("2", 20), ("1 bad", 10), ("3", 30), ("4", 300)];
+    let mut driver = start(ErrorPolicy::skip(), by_time);
+    pipe(&mut driver, &timed);
+    assert_eq!(out(&mut driver), ["2", "3"]);
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
+    crash_everywhere(
+        || start(ErrorPolicy::skip(), by_time),
+        |driver| {
+            pipe(driver, &timed);
+            out(driver)
+        },
+    );
+
+    let mut driver = start(ErrorPolicy::fail(), by_time);
+    pipe(&mut driver, &timed[..3]);
+    let text = failing(&mut driver, "4", 300);
+    assert!(
+        text.contains("a record that waited in the store waiting until")
+            && text.contains("bad value"),
+        "{text}"
+    );
+
+    // The dead letter is the waiting record, with its own origin.
+    let mut driver = start(ErrorPolicy::dead_letter("letters").into(), by_time);
+    pipe(&mut driver, &timed);
+    let letters = driver.read(&topic("letters"));
+    assert_eq!(letters.len(), 1);
+    assert_eq!((&letters[0].key[..], &letters[0].value[..]), ("k", "1 bad"));
+    assert_eq!(letters[0].timestamp, Timestamp(BEGIN + 10));
+    let header = |name: &str| {
+        let found = letters[0].headers.get(name).unwrap_or_default();
+        String::from_utf8_lossy(found).into_owned()
+    };
+    let origin = ["topic", "offset"].map(|it| header(&format!("__streams.errors.{it}")));
+    assert_eq!(origin, ["in", "1"], "{:?}", letters[0].headers);
+
+    // By number: 2 waits for 1, and fails when 1 comes. Both 1 and 3 pass.
+    let numbered = |it| by_number(OnGap::PassOn)(it);
+    let records = [("2 bad", 0), ("3", 1), ("0", 2), ("1", 3), ("4", 4)];
+    let mut driver = start(ErrorPolicy::skip(), numbered);
+    pipe(&mut driver, &records);
+    assert_eq!(out(&mut driver), ["0", "1", "3", "4"]);
+    crash_everywhere(
+        || start(ErrorPolicy::skip(), numbered),
+        |driver| {
+            pipe(driver, &records);
+            out(driver)
+        },
+    );
+}
+
+/// §2.9: whatever the order within the wait, the final state is the same.
+#[test]
+fn a_hundred_shuffles_end_in_one_state() {
+    let start = |by: u32| {
+        let mut app = App::new("a");
+        let source = app.source(&input());
+        let ordered = match by {
+            0 => by_time(source).ordered(),
+            _ => {
+                let settings = Reorder::max_gap(100).max_wait(ms(100_000), Clock::Stream);
+                let settings = settings.on_gap(OnGap::Fail);
+                source.reorder_by(number, settings, &waiting()).ordered()
+            }
+        };
+        // The state depends on the order.
+        ordered
+            .group_by_key()
+            .reduce(&KeyValueStore::plain("text"), |before, next| {
+                format!("{:08x} {next}", fnv(&before))
+            })
+            .to(&output());
+        TestDriver::new(app)
+    };
+    for by in [0, 1] {
+        let mut states = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let mut rng = Rng::new(seed);
+            let mut records: Vec<(i64, i64)> = (0..40).map(|n| (n * 7, n)).collect();
+            // A record that is put behind another one by less than the wait is at most this late.
+            records.sort_by_cached_key(|(at, _)| at + rng.between(0, 95));
+            let mut driver = start(by);
+            let records = records.into_iter().map(|(at, n)| {
+                Input::<String, String>::new("k", format!("{n} x")).at(Timestamp(BEGIN + at))
+            });
+            driver.pipe_all(&input(), records.collect::<Vec<_>>());
+            let end = Input::<String, String>::new("k", "40 x").at(Timestamp(BEGIN + 10_000));
+            driver.pipe_input(&input(), end);
+            let rows = driver.store(&KeyValueStore::<String, String>::plain("text"));
+            states.insert(rows.get("k").unwrap().clone());
+        }
+        assert_eq!(states.len(), 1, "{by}: {states:?}");
+    }
+}
+
+fn fnv(text: &str) -> u32 {
+    let hash = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    text.bytes().fold(0x811c_9dc5, hash)
+}
+
+/// Windows behind it see each record at the end of its wait.
+#[test]
+fn windows_behind_it_need_a_grace() {
+    let app = |grace| {
+        let mut app = App::new("a");
+        by_time(app.source(&input()))
+            .ordered()
+            .group_by_key()
+            .windowed_by(Tumbling::of(ms(10)).grace(ms(grace)))
+            .count(&WindowStore::plain("counts"))
+            .emit_on_close()
+            .without_windows()
+            .map(|count| count.to_string())
+            .to(&output());
+        app
+    };
+    let text = app(99).describe().unwrap_err().to_string();
+    assert!(
+        text.contains("the order with the store waiting: the windows of the store counts would drop records as late")
+            && text.contains("a grace of at least 100ms"),
+        "{text}"
+    );
+    let scenario = |driver: &mut TestDriver| {
+        pipe(
+            driver,
+            &[("a", 5), ("b", 12), ("c", 9), ("d", 9), ("end", 5_000)],
+        );
+        out(driver)
+    };
+    let mut driver = TestDriver::new(app(100));
+    assert_eq!(scenario(&mut driver), ["3", "1"]);
+    assert_eq!(driver.metrics().unwrap().totals.late_records, 0);
+    crash_everywhere(|| TestDriver::new(app(100)), scenario);
+}
+
+#[test]
+fn settings_that_can_not_work_are_refused() {
+    let refused = |order: &dyn Fn(Stream<String, String>) -> Order, word: &str| {
+        let app = app_with(ErrorPolicy::fail(), order, Order::ordered);
+        let text = app.describe().unwrap_err().to_string();
+        assert!(text.contains(word), "{text}");
+    };
+    refused(
+        &|it| it.reorder_by_time(Duration::ZERO, &waiting()),
+        "records wait for 0ns",
+    );
+    for gap in [0, 10_001] {
+        let settings = Reorder::max_gap(gap)
+            .max_wait(ms(1), Clock::Stream)
+            .on_gap(OnGap::Fail);
+        refused(
+            &move |it| it.reorder_by(number, settings, &waiting()),
+            "Set a gap from 1 to 10000",
+        );
+    }
+    refused(
+        &by_number(OnGap::DeadLetter),
+        "the error policy of in has no dead-letter topic",
+    );
+}
+
+/// Two orders in a row: the second one sees each record at the end of its first wait.
+#[test]
+fn an_order_behind_an_order_waits_at_least_as_long() {
+    let app = |second| {
+        app_with(
+            ErrorPolicy::fail(),
+            move |it| {
+                let store = ReorderStore::plain("second");
+                by_time(it).ordered().reorder_by_time(ms(second), &store)
+            },
+            Order::ordered,
+        )
+    };
+    let text = app(99).describe().unwrap_err().to_string();
+    assert!(
+        text.contains("the order with the store second: records wait in the store waiting first, so they come too late. Let them wait for at least 100ms"),
+        "{text}"
+    );
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("b", 20), ("a", 10), ("end", 500), ("more", 900)]);
+        out(driver)
+    };
+    for second in [100, 150] {
+        assert_eq!(
+            scenario(&mut TestDriver::new(app(second))),
+            ["a", "b", "end"]
+        );
+    }
+    crash_everywhere(|| TestDriver::new(app(150)), scenario);
+}
+
+#[test]
+fn more_than_64_mib_do_not_wait() {
+    let large = |n: i64| {
+        let value = format!("{} {}", 100 - n, "x".repeat(1_000_000));
+        Input::<String, String>::new("k", value).at(Timestamp(BEGIN + n))
+    };
+    let order = |it: Stream<String, String>| it.reorder_by_time(ms(100_000), &waiting());
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered));
+    driver.pipe_all(&input(), (0..67).map(large).collect::<Vec<_>>());
+    let text = driver
+        .try_pipe(&input(), large(67))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains(
+            "bytes of records wait in one task of the store waiting, and the limit is 67108864"
+        ),
+        "{text}"
+    );
+    let settings = Reorder::max_gap(100).max_wait(ms(100_000), Clock::Stream);
+    let settings = settings.on_gap(OnGap::PassOn);
+    let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered));
+    driver.pipe_all(&input(), (0..67).map(large).collect::<Vec<_>>());
+    assert_eq!(driver.store(&waiting()).len(), 67);
+    driver.pipe_input(&input(), large(67));
+    // The lowest number may not wait: the numbers before it are given up, and the next ones follow it.
+    let mut records = out(&mut driver);
+    // One read returns at most 64 MiB.
+    records.extend(out(&mut driver));
+    let numbers: Vec<u64> = records.iter().map(number).collect();
+    assert_eq!(numbers, (33..=100).collect::<Vec<_>>());
+}
+
+#[test]
+fn another_order_over_waiting_records_does_not_start() {
+    let version = Arc::new(AtomicU32::new(0));
+    let next = Arc::clone(&version);
+    let mut driver = TestDriver::of(move || match next.load(Ordering::Relaxed) {
+        0 => app_with(ErrorPolicy::fail(), by_time, Order::ordered),
+        _ => app_with(
+            ErrorPolicy::fail(),
+            by_number(OnGap::PassOn),
+            Order::ordered,
+        ),
+    });
+    pipe(&mut driver, &[("1", 0)]);
+    version.store(1, Ordering::Relaxed);
+    let restarted = catch_unwind(AssertUnwindSafe(|| driver.crash()));
+    assert!(restarted.is_err());
+    let text = driver.error().unwrap().to_string();
+    assert!(
+        text.contains("The store waiting belonged to `reorder_by_time`"),
+        "{text}"
+    );
+}

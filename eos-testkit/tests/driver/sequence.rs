@@ -1,0 +1,420 @@
+//! Deduplication by sequence numbers and the guard of versions, with a crash at every effect.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use eos_core::identity::{
+    BySequence, Gaps, HighWatermarks, Newest, Seen, SeenIds, Sequence, Versions,
+};
+use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, PlainTopic, Stream, Topic};
+use eos_testkit::{Input, TestDriver, crash_everywhere};
+
+type Texts = PlainTopic<String, String>;
+
+fn topic(name: &str) -> Texts {
+    Topic::plain(name)
+}
+
+fn input() -> Texts {
+    topic("in")
+}
+
+fn output() -> Texts {
+    topic("out")
+}
+
+/// Reads `producer epoch number`. A producer `-` is none.
+fn sequence(value: &String) -> Sequence<Option<String>> {
+    let mut parts = value.split(' ');
+    let mut next = || parts.next().unwrap_or_default();
+    Sequence {
+        producer: Some(next()).filter(|it| *it != "-").map(str::to_owned),
+        epoch: next().parse().unwrap_or(0),
+        number: next().parse().unwrap_or(0),
+    }
+}
+
+fn app_with(
+    marks: &HighWatermarks,
+    policy: ErrorPolicy,
+    change: impl FnOnce(BySequence<String, String>) -> Stream<String, String>,
+) -> App {
+    let mut app = App::new("a");
+    let source = app.source(&input()).on_error(policy);
+    change(source.dedup_by_sequence(marks, sequence)).to(&output());
+    app
+}
+
+fn app(marks: &HighWatermarks) -> App {
+    app_with(marks, ErrorPolicy::fail(), |it| {
+        it.duplicates_to(&topic("repeated"))
+            .stale_to(&topic("stale"))
+            .accepted()
+    })
+}
+
+fn marks() -> HighWatermarks {
+    HighWatermarks::new("marks")
+}
+
+fn start() -> TestDriver {
+    TestDriver::new(app(&marks()))
+}
+
+fn pipe(driver: &mut TestDriver, values: &[&str]) {
+    for (value, key) in values.iter().zip(["k", "l", "m"].iter().cycle()) {
+        driver.pipe(&input(), *key, *value);
+    }
+}
+
+/// The values of the new records of a topic.
+fn read(driver: &mut TestDriver, name: &str) -> Vec<String> {
+    let records = driver.read_pairs(&topic(name)).into_iter();
+    records.map(|(_, value)| value).collect()
+}
+
+fn error(driver: &mut TestDriver, value: &str) -> String {
+    let input_of = Input::<String, String>::new("k", value);
+    driver.try_pipe(&input(), input_of).unwrap_err().to_string()
+}
+
+#[test]
+fn each_number_of_an_epoch_passes_once_and_in_order() {
+    let records = [
+        // The first number is not 0, and the numbers of a producer go across keys.
+        "p 1 7", "p 1 8", "p 1 8", "q 1 8", "p 1 3", "p 2 0", "p 1 9", "p 2 0", "p 2 1", "q 1 9",
+    ];
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &records);
+        driver.rebalance();
+        pipe(driver, &["p 2 1", "p 2 2"]);
+        (
+            read(driver, "out"),
+            read(driver, "repeated"),
+            read(driver, "stale"),
+        )
+    };
+    let mut driver = start();
+    let (new, repeated, stale) = scenario(&mut driver);
+    assert_eq!(
+        new,
+        [
+            "p 1 7", "p 1 8", "q 1 8", "p 2 0", "p 2 1", "q 1 9", "p 2 2"
+        ]
+    );
+    assert_eq!(repeated, ["p 1 8", "p 1 3", "p 2 0", "p 2 1"]);
+    assert_eq!(stale, ["p 1 9"]);
+    let totals = driver.metrics().unwrap().totals;
+    let counted = (totals.new_ids, totals.duplicates, totals.stale, totals.gaps);
+    assert_eq!(counted, (7, 4, 1, 0));
+    let places = crash_everywhere(start, scenario);
+    assert!(places > 20, "{places}");
+}
+
+/// Two threads under one producer name: 101 overtakes 100, which is lost. The metric shows it.
+#[test]
+fn a_gap_is_counted_or_fails() {
+    let mut driver = start();
+    pipe(&mut driver, &["p 0 99", "p 0 101", "p 0 100"]);
+    assert_eq!(read(&mut driver, "out"), ["p 0 99", "p 0 101"]);
+    assert_eq!(read(&mut driver, "repeated"), ["p 0 100"]);
+    assert_eq!(driver.metrics().unwrap().totals.gaps, 1);
+    // Each thread has a name of its own.
+    let mut driver = start();
+    pipe(&mut driver, &["p1 0 99", "p2 0 101", "p1 0 100"]);
+    assert_eq!(read(&mut driver, "out").len(), 3);
+    assert_eq!(driver.metrics().unwrap().totals.gaps, 0);
+
+    let strict = || marks().gaps(Gaps::Fail);
+    let mut driver = TestDriver::new(app(&strict()));
+    pipe(&mut driver, &["p 0 99"]);
+    let text = error(&mut driver, "p 0 101");
+    assert!(
+        text.contains(
+            "the number 101 of producer \"p\" does not follow 99: 1 are missing (store marks)"
+        ),
+        "{text}"
+    );
+    // The mark of a failed record is not kept.
+    let skipping = || app_with(&strict(), ErrorPolicy::skip(), BySequence::accepted);
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &["p 0 99", "p 0 101", "p 0 100", "p 0 101"]);
+        read(driver, "out")
+    };
+    let expected = ["p 0 99", "p 0 100", "p 0 101"];
+    assert_eq!(scenario(&mut TestDriver::new(skipping())), expected);
+    crash_everywhere(|| TestDriver::new(skipping()), scenario);
+}
+
+#[test]
+fn numbers_may_be_far_apart() {
+    let far = format!("p 0 {}", u128::from(u64::MAX) + 5);
+    let last = format!("p {} {}", u64::MAX, u128::MAX);
+    let mut driver = start();
+    pipe(
+        &mut driver,
+        &["p 0 1", &far, "p 0 2", &last, &last, "p 0 3"],
+    );
+    assert_eq!(read(&mut driver, "out"), ["p 0 1", &far, &last]);
+    assert_eq!(read(&mut driver, "repeated"), ["p 0 2", &last]);
+    assert_eq!(driver.metrics().unwrap().totals.gaps, 1);
+}
+
+#[test]
+fn a_record_without_a_producer_fails_unless_it_may_pass() {
+    for value in ["-", " 0 1"] {
+        let text = error(&mut start(), value);
+        assert!(
+            text.contains("the record has no producer name (store marks)"),
+            "{text}"
+        );
+    }
+    let passing = app_with(&marks(), ErrorPolicy::fail(), |it| {
+        it.pass_without_producer().accepted()
+    });
+    let mut driver = TestDriver::new(passing);
+    pipe(&mut driver, &["- 0 1", "- 0 1", "p 0 1", "p 0 1"]);
+    assert_eq!(read(&mut driver, "out"), ["- 0 1", "- 0 1", "p 0 1"]);
+    assert_eq!(driver.metrics().unwrap().totals.without_id, 2);
+}
+
+/// R51: the store has one row per producer, and R53: a block of numbers is a producer.
+#[test]
+fn the_store_has_one_row_per_producer() {
+    let mut driver = start();
+    let numbers = (0..20).flat_map(|number| (0..5).map(move |of| format!("p{of} 0 {number}")));
+    let mut values: Vec<String> = numbers.collect();
+    values.extend(values.clone());
+    let all = values
+        .iter()
+        .map(|value| Input::<String, String>::new("k", &**value));
+    driver.pipe_all(&input(), all.collect::<Vec<_>>());
+    assert_eq!(read(&mut driver, "out").len(), 100);
+    assert_eq!(driver.store(&marks()).len(), 5);
+    let blocks = [
+        "2 0 0", "1 0 999", "2 0 1", "3 0 0", "1 0 1000", "3 0 1", "2 0 1",
+    ];
+    pipe(&mut driver, &blocks);
+    assert_eq!(read(&mut driver, "out"), blocks[..6]);
+}
+
+/// The numbers of one producer in two merged topics have no common order.
+#[test]
+fn topics_are_apart() {
+    let mut app = App::new("a");
+    let both = app.source(&input()).merge(app.source(&topic("in2")));
+    both.dedup_by_sequence(&marks(), sequence)
+        .accepted()
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&input(), "k", "p 0 2");
+    driver.pipe(&topic("in2"), "k", "p 0 1");
+    driver.pipe(&topic("in2"), "k", "p 0 1");
+    assert_eq!(read(&mut driver, "out"), ["p 0 2", "p 0 1"]);
+}
+
+#[test]
+fn the_mark_of_a_failed_record_is_not_kept() {
+    let start = || {
+        let calls = AtomicU32::new(0);
+        let app = app_with(&marks(), ErrorPolicy::skip(), |it| {
+            it.accepted()
+                .try_map(move |value| match calls.fetch_add(1, Ordering::Relaxed) {
+                    0 => Err(Failure::from("the service is down")),
+                    _ => Ok(value),
+                })
+        });
+        TestDriver::new(app)
+    };
+    let mut driver = start();
+    pipe(&mut driver, &["p 0 1", "p 0 1", "p 0 1"]);
+    assert_eq!(read(&mut driver, "out"), ["p 0 1"]);
+    let totals = driver.metrics().unwrap().totals;
+    assert_eq!((totals.skipped, totals.duplicates), (1, 1));
+}
+
+#[test]
+fn another_generation_has_its_own_marks() {
+    let mut driver = start();
+    pipe(&mut driver, &["p 0 1", "p 0 2"]);
+    for value in ["p 0 1", "p 0 1", "p 0 2"] {
+        let replayed =
+            Input::<String, String>::new("k", value).header("eos-replay-generation", b"1");
+        driver.pipe_input(&input(), replayed);
+    }
+    assert_eq!(
+        read(&mut driver, "out"),
+        ["p 0 1", "p 0 2", "p 0 1", "p 0 2"]
+    );
+}
+
+#[test]
+fn numbers_come_from_headers_and_keys_may_be_null() {
+    let keyless = || Topic::<Option<String>, String>::plain("keyless");
+    let mut app = App::new("a");
+    app.source(&keyless())
+        .on_error(ErrorPolicy::skip())
+        .dedup_record_by_sequence(&marks(), |record| {
+            let number = record.headers.get("number").unwrap_or_default();
+            Ok(Sequence {
+                producer: "web".to_owned(),
+                epoch: 0,
+                number: str::from_utf8(number)?.parse()?,
+            })
+        })
+        .accepted()
+        .to(&Topic::plain("kept"));
+    let mut driver = TestDriver::new(app);
+    for (number, value) in [("1", "a"), ("1", "b"), ("x", "c"), ("2", "d")] {
+        let record = Input::<Option<String>, String>::new(None, value);
+        driver.pipe_input(&keyless(), record.header("number", number.as_bytes()));
+    }
+    let kept = driver.read(&Topic::<Option<String>, String>::plain("kept"));
+    let kept: Vec<&str> = kept.iter().map(|it| &it.value[..]).collect();
+    assert_eq!(kept, ["a", "d"]);
+}
+
+#[test]
+fn judged_records_have_their_status() {
+    let mut app = App::new("a");
+    app.source(&input())
+        .dedup_by_sequence(&marks(), sequence)
+        .judged()
+        .map(|it| match it.seen {
+            Seen::New => format!("{} new", it.value),
+            Seen::Duplicate { .. } => format!("{} again", it.value),
+            Seen::Stale => format!("{} stale", it.value),
+            _ => format!("{} nameless", it.value),
+        })
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, &["p 1 1", "p 1 1", "p 0 2", "- 0 0"]);
+    assert_eq!(
+        read(&mut driver, "out"),
+        ["p 1 1 new", "p 1 1 again", "p 0 2 stale", "- 0 0 nameless"]
+    );
+}
+
+fn version(value: &String) -> u64 {
+    value.parse().unwrap_or(0)
+}
+
+fn newest(change: impl FnOnce(Newest<String, String>) -> Stream<String, String>) -> App {
+    let mut app = App::new("a");
+    let versions = Versions::new("versions");
+    change(app.source(&input()).newest(&versions, version)).to(&output());
+    app
+}
+
+/// R75: of any order of repeated versions, the highest of each key is the last one that passes.
+#[test]
+fn only_higher_versions_of_a_key_pass() {
+    let start = || TestDriver::new(newest(|it| it.stale_to(&topic("stale")).accepted()));
+    let scenario = |driver: &mut TestDriver| {
+        for (key, value) in [("k", "3"), ("l", "1"), ("k", "1"), ("k", "3"), ("l", "2")] {
+            driver.pipe(&input(), key, value);
+        }
+        driver.rebalance();
+        for (key, value) in [("k", "2"), ("k", "5"), ("l", "0"), ("m", "0"), ("k", "5")] {
+            driver.pipe(&input(), key, value);
+        }
+        (driver.read_pairs(&output()), read(driver, "stale"))
+    };
+    let mut driver = start();
+    let (passed, stale) = scenario(&mut driver);
+    let expected = [("k", "3"), ("l", "1"), ("l", "2"), ("k", "5"), ("m", "0")];
+    let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(passed, expected);
+    assert_eq!(stale, ["1", "3", "2", "0", "5"]);
+    assert_eq!(driver.metrics().unwrap().totals.stale, 5);
+    assert_eq!(driver.store(&Versions::<String>::new("versions")).len(), 3);
+    let places = crash_everywhere(start, scenario);
+    assert!(places > 20, "{places}");
+}
+
+/// R104: a guard drops late increments, so their sum is wrong with it and right without it.
+#[test]
+fn a_guard_is_for_values_that_replace_each_other() {
+    let mut driver = TestDriver::new(newest(Newest::accepted));
+    let versions = ["2", "4", "1", "3", "5"];
+    for value in versions {
+        driver.pipe(&input(), "k", value);
+    }
+    let passed: u64 = read(&mut driver, "out").iter().map(version).sum();
+    assert_eq!(passed, 11, "of 15");
+}
+
+#[test]
+fn a_version_needs_a_key() {
+    let keyless = || Topic::<Option<String>, String>::plain("keyless");
+    let mut app = App::new("a");
+    app.source(&keyless())
+        .newest(&Versions::new("versions"), version)
+        .accepted()
+        .to(&Topic::plain("kept"));
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&keyless(), Some(String::new()), "1");
+    let record = Input::<Option<String>, String>::new(None, "1");
+    let text = driver.try_pipe(&keyless(), record).unwrap_err().to_string();
+    assert!(
+        text.contains("the record has no key, and versions are compared within a key"),
+        "{text}"
+    );
+}
+
+#[test]
+fn another_operator_over_known_rows_does_not_start() {
+    type Make = fn() -> App;
+    let by_sequence: Make = || {
+        let marks = HighWatermarks::new("rows");
+        app_with(&marks, ErrorPolicy::fail(), BySequence::accepted)
+    };
+    let by_version: Make = || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .newest(&Versions::new("rows"), version)
+            .accepted()
+            .to(&output());
+        app
+    };
+    let by_id: Make = || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .dedup(&SeenIds::for_ever("rows"))
+            .by(String::clone)
+            .to(&output());
+        app
+    };
+    let by_count: Make = || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .group_by_key()
+            .count(&KeyValueStore::plain("rows"))
+            .to_stream()
+            .map(|count| count.to_string())
+            .to(&output());
+        app
+    };
+    for (before, after, word) in [
+        (by_sequence, by_version, "belonged to `dedup_by_sequence`"),
+        (by_version, by_sequence, "belonged to `newest`"),
+        (by_sequence, by_id, "belonged to `dedup_by_sequence`"),
+        (by_version, by_count, "belonged to `newest`"),
+        (by_id, by_sequence, "belonged to a `SeenIds`"),
+        (by_count, by_version, "belonged to an operator"),
+    ] {
+        let version = Arc::new(AtomicU32::new(0));
+        let next = Arc::clone(&version);
+        let mut driver = TestDriver::of(move || match next.load(Ordering::Relaxed) {
+            0 => before(),
+            _ => after(),
+        });
+        pipe(&mut driver, &["p 0 1"]);
+        version.store(1, Ordering::Relaxed);
+        let restarted = catch_unwind(AssertUnwindSafe(|| driver.crash()));
+        assert!(restarted.is_err());
+        let text = driver.error().unwrap().to_string();
+        assert!(text.contains(word), "{text}");
+    }
+}
