@@ -102,7 +102,7 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 14] = [
     // An id is remembered although its record failed.
     ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
     ("async_order", Shape::Async, 20, LOST),
-    ("late_result", Shape::Async, 20, UNEXPECTED),
+    ("late_result", Shape::Async, 60, UNEXPECTED),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
