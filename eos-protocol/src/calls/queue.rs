@@ -210,11 +210,13 @@ impl CallQueue {
         }
     }
 
-    /// Returns the time of the next deadline or try.
+    /// Returns the time of the next deadline or try. A try that the limit holds back begins when another call ends.
     #[must_use]
     pub fn next_event(&self) -> Option<Now> {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
-        let until = self.paused.first().map(|(at, _)| *at);
+        let may_start = self.running < self.plan.at_once;
+        let until = self.paused.first().filter(|_| may_start);
+        let until = until.map(|(at, _)| *at);
         deadline.into_iter().chain(until).min()
     }
 

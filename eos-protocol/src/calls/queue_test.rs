@@ -144,6 +144,19 @@ fn a_failed_call_is_tried_again_after_the_wait_and_ends_after_the_last_try() {
 }
 
 #[test]
+fn a_try_that_the_limit_holds_back_wakes_nothing() {
+    let mut queue = CallQueue::new(plan(1, None, 1), 1);
+    queue.admit(None, 1);
+    queue.admit(None, 1);
+    let first = starts(&mut queue, 0)[0];
+    queue.ended(first, FAILED, at(0), 0);
+    let second = starts(&mut queue, 0)[0];
+    assert_eq!((second.record, queue.next_event()), (1, None));
+    done(&mut queue, second);
+    assert_eq!(queue.next_event(), Some(at(100)));
+}
+
+#[test]
 fn a_record_that_has_failed_starts_no_more_calls() {
     for key in [Some(&b"k"[..]), None] {
         let mut queue = CallQueue::new(plan(2, None, 3), 1);

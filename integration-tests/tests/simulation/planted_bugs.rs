@@ -142,6 +142,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
         20,
         &["VIOLATED unexpected", "VIOLATED lost"],
     ),
+    ("late_result", Shape::Async, 60, UNEXPECTED),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
