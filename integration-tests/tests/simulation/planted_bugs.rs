@@ -93,8 +93,9 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("paused_offset", Shape::Pausing, 20, LOST),
     ("replay_bypasses_dedup", Shape::Parked, 20, PASSED),
     ("last_letter", Shape::Parked, 20, LOST),
-    ("letter_numbers", Shape::Parked, 20, ORDER),
-    ("parked_after_abort", Shape::Parked, 100, ORDER),
+    // Letters with new numbers never come to an end.
+    ("letter_numbers", Shape::Parked, 20, STILL),
+    ("parked_after_abort", Shape::Parked, 100, STILL),
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),
