@@ -8,7 +8,7 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 19] = [
+const SEEN: [&str; 22] = [
     "a record closed several windows",
     "a record joined sessions",
     "changelogs of windows were cut off",
