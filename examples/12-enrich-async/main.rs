@@ -117,7 +117,7 @@ mod tests {
                 cents: 100 * n,
                 currency: currency.to_owned(),
             };
-            Input::new("ada", order)
+            Input::<String, Order>::new("ada", order)
         };
         driver.crash_during_next_record();
         let orders = [order(1, "USD"), order(2, "XXX"), order(3, "CHF")];

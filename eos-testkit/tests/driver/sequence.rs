@@ -25,6 +25,7 @@ fn output() -> Texts {
 }
 
 /// Reads `producer epoch number`. A producer `-` is none.
+#[expect(clippy::ptr_arg, reason = "passed as a closure of values")]
 fn sequence(value: &String) -> Sequence<Option<String>> {
     let mut parts = value.split(' ');
     let mut next = || parts.next().unwrap_or_default();
@@ -296,6 +297,7 @@ fn judged_records_have_their_status() {
     );
 }
 
+#[expect(clippy::ptr_arg, reason = "passed as a closure of values")]
 fn version(value: &String) -> u64 {
     value.parse().unwrap_or(0)
 }

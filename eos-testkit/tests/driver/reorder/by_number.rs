@@ -103,9 +103,7 @@ fn a_gap_fails_or_becomes_a_dead_letter() {
     let letters = || {
         let policy = ErrorPolicy::dead_letter("letters");
         let order = by_number(OnGap::DeadLetter);
-        TestDriver::new(app_with(policy.into(), order, |it| {
-            it.drop_late().ordered()
-        }))
+        TestDriver::new(app_with(policy, order, |it| it.drop_late().ordered()))
     };
     let scenario = |driver: &mut TestDriver| {
         pipe(

@@ -57,6 +57,7 @@ fn by_time(stream: Stream<String, String>) -> Order {
 }
 
 /// The number is the value up to a space.
+#[expect(clippy::ptr_arg, reason = "passed as a closure of values")]
 fn number(value: &String) -> u64 {
     let number = value.split(' ').next();
     number.and_then(|it| it.parse().ok()).unwrap_or(0)
@@ -223,7 +224,7 @@ fn a_waiting_record_that_fails_goes_to_the_policy_alone() {
     );
 
     // The dead letter is the waiting record, with its own origin.
-    let mut driver = start(ErrorPolicy::dead_letter("letters").into(), by_time);
+    let mut driver = start(ErrorPolicy::dead_letter("letters"), by_time);
     pipe(&mut driver, &timed);
     let letters = driver.read(&topic("letters"));
     assert_eq!(letters.len(), 1);

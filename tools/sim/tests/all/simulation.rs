@@ -9,7 +9,6 @@ const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
 const SEEN: [&str; 29] = [
-const SEEN: [&str; 22] = [
     "a record closed several windows",
     "a record joined sessions",
     "calls failed for good",
