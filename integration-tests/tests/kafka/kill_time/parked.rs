@@ -89,7 +89,8 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
     });
     scene.told(fed)?;
     let waited = scene.await_visible("out", inputs.len() as u64);
-    let letters = visible(&mut scene.client, &scene.topic("late"))?;
+    let late = scene.topic("late");
+    let letters = visible(&mut scene.client, &late)?;
     let stopped = scene.fleet.stop_all(Signal::Term);
     let replayed = replay.stop_all(Signal::Term);
     let judged = judge(&mut scene, &inputs);
