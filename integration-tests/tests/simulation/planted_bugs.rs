@@ -90,12 +90,12 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 
 /// The same, for defences of one operator: a seed of this shape finds it.
 const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
+const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 16] = [
     ("paused_offset", Shape::Pausing, 20, LOST),
     ("replay_bypasses_dedup", Shape::Parked, 20, PASSED),
     ("last_letter", Shape::Parked, 20, LOST),
     // Letters with new numbers never come to an end.
     ("letter_numbers", Shape::Parked, 20, STILL),
-    ("parked_after_abort", Shape::Parked, 100, STILL),
     ("fire_once", Shape::Timers, 20, ORDER),
     ("into_the_past", Shape::Timers, 50, ORDER),
     ("due_index", Shape::Timers, 20, LOST),

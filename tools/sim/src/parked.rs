@@ -12,6 +12,7 @@ use super::plain::STATELESS;
 use super::record::{Draft, Given, Kind};
 use super::remains::{Found, Left};
 use super::topics::{INPUT, OUTPUTS};
+use eos_protocol::sequence::{LetterNumber, SEQUENCE};
 use eos_testkit::client::{Cluster, Written};
 use eos_testkit::rng::Rng;
 
@@ -82,6 +83,12 @@ struct Letter {
     headers: Headers,
 }
 
+impl Letter {
+    fn number(&self) -> Option<LetterNumber> {
+        LetterNumber::of_header(self.headers.get(SEQUENCE)?).ok()
+    }
+}
+
 impl Replayer {
     /// Replays some letters. `fails`: some of them fail again.
     pub(super) fn act(
@@ -116,9 +123,16 @@ impl Replayer {
             if fails && !all.is_empty() && rng.one_in(3) {
                 chosen.push(rng.below(all.len()));
             }
-            if *next < all.len() {
-                chosen.push(*next);
-                *next += 1;
+            let until = match fails {
+                true => (*next + 1).min(all.len()),
+                // In the end all of them come, in the order of their numbers, as from the replay app.
+                false => all.len(),
+            };
+            let first = chosen.len();
+            chosen.extend(*next..until);
+            *next = until;
+            if let Some(last) = chosen.get_mut(first..) {
+                last.sort_by_key(|at| all.get(*at).and_then(Letter::number));
             }
             for at in chosen {
                 let Some(letter) = all.get(at) else { continue };
