@@ -90,7 +90,6 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 
 /// The same, for defences of one operator: a seed of this shape finds it.
 const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
-const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 16] = [
     ("paused_offset", Shape::Pausing, 20, LOST),
     ("replay_bypasses_dedup", Shape::Parked, 20, PASSED),
     ("last_letter", Shape::Parked, 20, LOST),
@@ -111,7 +110,6 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 16] = [
     // An id is remembered although its record failed.
     ("failed_effects", Shape::Dedup, 20, UNEXPECTED),
     ("async_order", Shape::Async, 20, LOST),
-    ("late_result", Shape::Async, 20, UNEXPECTED),
     // Without transactions.
     ("claim_first", Shape::AtMostOnce, 20, DOUBLED),
     // The offsets commit before the changelog is acknowledged.
@@ -143,7 +141,6 @@ const OF_A_SHAPE: [(&str, Shape, u64, &[&str]); 16] = [
         20,
         &["VIOLATED unexpected", "VIOLATED lost"],
     ),
-    ("late_result", Shape::Async, 60, UNEXPECTED),
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
