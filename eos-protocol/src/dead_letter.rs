@@ -22,6 +22,8 @@ pub const PARTITION: &str = "__streams.errors.partition";
 pub const OFFSET: &str = "__streams.errors.offset";
 /// The header with the app's name. This header and the next two are ours: KIP-1034 has none.
 pub const APP: &str = "__eos.errors.app";
+/// The header of a replayed record with its first place: topic, partition and offset, separated by spaces.
+pub const ORIGIN: &str = "eos-origin";
 /// The header with the number of tries.
 pub const ATTEMPTS: &str = "__eos.errors.attempts";
 /// The header with the time of the last try, in milliseconds since 1970.

@@ -13,8 +13,6 @@ use crate::rules;
 
 /// The version of stored letters.
 const VERSION: u8 = 1;
-/// The header with the first topic, partition and offset of a record.
-const ORIGIN: &str = "eos-origin";
 /// The header with the number of the replay, for deduplication.
 const GENERATION: &str = "eos-replay-generation";
 /// The header of a letter about a timer or a final result.
@@ -189,8 +187,8 @@ fn replayed(
     let mut push = |name: &str, value: String| {
         headers.push((name.to_owned(), Some(value.into_bytes())));
     };
-    if letter.get(ORIGIN).is_none() {
-        push(ORIGIN, origin.to_owned());
+    if letter.get(dead_letter::ORIGIN).is_none() {
+        push(dead_letter::ORIGIN, origin.to_owned());
     }
     if let Some(action) = action {
         push(REPLAY, action.header());

@@ -14,6 +14,8 @@ pub struct CallOrigin {
 
 /// Returns the origin of a record of this topic, if its headers show that it was a dead letter of this app.
 ///
+/// The replay of dead letters writes the header [`ORIGIN`](dead_letter::ORIGIN) once, and keeps it.
+///
 /// A record that was a dead letter several times has the headers several times: the first ones count, so the origin stays
 /// the same. Headers of other apps and topics do not count. They travel with records to output topics, where several
 /// records may have the origin of one.
@@ -26,6 +28,11 @@ pub fn origin<'h>(
     for (name, value) in headers {
         let text = value.and_then(|value| str::from_utf8(value).ok());
         match name {
+            dead_letter::ORIGIN => {
+                if let Some(origin) = text.and_then(|text| replayed(text, topic)) {
+                    return Some(origin);
+                }
+            }
             // The app comes last among the headers of one dead letter.
             dead_letter::TOPIC => {
                 (is_here, partition, offset) = (text == Some(topic.as_str()), None, None);
@@ -47,6 +54,19 @@ pub fn origin<'h>(
         }
     }
     None
+}
+
+/// Reads the origin that the replay of dead letters writes.
+fn replayed(text: &str, topic: &TopicName) -> Option<CallOrigin> {
+    let mut parts = text.split(' ');
+    let (of, partition, offset) = (parts.next()?, parts.next()?, parts.next()?);
+    if of != topic.as_str() || parts.next().is_some() {
+        return None;
+    }
+    Some(CallOrigin {
+        partition: Partition::new(partition.parse().ok()?).ok()?,
+        offset: Offset::new(offset.parse().ok()?).ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -110,6 +130,22 @@ mod tests {
             let header = headers.iter_mut().find(|(known, _)| *known == name);
             header.unwrap().1 = value.to_vec();
             assert_eq!(origin_of(&headers), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_origin_of_a_replay_counts_for_its_topic() {
+        let of = |text: &str| origin_of(&vec![(dead_letter::ORIGIN, text.into())]);
+        assert_eq!(of("orders 3 17"), Some((3, 17)));
+        for other in [
+            "payments 3 17",
+            "orders 3",
+            "orders 3 17 9",
+            "orders -1 17",
+            "orders 3 x",
+            "",
+        ] {
+            assert_eq!(of(other), None, "{other}");
         }
     }
 }
