@@ -99,7 +99,7 @@ fn a_long_store_beside_a_short_one_is_a_warning() {
     );
     assert_eq!(
         day.stores().to_string(),
-        "seen: kept for 133200s of stream time; up to 5 reads for a new id, about 41 bytes on disk for an id of 16 bytes \
+        "seen: kept for 133200s of stream time; up to 5 reads for a new id, about 35 bytes on disk for an id of 16 bytes \
          and a key of 8; changelog a-in-windowed-changelog\n\
          views: kept for 3600s of stream time; changelog a-in-windowed-changelog, which keeps rows for 133200s because of \
          seen\n"
