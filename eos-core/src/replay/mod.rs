@@ -4,7 +4,7 @@ mod letter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use eos_protocol::Timestamp;
 
@@ -16,6 +16,7 @@ use crate::codec::Plain;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::record::Record;
+use crate::runtime::time_of_day::time_of_day;
 use crate::store::OrderedStore;
 use crate::timer::Clock;
 use crate::topic::Topic;
@@ -65,12 +66,10 @@ impl App {
     /// A record that is no dead letter of these topics fails with [`ReplayError`]; by default, the app stops. A topic of
     /// [`Replay::to`] that does not exist ends the start.
     pub fn replay(letters: &str) -> Replay {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| now.as_millis());
         Replay {
             letters: letters.to_owned(),
             origins: Vec::new(),
-            until: Timestamp(i64::try_from(now).unwrap_or(i64::MAX)),
+            until: time_of_day(),
             generation: None,
             discards: BTreeSet::new(),
             releases: BTreeSet::new(),

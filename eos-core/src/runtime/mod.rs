@@ -23,7 +23,7 @@ mod signals;
 mod slot;
 mod stepped;
 mod supervise;
-mod time_of_day;
+pub(crate) mod time_of_day;
 mod watch;
 
 pub use app_state::AppState;

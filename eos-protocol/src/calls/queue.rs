@@ -249,6 +249,7 @@ impl CallQueue {
             (CallEnd::Failed { .. }, _) => {
                 self.set(place, CallState::Failed);
                 self.give_up(place.0);
+                self.let_earlier_pass(place);
             }
         }
         if let Some(record) = self.records.get_mut(&place.0) {
@@ -314,6 +315,8 @@ impl CallQueue {
                 self.set(first, CallState::Waiting);
                 0
             }
+            // It waits for the turn of a later record.
+            Some((first, CallState::Failed)) if first.0 > number => 0,
             Some(_) => 1,
             None => 0,
         };
@@ -410,6 +413,27 @@ impl CallQueue {
             }
         }
         self.ready_lane(&lane);
+    }
+
+    /// Moves a failed call behind the calls of earlier records, which came behind it because they were repeated while it
+    /// ran. A failed call waits for the turn of its record, so they would wait for ever.
+    fn let_earlier_pass(&mut self, place: Place) {
+        let lane = self.records.get(&place.0).and_then(|it| it.lane.clone());
+        let Some((lane, queue)) = lane.and_then(|lane| {
+            let queue = self.lanes.get_mut(&lane)?;
+            Some((lane, queue))
+        }) else {
+            return;
+        };
+        let earlier = queue.iter().rposition(|(record, _)| *record < place.0);
+        let own = queue.iter().position(|it| *it == place);
+        if let (Some(own), Some(earlier)) = (own, earlier)
+            && own < earlier
+        {
+            queue.remove(own);
+            queue.insert(earlier, place);
+            self.ready_lane(&lane);
+        }
     }
 
     /// Removes all calls of a record. Returns the tries that run.

@@ -288,6 +288,25 @@ fn key_of(key: u8) -> Option<[u8; 1]> {
     (key > 0).then_some([key])
 }
 
+/// The first record made no call at first, because a node in front of the calls failed.
+#[test]
+fn a_repeated_record_does_not_wait_for_a_failed_call_of_a_later_record() {
+    let mut queue = queue(2);
+    let first = queue.admit(Some(b"k"), 0);
+    let second = queue.admit(Some(b"k"), 1);
+    let running = queue.start(at(0)).unwrap();
+    assert_eq!(running.record, second);
+    queue.repeat(first, 1);
+    assert_eq!(queue.start(at(0)), None, "one call of a key at a time");
+    queue.ended(running, FAILED, at(0), 0);
+    let next = queue.start(at(0)).unwrap();
+    assert_eq!(next.record, first);
+    queue.ended(next, CallEnd::Done, at(0), 0);
+    assert_eq!(queue.turn(), Some(first));
+    queue.remove(first);
+    assert_eq!(queue.turn(), Some(second));
+}
+
 proptest! {
     /// A random history: the limit holds, no two calls of a key run at once, first tries of a key start in order, records leave
     /// in order, and all of them leave in the end.
