@@ -111,6 +111,11 @@
 //! | `watermark` | a repeated record lowers the high watermark of its producer |
 //! | `epoch_order` | a lower epoch of a producer begins a new sequence |
 //! | `waiting_records` | a record that waits for its turn expires when stream time passes its moment |
+//! | `paused_offset` | the offset of a paused record is committed before the decision about it |
+//! | `last_letter` | a key is released before its last dead letter is processed |
+//! | `letter_numbers` | a dead letter that fails again has a new number |
+//! | `parked_after_abort` | after an abort, a task does not look again whether a key is parked |
+//! | `replay_bypasses_dedup` | a replay raises the generation of a record, so that a deduplication does not know it |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `due_index` | a restore does not list the moments that it loads |
 //! | `claim_first` | at most once: records are processed before their offset is committed |
