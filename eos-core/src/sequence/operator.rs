@@ -123,7 +123,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 /// Call [`accepted`](Self::accepted) or [`judged`](Self::judged) last.
 ///
 /// # Replays
-/// As for [`Dedup`](super::Dedup): each generation of the header `eos-replay-generation` has its own high watermarks.
+/// As for [`Dedup`](crate::identity::Dedup): each generation of the header `eos-replay-generation` has its own high watermarks.
 #[must_use = "a deduplication does nothing until `accepted` or `judged` ends its declaration"]
 pub struct BySequence<K, V> {
     stream: Stream<K, V>,

@@ -40,7 +40,7 @@ pub enum Gaps {
     /// Accept the record. The metric `eos_dedup_gaps_total` counts the gap.
     #[default]
     Accept,
-    /// Fail the record with [`IdentityError::Gap`](super::IdentityError::Gap). The error policy of the source decides.
+    /// Fail the record with [`IdentityError::Gap`](crate::identity::IdentityError::Gap). The error policy of the source decides.
     Fail,
 }
 
