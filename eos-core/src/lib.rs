@@ -71,6 +71,7 @@ mod grouped;
 mod keys;
 mod nearest;
 mod output;
+mod panics;
 mod paused;
 mod process_ctx;
 mod processors;

@@ -12,7 +12,7 @@ use eos_protocol::TaskId;
 use eos_protocol::calls::Ticket;
 
 use crate::failure::Failure;
-use crate::worker::panic_text;
+use crate::panics::panic_text;
 
 /// A call. It ends with the value that the closure returned.
 pub(crate) type CallFuture = Pin<Box<dyn Future<Output = Result<CallResult, Failure>> + Send>>;

@@ -1,15 +1,23 @@
 //! Deduplication by record id.
 
+mod content_id;
 mod error;
+mod judged;
 mod operator;
 pub mod presets;
 mod rows;
+mod rule;
 mod seen_ids;
+mod selected;
 mod selection;
 
+pub use content_id::ContentId;
 pub use eos_protocol::identity::{Seen, SeenWindowError, Sizing, TimedIdError, TimedIdFormat};
 pub use error::IdentityError;
-pub use operator::{Dedup, Judged, Unselected};
+pub use judged::Judged;
+pub use operator::{Dedup, Unselected};
+pub(crate) use rule::{IdOf, Rule, Strictness};
 pub(crate) use seen_ids::encode_key;
 pub use seen_ids::{KeyedSeenIds, SeenIds};
-pub use selection::{ContentId, Selected, WholeValue};
+pub use selected::Selected;
+pub use selection::WholeValue;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use eos_protocol::identity::Seen;
 
 use super::SeenIds;
+use super::judged::Judged;
 use super::presets::Preset;
-use super::selection::{Selected, of_value};
+use super::rule::{IdOf, Rule, Strictness};
+use super::selected::{Selected, of_value};
 use crate::codec::{Encode, PlainType};
 use crate::keys::Colocated;
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{Buffers, Deduplicate, IdOf, Kind, Mistake, Node, Rule, Strictness};
+use crate::topology::{Buffers, Deduplicate, Kind, Mistake, Node};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Drops duplicates: records whose id was seen before.
@@ -272,21 +274,5 @@ impl<K, V, I> fmt::Debug for Dedup<K, V, I> {
         f.debug_struct("Dedup")
             .field("seen", &self.seen)
             .finish_non_exhaustive()
-    }
-}
-
-/// A value, and the status of its record's id. Returned by [`Dedup::judge_by`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Judged<V> {
-    /// The value.
-    pub value: V,
-    /// The status of the id.
-    pub seen: Seen,
-}
-
-impl<V> Judged<V> {
-    pub(crate) fn new(value: V, seen: Seen) -> Self {
-        Self { value, seen }
     }
 }

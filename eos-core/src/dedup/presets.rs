@@ -31,9 +31,10 @@ use eos_protocol::identity::SeenWindowError;
 use serde::Serialize;
 
 use super::SeenIds;
-use super::selection::{Selected, of_value};
+use super::rule::Strictness;
+use super::selected::{Selected, of_value};
 use crate::codec::PlainType;
-use crate::topology::{Mistake, Strictness};
+use crate::topology::Mistake;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);

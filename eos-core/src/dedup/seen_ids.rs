@@ -12,11 +12,12 @@ use eos_protocol::windows::Expiry;
 use eos_state::StoreKind;
 
 use super::IdentityError;
+use super::rule::Rule;
 use crate::codec::{Codec, Encoded, Field, Part, Plain, PlainType};
 use crate::failure::Failure;
 use crate::rules;
 use crate::store::{KeyValueStore, StateError, StoreSpec, WindowStore};
-use crate::topology::{Fault, Rule};
+use crate::topology::Fault;
 
 /// The longest part of an id in an error, in bytes.
 const SHOWN: usize = 64;

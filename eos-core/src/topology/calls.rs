@@ -1,49 +1,20 @@
 //! The node of asynchronous calls.
 
 use std::any::Any;
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::calls::{CallId, CallPlan};
+use eos_protocol::calls::CallId;
 
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
+use super::prepared_call::{BeginCall, PreparedCall};
 use crate::async_calls::{CallFuture, CallResult};
 use crate::ctx::Ctx;
 use crate::failure::Failure;
 use crate::record::Record;
-
-/// The declaration of a node of calls.
-#[derive(Debug, Clone)]
-pub(crate) struct CallSpec {
-    pub(crate) name: Arc<str>,
-    pub(crate) plan: CallPlan,
-}
-
-/// A call of an admitted record, which the worker starts.
-pub(crate) struct PreparedCall {
-    /// The place of the node.
-    pub(crate) place: usize,
-    /// The record without its value.
-    pub(crate) rest: Box<dyn Any + Send>,
-    pub(crate) begin: Box<dyn BeginCall>,
-}
-
-impl fmt::Debug for PreparedCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PreparedCall")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Makes the future of each try.
-pub(crate) trait BeginCall: Send {
-    fn begin(&self, id: CallId) -> CallFuture;
-}
 
 /// Prepares a call for each record. Forwards the record with the result when its turn has come.
 pub(crate) struct MapAsync<K, V, I, F> {

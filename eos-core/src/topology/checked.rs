@@ -8,13 +8,13 @@ use std::time::Duration;
 use eos_protocol::state::{Family, PerFamily};
 use eos_protocol::{Stage, StageId, TopicName};
 
-use super::calls::CallSpec;
 use super::chains::{Chains, Source};
 use super::error::TopologyError;
 use super::graph::{Exit, Graph};
 use super::internal::{Internal, Purpose};
 use super::layout::Layout;
 use super::output_spec::OutputSpec;
+use super::prepared_call::CallSpec;
 use crate::store::StoreSpec;
 
 /// A checked graph.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
-use eos_protocol::identity::{
-    Id, IdAge, IdKey, Seen, SeenWindow, Sighting, TimedId, TimedIdFormat, TimedIds,
-};
+use eos_protocol::identity::{Id, IdAge, IdKey, Seen, SeenWindow, Sighting, TimedId, TimedIds};
 
 use super::fault::Fault;
 use super::node::{Next, Node};
@@ -15,7 +13,7 @@ use super::nodes::take;
 use crate::client::Headers;
 use crate::codec::{CodecError, PlainType};
 use crate::ctx::Ctx;
-use crate::dedup::{IdentityError, Judged, SeenIds};
+use crate::dedup::{IdOf, IdentityError, Judged, Rule, SeenIds, Strictness};
 use crate::failure::Failure;
 use crate::record::Record;
 use crate::rules;
@@ -23,34 +21,6 @@ use crate::store::StateError;
 
 /// The header with the number of the replay.
 const GENERATION: &str = "eos-replay-generation";
-
-/// Appends a part of a record, such as its id. Returns false if it is null.
-pub(crate) type IdOf<K, V> =
-    Arc<dyn Fn(&Record<K, V>, &mut Vec<u8>) -> Result<bool, Fault> + Send + Sync>;
-
-/// Which records fail.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Strictness {
-    pub(crate) too_old: bool,
-    pub(crate) no_id: bool,
-}
-
-impl Default for Strictness {
-    fn default() -> Self {
-        Self {
-            too_old: true,
-            no_id: true,
-        }
-    }
-}
-
-/// The rule by which a node judges ids.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Rule {
-    Window(SeenWindow),
-    Timed(TimedIds, TimedIdFormat),
-    Ever,
-}
 
 /// The rule for one record.
 enum Judge {

@@ -10,13 +10,13 @@ use eos_protocol::state::Family;
 use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
-use super::calls::CallSpec;
 use super::error::{Mistake, Mistakes, TopologyError};
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
 use super::node::{Entry, Node};
 use super::nodes::{Read, Tee, Write};
 use super::output_spec::OutputSpec;
+use super::prepared_call::CallSpec;
 use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::store::{KeyValueStore, StoreSpec};

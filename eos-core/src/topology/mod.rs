@@ -32,6 +32,7 @@ mod node;
 mod nodes;
 mod output_spec;
 mod per_commit;
+mod prepared_call;
 mod process;
 #[cfg(test)]
 mod process_test;
@@ -51,10 +52,10 @@ mod timed;
 mod windowed;
 
 pub(crate) use aggregate::Aggregate;
-pub(crate) use calls::{CallSpec, MapAsync, PreparedCall};
+pub(crate) use calls::MapAsync;
 pub(crate) use chains::{Chains, Source};
 pub(crate) use checked::Topology;
-pub(crate) use dedup::{Buffers, Deduplicate, IdOf, Rule, Strictness, generation};
+pub(crate) use dedup::{Buffers, Deduplicate, generation};
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
@@ -70,6 +71,7 @@ pub(crate) use node::{Forward, Moment, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
+pub(crate) use prepared_call::{CallSpec, PreparedCall};
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime};
 pub(crate) use scratch::{Counts, MomentOutputs, Scratch};

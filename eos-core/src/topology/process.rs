@@ -14,11 +14,11 @@ use super::scratch::MomentOutputs;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::failure::Failure;
+use crate::panics::panic_text;
 use crate::process_ctx::{ProcessCtx, ValuesCtx};
 use crate::processors::{OnDiscard, Processor, ValueProcessor};
 use crate::record::Record;
 use crate::timer::{self, Due, Tick};
-use crate::worker::panic_text;
 
 /// The error of a step that received a moment without a handler.
 pub(super) const NO_HANDLER: &str =

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use eos_protocol::{Partition, Timestamp, partition_for};
 
-use super::calls::PreparedCall;
 use super::fault::Fault;
+use super::prepared_call::PreparedCall;
 use crate::client::{Headers, Outgoing};
 use crate::codec::{CodecError, Encoded};
 use crate::topic::WritableTopic;

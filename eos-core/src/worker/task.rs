@@ -9,8 +9,9 @@ use eos_protocol::{
 };
 
 use super::ahead::Ahead;
-use super::pipeline::{ParkedKeys, TaskPause};
+use super::parked_keys::ParkedKeys;
 use super::rounds::Rounds;
+use super::task_pause::TaskPause;
 use super::task_state::TaskState;
 use crate::client::{Message, Records};
 use crate::rules;

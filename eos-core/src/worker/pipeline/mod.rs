@@ -39,15 +39,11 @@ use crate::rules;
 use crate::store::Buffers;
 use crate::topology::{Counts, Fault, Scratch};
 
-pub(crate) use run::panic_text;
-
 use ahead::CallsOfWorker;
 use emission::Emission;
 use log_limiter::LogLimiter;
-pub(in crate::worker) use pause::TaskPause;
 use processed::{Failed, Processed, Unit};
 use send::Unsent;
-pub(in crate::worker) use sequence::ParkedKeys;
 
 /// The longest accepted time of a record ahead of the machine's clock, in a stage that refuses records from the future.
 const MOST_AHEAD: Duration = Duration::from_secs(3_600);

@@ -9,39 +9,14 @@ use eos_protocol::{
 use super::{Done, Failed, Pipeline, Processed, Unit};
 use crate::client::Client;
 use crate::error_policy::LastResort;
-use crate::paused::{PauseTicket, Paused, PausedAt, Resume};
+use crate::paused::{Paused, PausedAt, Resume};
 use crate::rules;
 use crate::topology::Fault;
 use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
+use crate::worker::task_pause::TaskPause;
 use crate::worker::transaction::TransactionDriver;
-
-/// The pause of a task.
-#[derive(Debug)]
-pub(in crate::worker) struct TaskPause {
-    pub(in crate::worker) rule: Pause,
-    ticket: PauseTicket,
-    fault: Arc<Fault>,
-    /// The topic of dead letters, and its output.
-    letters: Option<(TopicName, usize)>,
-}
-
-impl TaskPause {
-    /// Whether the task waits for a decision.
-    pub(in crate::worker) fn stands_still(&self) -> bool {
-        self.rule.stands_still() && self.ticket.decision().is_none()
-    }
-
-    fn last_resort(&self, verdict: Verdict) -> (LastResort, Option<usize>) {
-        match (verdict, &self.letters) {
-            (Verdict::DeadLetter, Some((topic, output))) => {
-                (LastResort::DeadLetter(topic.clone()), Some(*output))
-            }
-            _ => (LastResort::Skip, None),
-        }
-    }
-}
 
 impl Pipeline {
     /// Pauses the task at a record, or at the item that failed with it.

@@ -1,6 +1,5 @@
 //! Runs closures and processors on one record or one result.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use eos_state::Write;
 use super::Pipeline;
 use crate::client::{Client, Message};
 use crate::ctx::{Ctx, Origin};
+use crate::panics::panic_text;
 use crate::store::StateAccess;
 use crate::topology::{Chains, DueOf, Fault, Moment, Next, Node, Raw, Scratch};
 use crate::worker::WorkerError;
@@ -179,11 +179,4 @@ pub(super) fn poisoned(task: TaskId, state: Option<&TaskState>) -> Option<Worker
 pub(super) fn catch(run: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
-}
-
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("(no message)")
-        .to_owned()
 }

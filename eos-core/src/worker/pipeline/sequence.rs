@@ -4,146 +4,19 @@
 //! and no read.
 
 use eos_protocol::sequence::{Arrival, LetterNumber, ParkedKey, REPLAY, Replay, SEQUENCE, arrives};
-use eos_protocol::state::StoreId;
-use eos_protocol::{Offset, TopicName};
-use eos_state::{Direction, KeyRange, StoreError};
+use eos_state::StoreError;
 
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Message, Records};
 use crate::error_policy::LastResort;
 use crate::failure::Failure;
 use crate::rules;
-use crate::topology::{Chains, Fault};
+use crate::topology::Fault;
+use crate::worker::parked_keys::{AtHand, row_key};
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
-use crate::worker::task_state::TaskState;
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
-
-/// The parked keys of a task.
-#[derive(Debug)]
-pub(in crate::worker) struct ParkedKeys {
-    /// By input: the store of its parked keys, and its topic.
-    stores: Vec<Option<(StoreId, TopicName)>>,
-    /// By input: whether the store may have a row. `None` if that is unknown.
-    any: Vec<Option<bool>>,
-    /// The record at hand.
-    at_hand: Option<AtHand>,
-}
-
-/// A record of a sequenced source, until it is merged or fails.
-#[derive(Debug)]
-struct AtHand {
-    input: usize,
-    store: StoreId,
-    /// The key of its row.
-    row_key: Vec<u8>,
-    /// The row before the record.
-    row: Option<ParkedKey>,
-    /// The number of the letter, if the record is one whose turn has come.
-    letter: Option<LetterNumber>,
-}
-
-impl ParkedKeys {
-    /// Returns the parked keys of a task, if one of its sources has sequenced dead letters.
-    pub(in crate::worker) fn of<'t>(
-        chains: &Chains,
-        topics: impl Iterator<Item = &'t TopicName>,
-    ) -> Option<Box<Self>> {
-        let sequence = |sources: &Vec<crate::topology::Source>| {
-            sources.iter().find_map(|source| source.sequence)
-        };
-        let stores: Vec<_> = chains
-            .inputs
-            .iter()
-            .zip(topics)
-            .map(|(sources, topic)| Some((sequence(sources)?, topic.clone())))
-            .collect();
-        stores.iter().any(Option::is_some).then(|| {
-            Box::new(Self {
-                any: vec![None; stores.len()],
-                stores,
-                at_hand: None,
-            })
-        })
-    }
-
-    /// Handles an abort: rows that it deleted are there again.
-    pub(in crate::worker) fn aborted(&mut self) {
-        self.at_hand = None;
-        if rules::looks_for_parked_keys_after_abort() {
-            self.any.fill(None);
-        }
-    }
-
-    /// Whether the input has a parked key.
-    fn has_any(&mut self, input: usize, state: &TaskState) -> Result<bool, StoreError> {
-        let Some(any) = self.any.get_mut(input) else {
-            return Ok(false);
-        };
-        if let Some(any) = *any {
-            return Ok(any);
-        }
-        let Some(Some((store, topic))) = self.stores.get(input) else {
-            return Ok(false);
-        };
-        let range = KeyRange::prefix(&prefix(topic));
-        let mut scan = state.store.scan(*store, &range, Direction::Forward)?;
-        let found = scan.next()?.is_some();
-        *any = Some(found);
-        Ok(found)
-    }
-
-    /// Writes a row of the record at hand. `None` deletes the row.
-    fn write(
-        &mut self,
-        at_hand: &AtHand,
-        row: Option<&ParkedKey>,
-        state: &TaskState,
-    ) -> Result<(), StoreError> {
-        let any = self.any.get_mut(at_hand.input);
-        match row {
-            Some(row) => {
-                any.into_iter().for_each(|any| *any = Some(true));
-                let row = row.encode();
-                state.store.put(at_hand.store, &at_hand.row_key, &row)
-            }
-            None => {
-                any.into_iter().for_each(|any| *any = None);
-                state.store.delete(at_hand.store, &at_hand.row_key)
-            }
-        }
-    }
-}
-
-/// Returns the beginning of the row keys of a topic. Topic names have at most 249 bytes.
-fn prefix(topic: &TopicName) -> Vec<u8> {
-    let name = topic.as_str().as_bytes();
-    let mut prefix = vec![u8::try_from(name.len()).unwrap_or(u8::MAX)];
-    prefix.extend_from_slice(name);
-    prefix
-}
-
-/// Returns the key of a row.
-///
-/// ```text
-/// length of the topic (1 byte) · topic · 1 · key
-/// length of the topic (1 byte) · topic · 0 · offset of a record without a key (8 bytes)
-/// ```
-fn row_key(topic: &TopicName, key: Option<&[u8]>, offset: Offset) -> Vec<u8> {
-    let mut row = prefix(topic);
-    match key {
-        Some(key) => {
-            row.push(1);
-            row.extend_from_slice(key);
-        }
-        None => {
-            row.push(0);
-            row.extend_from_slice(&offset.get().to_be_bytes());
-        }
-    }
-    row
-}
 
 impl Pipeline {
     /// Decides about a record of a sequenced source. `None` if it is processed.

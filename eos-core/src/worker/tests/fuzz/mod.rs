@@ -301,7 +301,7 @@ fn course(shape: &dyn Shape, seed: u64) -> Result<(), String> {
     let run = std::panic::AssertUnwindSafe(|| course.run());
     let ended = std::panic::catch_unwind(run);
     let panic = |panic: Box<dyn std::any::Any + Send>| {
-        let text = super::super::pipeline::panic_text(&*panic);
+        let text = crate::panics::panic_text(&*panic);
         Err(format!("panic: {text}"))
     };
     ended.unwrap_or_else(panic).map_err(|why| {
