@@ -108,7 +108,7 @@ impl ErrorPolicy {
     /// number of times. After the last letter, the key's records are processed again.
     ///
     /// The order is that of one topic: records of other topics that the task reads do not wait. A record without a key
-    /// waits for no other record. Needs exactly-once, like every store.
+    /// waits for no other record. Requires [`Guarantee::ExactlyOnce`](crate::Guarantee::ExactlyOnce).
     ///
     /// ```
     /// # use eos_core::{App, ErrorPolicy, Topic};

@@ -7,7 +7,7 @@ use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
 use crate::state::{PerFamily, StoreNames, TopicDigest};
 
-/// The numbers that each start of a task skips at least once. An owner makes fewer attempts before it finds out that it
+/// The count of numbers that each start of a task skips under `AtLeastOnce`. An owner makes fewer attempts before it finds out that it
 /// has lost the task.
 pub const START_STEP: u64 = 1_000;
 
@@ -72,6 +72,8 @@ pub struct TaskProgress {
     width: u32,
     last: Option<TransactionName>,
     guarantee: Guarantee,
+    /// At most once: whether the group may have lower offsets than the claimed ones, because a transaction was discarded.
+    reclaims: bool,
     /// The lowest number that no earlier attempt has used, if its records may still be in a changelog.
     unused: Seq,
     touched: bool,
@@ -138,6 +140,7 @@ impl TaskProgress {
             width,
             last,
             guarantee: Guarantee::ExactlyOnce,
+            reclaims: false,
             unused: Seq(0),
             touched: false,
             sealed: None,
@@ -179,7 +182,7 @@ impl TaskProgress {
     #[must_use]
     pub fn with_own_numbers(mut self) -> Self {
         let last = self.last.as_ref().map_or(0, |name| name.seq.0);
-        self.unused = Seq((last / START_STEP + 1).saturating_mul(START_STEP));
+        self.unused = Seq(last.saturating_add(START_STEP));
         self
     }
 
@@ -340,15 +343,16 @@ impl TaskProgress {
     #[must_use]
     pub fn is_claimed(&self, input: usize, offset: Offset) -> bool {
         let input = self.inputs.get(input);
-        input.is_some_and(|input| offset < input.committed)
+        input.is_some_and(|input| offset < input.committed) && !self.reclaims
     }
 
     /// At most once: adds the records of input number `input` before this offset to the next claim.
     pub fn claim(&mut self, input: usize, to: Offset) {
+        let reclaims = self.reclaims;
         if let Some(input) = self.inputs.get_mut(input)
-            && to > input.committed
+            && (to > input.committed || reclaims)
         {
-            input.claiming = Some(to);
+            input.claiming = Some(to.max(input.committed));
             self.touched = true;
         }
     }
@@ -366,6 +370,7 @@ impl TaskProgress {
     pub fn claimed(&mut self) {
         if let Some(name) = self.sealed.take() {
             self.last = Some(name);
+            self.reclaims = false;
             for input in &mut self.inputs {
                 input.committed = input.claiming.take().unwrap_or(input.committed);
             }
@@ -449,6 +454,7 @@ impl TaskProgress {
         self.sealed = None;
         if self.guarantee == Guarantee::AtMostOnce {
             self.touched = false;
+            self.reclaims = true;
             for input in &mut self.inputs {
                 input.claiming = None;
                 input.first = None;

@@ -18,6 +18,9 @@ use crate::ids::Offset;
 pub const SEQUENCE: &str = "eos-sequence";
 /// The header of a replayed record, a discard or a release.
 pub const REPLAY: &str = "eos-replay";
+/// The header of a replayed record with the app and the topic for which [`REPLAY`] counts, separated by a space. Headers
+/// travel to output topics.
+pub const REPLAY_FOR: &str = "eos-replay-for";
 
 /// The version of rows and headers.
 const VERSION: u8 = 1;

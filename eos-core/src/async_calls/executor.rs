@@ -47,6 +47,9 @@ pub(crate) trait Executor: Send {
     /// Starts a call. No user code runs before this returns, except in tests.
     fn start(&mut self, key: CallKey, call: CallFuture);
 
+    /// Replaces the waker: a worker that joins the group again has another consumer.
+    fn wake_by(&mut self, _waker: Waker) {}
+
     /// Requests the end of a call. A result may come all the same.
     fn abort(&mut self, key: CallKey);
 

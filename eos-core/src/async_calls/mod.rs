@@ -56,7 +56,7 @@ impl Calls {
         self
     }
 
-    /// Tries a failed call again, at most `times` times. Errors, panics and time-outs are failures.
+    /// Tries a failed call again, at most `times` times. Errors, panics and timeouts are failures.
     /// [Permanent failures](crate::Failure::permanent) are not tried again.
     ///
     /// Meanwhile, other calls go on. After the last try, the record fails, and the

@@ -71,6 +71,12 @@ impl Executor for OnTokio {
         self.running.insert(key, task.abort_handle());
     }
 
+    fn wake_by(&mut self, waker: Waker) {
+        if !self.waker.will_wake(&waker) {
+            self.waker = waker;
+        }
+    }
+
     fn abort(&mut self, key: CallKey) {
         if let Some(task) = self.running.remove(&key) {
             task.abort();

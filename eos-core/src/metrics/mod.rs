@@ -81,13 +81,13 @@ pub struct Totals {
     pub dead_letters: u64,
     /// Replayed dead letters that were processed, discarded or released before, and are left out.
     pub repeated_letters: u64,
-    /// Records that came too late for their window: it was closed. They are dropped, or written where
+    /// Records that came too late for their window or their order. They are dropped, passed on, or written where
     /// [`late_to`](crate::windows::WindowedGroup::late_to) says. Those of aborted transactions included.
     pub late_records: u64,
     /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such window,
     /// even if other windows still accept it. Those of aborted transactions included.
     pub late_windows: u64,
-    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next five.
+    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next seven.
     pub new_ids: u64,
     /// Duplicates that a deduplication found.
     pub duplicates: u64,
@@ -226,7 +226,7 @@ pub struct CommitTimes {
     /// Intake has stopped; what is under way is handed to the producer: outputs, results that go on once per
     /// commit, and what was changed in stores.
     pub seal: Spent,
-    /// `send_offsets_to_transaction`. Nothing at least once, where the offsets are the commit.
+    /// `send_offsets_to_transaction`. Zero without transactions, where the offsets are the commit.
     pub send_offsets: Spent,
     /// Until every output was acknowledged. Runs beside `send_offsets`.
     pub drain: Spent,

@@ -94,6 +94,12 @@ pub enum OrderError {
          `.on_error(ErrorPolicy::dead_letter(..))`"
     )]
     NoLetters(TopicName),
+    /// A deduplication stands behind the order.
+    #[error(
+        "the deduplication {0} comes behind this order. It would judge records by the time at which they leave the order, and \
+         by the topic of another record. Deduplicate before the records are put in order"
+    )]
+    Deduplication(String),
     /// Windows behind the order would drop records as late that wait in it.
     #[error(
         "the windows of the store {windows} would drop records as late that wait in this order. Give the windows of \

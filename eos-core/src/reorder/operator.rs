@@ -84,8 +84,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Puts the records of each key in order of their numbers.
     ///
     /// The numbers of a key are consecutive. A record is forwarded at once if its number is the next one of its key.
-    /// Otherwise it waits for the numbers before it. [`Reorder`] limits the wait and says what happens when missing numbers
-    /// do not come. [`ordered`](Reordered::ordered) ends the declaration.
+    /// Otherwise it waits for the numbers before it. [`Reorder`] limits the wait and sets the action for missing numbers
+    /// that do not come. [`ordered`](Reordered::ordered) ends the declaration.
     ///
     /// ```
     /// # use eos_core::reorder::{OnGap, Reorder};

@@ -1,8 +1,8 @@
 //! The rows of waiting records.
 
-use eos_protocol::Timestamp;
 use eos_protocol::reorder::{Turn, TurnError, Waiting};
 use eos_protocol::state::{OwnRows, StoreId};
+use eos_protocol::{Clock, Timestamp};
 use eos_state::{StoreError, TaskStore};
 
 /// The key of the totals beside the waiting records. The keys of turns are not empty.
@@ -30,6 +30,11 @@ impl<'c> WaitingRows<'c> {
             }),
             false => Ok(Waiting::default()),
         }
+    }
+
+    /// Whether the stream time of the current record ends the wait of a record.
+    pub(crate) fn has_due(&self, now: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.task.handled_to(Clock::Stream, now)? < now)
     }
 
     pub(crate) fn set_totals(&self, totals: Waiting) -> Result<(), StoreError> {

@@ -13,8 +13,11 @@ pub enum OnGap {
     /// the gap.
     PassOn,
     /// The record fails with [`ReorderError`](super::ReorderError). The error policy of the source decides about it.
+    /// If the record is too far ahead and the policy leaves it out, the wait for the missing numbers goes on. So later numbers
+    /// that are too far ahead fail as well, until the missing ones arrive.
     Fail,
     /// The record becomes a dead letter. The error policy of the source must end in a dead-letter topic.
+    /// As with `Fail`, later numbers that are too far ahead become dead letters, too.
     DeadLetter,
 }
 

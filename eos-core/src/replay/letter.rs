@@ -1,6 +1,8 @@
 //! A dead letter, and the record that it becomes.
 
-use eos_protocol::sequence::{LetterNumber, REPLAY, Replay as ReplayOf, SEQUENCE, SequenceError};
+use eos_protocol::sequence::{
+    LetterNumber, REPLAY, REPLAY_FOR, Replay as ReplayOf, SEQUENCE, SequenceError,
+};
 use eos_protocol::{Offset, Timestamp, dead_letter};
 use serde::{Deserialize, Serialize};
 
@@ -111,14 +113,11 @@ impl Letter {
             (false, true) => ReplayOf::Discard(number),
             (false, false) => ReplayOf::Record(number),
         });
-        let value = match action {
-            Some(ReplayOf::Discard(_) | ReplayOf::Release(_)) => None,
-            _ => value,
-        };
-        let origin = format!("{topic} {partition} {offset}");
+        let app: String = header(&headers, dead_letter::APP)?;
+        let place = format!("{partition} {offset}");
         Ok(Self {
             version: VERSION,
-            headers: replayed(&headers, &origin, action, replay.generation),
+            headers: replayed(&headers, (&app, &topic, &place), action, replay.generation),
             topic,
             partition,
             key,
@@ -171,14 +170,14 @@ impl Letter {
 /// Returns the headers of a replayed record: those of the letter without the error, its origin and its place in the replay.
 fn replayed(
     letter: &Headers,
-    origin: &str,
+    (app, topic, place): (&str, &str, &str),
     action: Option<ReplayOf>,
     generation: Option<u64>,
 ) -> Vec<(String, Option<Vec<u8>>)> {
     let is_ours = |name: &str| {
         name.starts_with("__streams.errors.")
             || name.starts_with("__eos.errors.")
-            || [SEQUENCE, REPLAY].contains(&name)
+            || [SEQUENCE, REPLAY, REPLAY_FOR].contains(&name)
             || generation.is_some() && name == GENERATION
     };
     let kept = letter.iter().filter(|header| !is_ours(header.name()));
@@ -187,11 +186,17 @@ fn replayed(
     let mut push = |name: &str, value: String| {
         headers.push((name.to_owned(), Some(value.into_bytes())));
     };
-    if letter.get(dead_letter::ORIGIN).is_none() {
-        push(dead_letter::ORIGIN, origin.to_owned());
+    // An origin in another topic travelled with the record.
+    let of_topic = format!("{topic} ");
+    let is_origin = |name: &str, value: Option<&[u8]>| {
+        name == dead_letter::ORIGIN && value.is_some_and(|it| it.starts_with(of_topic.as_bytes()))
+    };
+    if !letter.iter().any(|it| is_origin(it.name(), it.value())) {
+        push(dead_letter::ORIGIN, format!("{topic} {place}"));
     }
     if let Some(action) = action {
         push(REPLAY, action.header());
+        push(REPLAY_FOR, format!("{app} {topic}"));
     }
     // A new generation passes every deduplication, so only a person may choose it.
     let generation = match rules::keeps_generation_in_replay() {

@@ -50,7 +50,8 @@ impl App {
     /// The app is named `<topic>-replay`, so a topic has one replay, and each letter is replayed once. A second start
     /// continues.
     ///
-    /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header `eos-replay`. The app that receives them
+    /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header `eos-sequence`, and
+    /// replayed records in the header `eos-replay`. The app that receives them
     /// processes each number once, in order, even if a letter comes several times. Letters of other policies come back as
     /// new records.
     ///

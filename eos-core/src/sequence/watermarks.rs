@@ -41,6 +41,8 @@ pub enum Gaps {
     #[default]
     Accept,
     /// Fail the record with [`IdentityError::Gap`](crate::identity::IdentityError::Gap). The error policy of the source decides.
+    /// A record that is left out does not raise the high watermark. So later records of the producer fail as well, until the
+    /// missing number arrives or the producer begins a higher epoch.
     Fail,
 }
 

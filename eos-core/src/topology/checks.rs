@@ -74,10 +74,17 @@ impl Graph {
                 Some(node) => (node.kind.method(), Some(node.kind)),
                 None => ("store", None),
             };
+            let sequenced = self
+                .sources
+                .iter()
+                .any(|source| source.sequence == Some(at));
+            let step = if sequenced { "in_sequence" } else { step };
             let name = store.name.to_string();
             match guarantee {
                 Guarantee::AtMostOnce => mistakes.add(Mistake::StateAtMostOnce { step, name }),
-                Guarantee::AtLeastOnce if kind.is_some_and(Kind::leaves_out_repeated) => {
+                Guarantee::AtLeastOnce
+                    if sequenced || kind.is_some_and(Kind::leaves_out_repeated) =>
+                {
                     mistakes.add(Mistake::DedupAtLeastOnce { step, name });
                 }
                 _ => {}

@@ -14,6 +14,7 @@ impl Graph {
         for (at, node) in self.nodes.iter().enumerate() {
             match node.kind {
                 Kind::ReorderByTime(store, within) => {
+                    self.check_dedups_behind(at, store, mistakes);
                     self.check_graces_behind(at, store, within, mistakes);
                 }
                 Kind::Reorder {
@@ -21,6 +22,7 @@ impl Graph {
                     held_back,
                     needs_letters,
                 } => {
+                    self.check_dedups_behind(at, store, mistakes);
                     if let Some(held_back) = held_back {
                         self.check_graces_behind(at, store, held_back, mistakes);
                     }
@@ -30,6 +32,22 @@ impl Graph {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Checks that no deduplication comes behind an order.
+    fn check_dedups_behind(&self, at: usize, store: usize, mistakes: &mut Mistakes) {
+        let mut next = vec![at];
+        while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+            if let Kind::Dedup(dedup) | Kind::DedupBySequence(dedup) = node.kind
+                && let Some((order, dedup)) = self.stores.get(store).zip(self.stores.get(dedup))
+            {
+                mistakes.add(Mistake::Order {
+                    store: order.name.to_string(),
+                    reason: OrderError::Deduplication(dedup.name.to_string()),
+                });
+            }
+            next.extend(node.out.children.iter().chain(&node.rest.children));
         }
     }
 

@@ -96,7 +96,7 @@ pub enum Mistake {
     /// A step leaves out repeated records, and the guarantee is at least once.
     #[error(
         "the step `{step}` remembers records in {name}, but under processing.guarantee = at_least_once a record that is \
-         repeated after a crash would be left out as a duplicate of itself: it would be lost. Use \
+         repeated after a crash would count as its own duplicate or as late, and would be lost. Use \
          Guarantee::ExactlyOnce, or remove the step"
     )]
     DedupAtLeastOnce {
@@ -493,7 +493,9 @@ pub enum Mistake {
     },
     /// A stage with asynchronous calls has sequenced dead letters.
     #[error(
-        "one stage has the calls {name} of `map_async` and the sequenced dead letters {store:?}. The calls of a record start          before earlier records of its key have passed, so a record behind a dead letter would not wait. Write the records          to a topic between them, with `.to(&topic)` and `app.source(&topic)`"
+        "one stage has the calls {name} of `map_async` and the sequenced dead letters {store:?}. The calls of a record start \
+         before earlier records of its key have passed, so a record behind a dead letter would not wait. Write the records \
+         to a topic between them, with `.to(&topic)` and `app.source(&topic)`"
     )]
     SequenceWithCalls {
         /// The name of the calls.

@@ -1,4 +1,4 @@
-//! How long stores keep rows, and what that costs.
+//! The retention and the cost of stores.
 
 use std::fmt;
 use std::time::Duration;

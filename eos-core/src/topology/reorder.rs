@@ -91,7 +91,8 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
         let row = self.rows.row(ctx, &record)?;
         let mut totals = rows.totals().map_err(failed)?;
         let number = totals.add(row.len());
-        if totals.bytes > MOST_WAITING {
+        // The time of this record may make room. If it failed, stream time would stand still, and all later records would fail.
+        if totals.bytes > MOST_WAITING && !rows.has_due(now).map_err(failed)? {
             return Err(full(&self.rows, totals));
         }
         rows.set_totals(totals).map_err(failed)?;

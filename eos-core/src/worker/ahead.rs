@@ -273,9 +273,9 @@ impl Ahead {
         }
     }
 
-    /// Returns the time of the next deadline or try.
-    pub(super) fn next_event(&self) -> Option<Now> {
-        self.queue.next_event()
+    /// Returns the time of the next deadline, or of the next try if calls may start.
+    pub(super) fn next_event(&self, starts: bool) -> Option<Now> {
+        self.queue.next_event(starts)
     }
 
     /// Takes the tries that nothing waits for.

@@ -123,7 +123,7 @@ impl Lifecycle {
 fn is_closed<C: Client>(shared: &Shared<C>, source: &mut C::Source, by: Deadline) -> bool {
     let spec = &shared.spec;
     match source.close(SLICE) {
-        // At-least-once mode only: a commit of offsets may wait behind a JoinGroup that waits for dead members. The
+        // Without transactions: a commit of offsets may wait behind a JoinGroup that waits for dead members. The
         // group then counts this worker among the dead members.
         Poll::Pending if by.passed(shared.now()) => {
             tracing::warn!(

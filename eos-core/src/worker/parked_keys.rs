@@ -1,11 +1,12 @@
 //! The parked keys of a task.
 
-use eos_protocol::sequence::{LetterNumber, ParkedKey};
+use eos_protocol::sequence::{LetterNumber, ParkedKey, REPLAY, REPLAY_FOR, SEQUENCE};
 use eos_protocol::state::StoreId;
 use eos_protocol::{Offset, TopicName};
 use eos_state::{Direction, KeyRange, StoreError};
 
 use super::task_state::TaskState;
+use crate::client::Headers;
 use crate::rules;
 use crate::topology::Chains;
 
@@ -132,4 +133,15 @@ pub(super) fn row_key(topic: &TopicName, key: Option<&[u8]>, offset: Offset) -> 
         }
     }
     row
+}
+
+/// Returns the headers of a dead letter: those of the record, without its place in a replay, and its number.
+pub(super) fn numbered(mut headers: Headers, number: Option<LetterNumber>) -> Headers {
+    if let Some(number) = number {
+        headers.remove(REPLAY);
+        headers.remove(REPLAY_FOR);
+        headers.remove(SEQUENCE);
+        headers.push(SEQUENCE, Some(number.header().as_bytes()));
+    }
+    headers
 }

@@ -243,7 +243,9 @@ impl<R: Records> Task<R> {
         if self.is_overdue(now) {
             self.progress.touch();
         }
-        for (input, fetched) in self.fetched.iter().enumerate() {
+        // A record that waits for a decision or a retry keeps its place in the group.
+        let waits = self.stands_still() || self.attempt.is_some();
+        for (input, fetched) in self.fetched.iter().enumerate().filter(|_| !waits) {
             if let Some(last) = fetched.last() {
                 self.progress.claim(input, last.offset().next());
             }

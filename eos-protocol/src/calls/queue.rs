@@ -210,11 +210,12 @@ impl CallQueue {
         }
     }
 
-    /// Returns the time of the next deadline or try. A try that the limit holds back begins when another call ends.
+    /// Returns the time of the next deadline, or of the next try if calls may start (`starts`). A try that the limit holds
+    /// back begins when another call ends.
     #[must_use]
-    pub fn next_event(&self) -> Option<Now> {
+    pub fn next_event(&self, starts: bool) -> Option<Now> {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
-        let may_start = self.running < self.plan.at_once;
+        let may_start = starts && self.running < self.plan.at_once;
         let until = self.paused.first().filter(|_| may_start);
         let until = until.map(|(at, _)| *at);
         deadline.into_iter().chain(until).min()

@@ -44,7 +44,7 @@ pub enum CallSite {
     Seek,
     /// Reading the group metadata.
     Member,
-    /// Committing through the consumer (at-least-once only).
+    /// Committing through the consumer (without transactions).
     ConsumerCommit,
     /// Closing the consumer.
     Close,

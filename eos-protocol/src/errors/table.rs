@@ -102,7 +102,7 @@ pub const TABLE: &[Row] = &[
         ],
         class: GroupFenced,
     },
-    // The same fence at the commit of at-least-once mode. The rebalance shows the remaining partitions.
+    // The same fence at a commit without transactions. The rebalance shows the remaining partitions.
     Row {
         calls: Calls::Only(CallSite::ConsumerCommit),
         codes: &[

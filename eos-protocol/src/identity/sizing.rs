@@ -88,7 +88,7 @@ impl Sizing {
 
     /// The bytes on disk once RocksDB has compacted its tables. Without an expiry, those of a day.
     ///
-    /// While compactions lag behind, as in a restore or on an overloaded machine, expired rows need as much again.
+    /// While compactions lag behind, as in a restore or on an overloaded machine, the disk has up to two and a half times as much.
     #[must_use]
     pub fn disk_bytes(&self) -> f64 {
         self.rows() * self.row_bytes()

@@ -1,4 +1,4 @@
-//! Records that wait until it is their turn.
+//! Records that wait for their turn.
 
 mod held;
 mod numbers;

@@ -1,4 +1,4 @@
-//! Which number of a key is next, and which ones wait.
+//! The next number of a key, and its waiting numbers.
 
 use std::collections::BTreeSet;
 

@@ -257,7 +257,7 @@ impl Everybodys {
     }
 }
 
-/// A commit through the consumer: at-least-once mode.
+/// A commit through the consumer, without transactions.
 #[derive(Debug)]
 pub(super) struct Commit {
     offsets: Vec<OffsetToCommit>,

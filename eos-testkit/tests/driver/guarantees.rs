@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use eos_core::identity::{SeenIds, Versions};
-use eos_core::{App, Guarantee, KeyValueStore, PlainTopic, Topic};
+use eos_core::identity::{HighWatermarks, SeenIds, Sequence, Versions};
+use eos_core::reorder::{OnGap, Reorder};
+use eos_core::state::ReorderStore;
+use eos_core::timers::Clock;
+use eos_core::{App, ErrorPolicy, Guarantee, KeyValueStore, PlainTopic, Stream, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 const ALL: [Guarantee; 3] = [
@@ -261,16 +264,53 @@ fn deduplication_needs_exactly_once() {
 
 #[test]
 fn sequences_versions_and_orders_need_exactly_once() {
-    let versions = Versions::<String>::new("versions");
+    type Step = fn(Stream<String, String>) -> Stream<String, String>;
+    #[expect(clippy::ptr_arg, reason = "passed as a closure of values")]
+    fn number(value: &String) -> u64 {
+        value.len() as u64
+    }
+    fn waiting() -> ReorderStore<String, String> {
+        ReorderStore::plain("rows")
+    }
+    let steps: [(&str, Step); 4] = [
+        ("newest", |it| {
+            it.newest(&Versions::new("rows"), number).accepted()
+        }),
+        ("dedup_by_sequence", |it| {
+            let sequence = |value: &String| Sequence {
+                producer: Some(value.clone()),
+                epoch: 0,
+                number: 0,
+            };
+            it.dedup_by_sequence(&HighWatermarks::new("rows"), sequence)
+                .accepted()
+        }),
+        ("reorder_by_time", |it| {
+            it.reorder_by_time(Duration::from_secs(1), &waiting())
+                .ordered()
+        }),
+        ("reorder_by", |it| {
+            let order = Reorder::max_gap(2)
+                .max_wait(Duration::from_secs(1), Clock::Stream)
+                .on_gap(OnGap::PassOn);
+            it.reorder_by(number, order, &waiting()).ordered()
+        }),
+    ];
+    for (name, step) in steps {
+        let mut app = App::new("a");
+        app.guarantee(Guarantee::AtLeastOnce);
+        step(app.source(&clicks())).to(&copies());
+        let error = refused(&app);
+        let text = format!("the step `{name}` remembers records in rows");
+        assert!(error.starts_with(&text), "{error}");
+    }
     let mut app = App::new("a");
     app.guarantee(Guarantee::AtLeastOnce);
-    app.source(&clicks())
-        .newest(&versions, |value| value.len() as u64)
-        .accepted()
-        .to(&copies());
+    app.on_error(ErrorPolicy::dead_letter("letters").in_sequence("parked"));
+    app.source(&clicks()).to(&copies());
     let error = refused(&app);
     assert!(
-        error.starts_with("the step `newest` remembers records in versions"),
+        error.starts_with("the step `in_sequence` remembers records in parked"),
         "{error}"
     );
 }

@@ -463,7 +463,10 @@ fn the_replay_keeps_headers_and_names_the_origin() {
         .iter()
         .map(|it| it.name().to_owned())
         .collect();
-    assert_eq!(names, ["trace", "eos-origin", "eos-replay"]);
+    assert_eq!(
+        names,
+        ["trace", "eos-origin", "eos-replay", "eos-replay-for"]
+    );
     assert_eq!(record.headers.get("eos-origin"), Some(&b"orders 0 0"[..]));
     assert_eq!(record.headers.get("trace"), Some(&b"t"[..]));
 }
@@ -520,7 +523,7 @@ fn the_replay_discards_and_releases() {
     replay.letters(&letters);
     let shown: Vec<_> = replay.read().into_iter().map(|it| (it.2, it.3)).collect();
     let expected = [
-        ("", "1 discard 0 1"),
+        ("1", "1 discard 0 1"),
         ("2", "1 record 0 2"),
         ("3", "1 record 0 3"),
     ];

@@ -11,7 +11,7 @@ use eos_protocol::{Admission, AppId, Pick, TaskId, Timestamp, TopicPartition};
 
 use super::{Done, Pipeline, Processed, Unit, inputs, origin, run};
 use crate::async_calls::{CallKey, Executor};
-use crate::client::{Client, ClientError, Message, Records};
+use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::Origin;
 use crate::metrics::Count;
 use crate::rules;
@@ -68,18 +68,16 @@ impl Pipeline {
         source: &mut C::Source,
         admits: bool,
     ) -> Result<bool, ClientError> {
-        if self.calls.is_none() {
+        let Some(calls) = &mut self.calls else {
             return Ok(false);
-        }
+        };
+        calls.executor.wake_by(source.waker());
         let mut any = false;
         for _ in 0..ROUNDS {
             let ended = self.take_results(shared, tasks);
             self.expire(shared, tasks);
             if admits {
-                for task in tasks
-                    .values_mut()
-                    .filter(|it| it.readiness == Readiness::Ready && !it.stands_still())
-                {
+                for task in tasks.values_mut().filter(|it| may_start(it)) {
                     self.admit_all(shared, task, source)?;
                     self.start_calls(shared, task);
                 }
@@ -89,7 +87,7 @@ impl Pipeline {
                 break;
             }
         }
-        self.wake_for_calls(shared, tasks);
+        self.wake_for_calls(shared, tasks, admits);
         Ok(any)
     }
 
@@ -250,10 +248,18 @@ impl Pipeline {
         shared.meter.count(Count::CallsRepeated, repeated);
     }
 
-    fn wake_for_calls<C: Client>(&mut self, shared: &Shared<C>, tasks: &Tasks<RecordsOf<C>>) {
+    fn wake_for_calls<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        tasks: &Tasks<RecordsOf<C>>,
+        admits: bool,
+    ) {
         let nap = self.calls.as_ref().and_then(|calls| calls.executor.nap());
-        let events = tasks.values().filter_map(|task| task.ahead.as_ref());
-        let event = events.filter_map(|ahead| ahead.next_event()).min();
+        let events = tasks.values().filter_map(|task| {
+            let starts = admits && may_start(task);
+            task.ahead.as_ref()?.next_event(starts)
+        });
+        let event = events.min();
         let event = event.map(|at| at.since(shared.now()).max(LEAST_WAIT));
         for wait in nap.into_iter().chain(event) {
             self.wake.after(wait);
@@ -375,6 +381,11 @@ impl Pipeline {
         }
         task.ahead = Some(ahead);
     }
+}
+
+/// Whether calls of a task may start.
+fn may_start<R: Records>(task: &Task<R>) -> bool {
+    task.readiness == Readiness::Ready && !task.stands_still()
 }
 
 /// Returns the parts of its calls' ids that a record determines.

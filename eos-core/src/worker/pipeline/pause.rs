@@ -88,7 +88,7 @@ impl Pipeline {
         });
         tracing::error!(
             app = %spec.app, worker = %spec.id, task = %unit.task, %at, pause = %ticket.id, error = %fault,
-            "a record failed and its task is paused; the other tasks continue. Fix the cause, then call \
+            "a record or moment failed; its task is paused, other tasks continue. Fix the cause, then call \
              `Handle::resume(id, ..)` with `Resume::Retry`, `Resume::Skip` or `Resume::DeadLetter`. \
              `Handle::paused()` lists the paused tasks. A restart processes the record again"
         );
@@ -165,6 +165,16 @@ impl Pipeline {
         verdict: Verdict,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        let place = record.record().and_then(|(input, offset)| {
+            let input = task.progress.inputs().get(input)?;
+            Some((&input.partition, offset))
+        });
+        if place.is_some_and(|(partition, offset)| txn.blame.is_hopeless(partition, offset)) {
+            // The dead letter aborts its transactions, too. The operator can't take back the decision.
+            task.pause = None;
+            let fault = Fault::Aborts(txn.last_error().map(ToString::to_string));
+            return self.condemn(shared, task, record, fault, txn);
+        }
         let Some(pause) = &mut task.pause else {
             return Done::Next;
         };

@@ -4,12 +4,12 @@ use eos_protocol::sequence::LetterNumber;
 use eos_protocol::{Attempt, CommitCause, DeadLetter, Offset, TopicName, TopicPartition};
 
 use super::log_limiter::Fate;
-use super::sequence::numbered;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Records};
 use crate::error_policy::{LastResort, Retry};
 use crate::rules;
 use crate::topology::Fault;
+use crate::worker::parked_keys::numbered;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::transaction::TransactionDriver;

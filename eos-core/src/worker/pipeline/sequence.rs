@@ -3,11 +3,13 @@
 //! Only sources with `in_sequence` come here. As long as no key of a task is parked, a record costs the look for one header,
 //! and no read.
 
-use eos_protocol::sequence::{Arrival, LetterNumber, ParkedKey, REPLAY, Replay, SEQUENCE, arrives};
+use eos_protocol::sequence::{
+    Arrival, LetterNumber, ParkedKey, REPLAY, REPLAY_FOR, Replay, arrives,
+};
 use eos_state::StoreError;
 
 use super::{Done, Failed, Pipeline, Processed};
-use crate::client::{Client, Headers, Message, Records};
+use crate::client::{Client, Message, Records};
 use crate::error_policy::LastResort;
 use crate::failure::Failure;
 use crate::rules;
@@ -36,7 +38,11 @@ impl Pipeline {
         let partition = &task.progress.inputs().get(input)?.partition;
         let is_culprit = txn.blame.is_culprit(partition, offset);
         let headers = message.headers();
-        let replay = match headers.get(REPLAY).map(Replay::of_header).transpose() {
+        // Headers travel to output topics, where the place in a replay of this topic means nothing.
+        let own = |of: &[u8]| of == format!("{} {topic}", shared.spec.app).as_bytes();
+        let replay = headers.get(REPLAY);
+        let replay = replay.filter(|_| headers.get(REPLAY_FOR).is_none_or(own));
+        let replay = match replay.map(Replay::of_header).transpose() {
             Ok(replay) => replay,
             Err(error) => {
                 let fault = Fault::User(Failure::permanent(error));
@@ -198,14 +204,4 @@ impl Pipeline {
         let is_left = row.advance() && rules::releases_after_last_letter();
         parked.write(&at_hand, Some(&row).filter(|_| is_left), state)
     }
-}
-
-/// Returns the headers of a dead letter: those of the record, without its place in a replay, and its number.
-pub(super) fn numbered(mut headers: Headers, number: Option<LetterNumber>) -> Headers {
-    if let Some(number) = number {
-        headers.remove(REPLAY);
-        headers.remove(SEQUENCE);
-        headers.push(SEQUENCE, Some(number.header().as_bytes()));
-    }
-    headers
 }

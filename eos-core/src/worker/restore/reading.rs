@@ -259,9 +259,11 @@ impl<C: Client> Reader<C> {
                 };
                 let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
                 let headers = record.headers();
-                let attempt = match headers.is_empty() || !rules::leaves_out_late_attempts() {
-                    true => None,
-                    false => {
+                let has_attempt =
+                    !headers.is_empty() && headers.iter().any(|it| it.name() == ATTEMPT);
+                let attempt = match has_attempt && rules::leaves_out_late_attempts() {
+                    false => None,
+                    true => {
                         let attempt = log.attempt(record.offset(), headers.get(ATTEMPT));
                         Some(attempt.map_err(|e| WorkerError::Changelog(Box::new(e)))?)
                     }

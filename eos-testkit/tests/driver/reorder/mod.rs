@@ -412,6 +412,14 @@ fn more_than_64_mib_do_not_wait() {
         ),
         "{text}"
     );
+    // A record whose time ends the wait of others makes room for itself.
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::skip(), order, Order::ordered));
+    driver.pipe_all(&input(), (0..67).map(large).collect::<Vec<_>>());
+    driver.pipe_input(&input(), large(100_000));
+    driver.pipe_input(&input(), large(100_067));
+    driver.advance_wall_clock(ms(1_000));
+    assert_eq!(out(&mut driver).len(), 67);
+    assert_eq!(driver.store(&waiting()).len(), 2);
     let settings = Reorder::max_gap(100).max_wait(ms(100_000), Clock::Stream);
     let settings = settings.on_gap(OnGap::PassOn);
     let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
