@@ -144,7 +144,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
 ];
 
 /// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
-const QUICK: u64 = 200;
+const QUICK: u64 = 100;
 
 #[test]
 fn each_is_found_by_a_seed() {

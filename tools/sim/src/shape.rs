@@ -79,8 +79,8 @@ impl Shape {
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             Shape::Async | Shape::Sequences | Shape::Reorder => 1,
             // These shapes commit through the consumer.
-            Shape::AtLeastOnce | Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
-            Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
+            Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
+            Shape::AtLeastOnce | Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
     }

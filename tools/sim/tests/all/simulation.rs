@@ -8,7 +8,7 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 29] = [
+const SEEN: [&str; 33] = [
     "a record closed several windows",
     "a record joined sessions",
     "calls failed for good",
@@ -22,22 +22,26 @@ const SEEN: [&str; 29] = [
     "ids with a time were from the future",
     "ids with a time were seen before",
     "ids with a time were too old",
+    "letters were replayed",
     "moments came before a record of their key",
     "moments were set into the past",
     "numbers were repeated",
     "records became dead letters",
     "records came too late for their windows",
+    "records counted twice",
     "records failed behind the deduplication",
     "records took seconds",
     "records waited for their time",
     "records were joined",
     "records were late for their order",
     "records were left out",
+    "records were lost",
     "records were merged by time",
     "records were repeated",
     "records were too old for their ids",
     "records were tried again",
     "results went on once per commit",
+    "tasks were resumed",
 ];
 
 #[test]
