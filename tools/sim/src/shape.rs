@@ -80,8 +80,8 @@ impl Shape {
             Shape::Async | Shape::Sequences | Shape::Reorder => 1,
             // These shapes commit through the consumer.
             Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
-            Shape::AtLeastOnce | Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
-            Shape::Counting | Shape::Repartitioned => 3,
+            Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
+            Shape::Counting | Shape::Repartitioned | Shape::AtLeastOnce => 3,
         }
     }
 
