@@ -120,7 +120,7 @@ mod tests {
             Input::<String, Order>::new("ada", order)
         };
         driver.crash_during_next_record();
-        let orders = [order(1, "USD"), order(2, "XXX"), order(3, "CHF")];
+        let orders = [order(1, "USD"), order(2, "???"), order(3, "CHF")];
         driver.pipe_all(&topic("orders"), orders);
         let results = driver.read_pairs(&topic::<Converted>("orders-in-euros"));
         let results: Vec<_> = results

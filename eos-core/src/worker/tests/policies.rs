@@ -184,6 +184,22 @@ fn rule_9_a_culprit_whose_dead_letter_is_refused_too_ends_the_worker() {
     assert!(!error.contains("`on_error`"), "{error}");
 }
 
+/// The operator can't take the decision back, so the paused record must not abort for ever.
+#[test]
+fn rule_9_a_paused_record_whose_dead_letter_is_refused_ends_the_worker() {
+    let policy = ErrorPolicy::pause().dead_letters_to("dlq");
+    let mut bench = bench(policy, &["a", "B", "c"]);
+    bench.kafka.broker().toxic = Some("B".into());
+    let pauses = Arc::clone(&bench.worker.shared.spec.pauses);
+    while pauses.paused().is_empty() {
+        bench.steps(1);
+    }
+    let id = pauses.paused()[0].id;
+    pauses.resume(id, crate::run::Resume::DeadLetter).unwrap();
+    let error = bench.end_within(1200).unwrap_err().to_string();
+    assert_blamed(&error, &bench);
+}
+
 /// A failed record of one source does not leave what another source of the same topic emitted.
 #[test]
 fn a_record_counts_for_all_its_sources_or_for_none() {
