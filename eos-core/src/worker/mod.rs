@@ -15,6 +15,7 @@
 //! | `group` | rebalances, starts of tasks, seeks, membership |
 //! | `restore` | restores the state of a task before its first record |
 //! | `pipeline` | takes one record through its nodes into the transaction |
+//! | `assignments`, `intake` | the steps of the worker with its group, and with its records |
 //! | `seal` | the end of intake: results, changes of state and offsets |
 //! | `chores` | metrics, records to purge, the ends of changelogs and of idle inputs |
 //! | `lifecycle` | stop and failure |
@@ -25,12 +26,14 @@
 //! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
 mod ahead;
+mod assignments;
 mod chores;
 mod error;
 #[cfg(test)]
 mod fake;
 mod future_timestamps;
 mod group;
+mod intake;
 mod lifecycle;
 mod parked_keys;
 mod pipeline;
@@ -54,18 +57,13 @@ mod turns;
 mod wake;
 mod windows;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::state::StoreNames;
-use eos_protocol::{
-    Action, Clock, CommitCause, Event, Guarantee, Now, Outcome, Revocation, SeenTopic, Settle,
-    State, TaskId, TaskProgress, TaskTurn, TopicName,
-};
+use eos_protocol::{Action, CommitCause, Event, Guarantee, Outcome, State};
 
-use crate::client::{Client, ClientError, Source, SourceEvent};
+use crate::client::{Client, ClientError, Source};
 use crate::failpoints::{self, Point};
 use crate::metrics::WorkerMeter;
 use crate::rules;
@@ -79,15 +77,14 @@ pub use status::InputStanding;
 pub use storage::{Home, HomeError, InMemory, TaskHome};
 
 use chores::Chores;
-use group::{Group, GroupStep, NewTask, Sought, Standing};
+use group::{Group, NewTask, Sought, Standing};
 use lifecycle::Lifecycle;
-use pipeline::{Done, Pipeline, Raised};
+use pipeline::{Pipeline, Raised};
 use restore::{RestoreStep, Restorer};
 use shared::Shared;
-use task::{Readiness, Task};
+use task::Readiness;
 use tasks::Tasks;
 use transaction::{Call, TransactionDriver};
-use turns::TurnLengths;
 
 /// The longest time that one client call may block while there is no other work.
 const SLICE: Duration = Duration::from_millis(20);
@@ -134,18 +131,6 @@ pub struct Worker<C: Client> {
     starts: u32,
     chores: Chores,
     lifecycle: Lifecycle,
-}
-
-/// The reason why a task's turn ended.
-enum Turn {
-    /// The task has no more records.
-    Dry,
-    /// Another task has the next turn.
-    Over,
-    /// The step has taken records for long enough, or the commit is due.
-    Full,
-    /// The worker has to do something else first.
-    Then(Done),
 }
 
 impl<C: Client> Worker<C> {
@@ -572,453 +557,10 @@ impl<C: Client> Worker<C> {
         self.advance(Event::Lost);
     }
 
-    // The group.
-
     fn standing(&self) -> Standing {
         Standing {
             settled: self.txn.is_settled(),
             in_doubt: self.txn.is_in_doubt(),
-        }
-    }
-
-    /// Reads the client's events. Rebalances are handled later, in order.
-    fn poll(&mut self) -> Result<(), WorkerError> {
-        while let Some(event) = self.source.poll() {
-            match event {
-                SourceEvent::Assigned(partitions) => self.group.assigned(partitions),
-                SourceEvent::Revoked { partitions, lost } => self.group.revoked(partitions, lost),
-                SourceEvent::OutOfRange { partition, asked } => {
-                    let brokers = self.shared.broker_time();
-                    self.restorer.out_of_range(&partition, brokers);
-                    if self.tasks.any_reads(&partition) {
-                        self.group.out_of_range(&self.shared, partition, asked);
-                    }
-                }
-                SourceEvent::Topics(report) => self.compare_topics(&report),
-                SourceEvent::Failed(error) => {
-                    if let Some(error) = self.shared.consumer_failed(error) {
-                        self.give_up(error);
-                    }
-                }
-            }
-        }
-        let (shared, source) = (&self.shared, &mut self.source);
-        if let Some(error) = self.group.explain_gaps(shared, source, &mut self.tasks)? {
-            self.give_up(error);
-        }
-        Ok(())
-    }
-
-    /// Stops the worker if a topic has changed.
-    fn compare_topics(&mut self, report: &[(TopicName, Option<SeenTopic>)]) {
-        self.shared.broker_answered();
-        match self.group.compare_topics(self.shared.now(), report) {
-            Err(error) => self.give_up(error),
-            Ok(grown) => {
-                for it in grown {
-                    tracing::info!(
-                        worker = %self.shared.spec.id, topic = %it.topic, before = it.before, now = it.now,
-                        "an input topic has more partitions; adding tasks"
-                    );
-                    self.shared.spec.input_partitions.insert(it.topic, it.now);
-                }
-            }
-        }
-    }
-
-    /// Continues a rebalance.
-    fn rebalance(&mut self) -> Result<bool, WorkerError> {
-        let standing = self.standing();
-        let (shared, source) = (&self.shared, &mut self.source);
-        match self.group.step(shared, standing, source, &self.tasks)? {
-            GroupStep::Idle => return Ok(false),
-            GroupStep::Moved => {}
-            GroupStep::Lost => self.advance(Event::Lost),
-            GroupStep::Settle(settle) => self.settle(settle),
-            GroupStep::Overdue => {
-                tracing::warn!(
-                    app = %self.shared.spec.app, worker = %self.shared.spec.id, state = ?self.txn.state(),
-                    "the transaction did not end in time; returning the partitions anyway"
-                );
-                self.advance(Event::Lost);
-                return self.rebalance();
-            }
-            GroupStep::Close(plan) => self.close(plan)?,
-            GroupStep::Start(tasks) => {
-                self.start(tasks)?;
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Settles the open transaction before its partitions are given back.
-    fn settle(&mut self, settle: Settle) {
-        match settle {
-            Settle::Nothing => {}
-            Settle::Commit => self.commit(CommitCause::Revoke),
-            Settle::Abort => self.advance(Event::Lost),
-        }
-        if let Err(error) = failpoints::hit(Point::InRevoke)
-            && !self.txn.is_settled()
-        {
-            let event = self.txn.failed(&self.shared, error);
-            self.advance(event);
-        }
-    }
-
-    /// Closes revoked tasks, and gives their partitions back.
-    fn close(&mut self, mut plan: Revocation) -> Result<(), WorkerError> {
-        // Their changelogs go with them, and their databases close before other workers may open them.
-        plan.unassign.extend(self.restorer.forget(&plan.close));
-        // The close of a database would wait for its last write, and hide an error.
-        if let Err(error) = self.end_apply(true) {
-            self.give_up(error);
-        }
-        if rules::closes_revoked_tasks() {
-            self.tasks.close(&plan.close);
-        }
-        self.pipeline.forget(|task| plan.close.contains(&task));
-        self.pipeline.abort_calls(&plan.close);
-        self.tasks.disown(&plan.unassign);
-        self.group.forget(&plan.unassign);
-        for partition in &plan.unassign {
-            self.txn.blame.revoked(partition);
-        }
-        for (task, clock) in plan
-            .close
-            .iter()
-            .flat_map(|id| Clock::ALL.map(|clock| (*id, clock)))
-        {
-            let due = TaskProgress::due_partition(task, clock);
-            self.txn.blame.revoked(&due);
-        }
-        let unassigned = self.source.unassign(&plan.unassign);
-        unassigned.map_err(WorkerError::Client)
-    }
-
-    /// Adds tasks, and assigns the inputs of those without stores.
-    fn start(&mut self, tasks: Vec<NewTask>) -> Result<(), WorkerError> {
-        let spec = &self.shared.spec;
-        let topology = Arc::clone(&self.shared.topology);
-        let (mut at, mut started, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
-        for new in tasks {
-            let Some(stage) = topology.stage(new.id.stage) else {
-                continue;
-            };
-            started.push(new.id.to_string());
-            if !new.claimed {
-                unclaimed.push(new.id.to_string());
-            }
-            let known = self.shared.width(stage.driving_topic());
-            let width = known.max(new.id.partition.get().unsigned_abs() + 1);
-            let stateful = topology.stores_of(stage).next().is_some();
-            if stateful {
-                self.restorer.begin(&self.shared, stage, &new);
-            } else {
-                at.extend(new.at.iter().cloned());
-            }
-            let changelogs = self.shared.changelog_digests(stage);
-            let claimed = new.claimed && !new.names_other_changelogs(&changelogs);
-            let layout = stage.layout();
-            let progress = TaskProgress::resume(new.id, layout, width, new.at, new.name);
-            let stores = StoreNames::of(topology.stores_of(stage).map(|store| &*store.name));
-            let mut progress = progress.with_changelogs(changelogs).with_stores(stores);
-            // At least once, the task commits its start under a new number: see `with_own_numbers`.
-            let numbers = stateful && spec.guarantee == Guarantee::AtLeastOnce;
-            if numbers && rules::numbers_each_attempt() {
-                progress = progress.with_own_numbers();
-            }
-            let progress = progress.with_guarantee(spec.guarantee);
-            let chains = topology.instantiate(stage);
-            let now = self.shared.now();
-            let claimed = claimed && !numbers;
-            let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);
-            task.closes_when_idle(topology.idle_of(stage));
-            self.starts += 1;
-            task.makes_calls(topology.calls_of(stage), self.starts);
-            if stateful {
-                task.restores();
-            }
-            self.tasks.insert(new.driving, task);
-        }
-        tracing::info!(
-            app = %spec.app, worker = %spec.id, tasks = started.join(" "),
-            unclaimed = unclaimed.join(" "), offsets = ?at, "tasks start"
-        );
-        self.source.assign(&at).map_err(WorkerError::Client)
-    }
-
-    /// Rule 8: rewinds to the last commit.
-    fn go_back(&mut self) -> Result<Sought, WorkerError> {
-        let settled = self.txn.is_settled();
-        let sought = self
-            .group
-            .go_back(&self.shared, settled, &mut self.source)?;
-        match sought {
-            Sought::Done | Sought::Reassigned => self.tasks.rewound(),
-            Sought::NeedsCommit => self.commit(CommitCause::Restore),
-            Sought::Nothing | Sought::Moved => {}
-        }
-        Ok(sought)
-    }
-
-    /// Continues the restores.
-    fn restore(&mut self) -> Result<RestoreStep, WorkerError> {
-        // A failed worker restores nothing more, because a changelog may have been replaced.
-        let may =
-            !self.lifecycle.has_failed() && self.group.is_quiet() && self.group.membership.holds();
-        if self.lifecycle.is_stopping() {
-            self.restorer.clear();
-        }
-        if !may {
-            self.restorer.skip_step();
-            return Ok(RestoreStep::Nothing);
-        }
-        let (shared, settled) = (&self.shared, self.txn.is_settled());
-        let (source, tasks) = (&mut self.source, &mut self.tasks);
-        let step = self.restorer.step(shared, settled, source, tasks);
-        for driving in self.restorer.take_released() {
-            let not_before = self.shared.now().after(restore::RETRY);
-            self.group.resolve_again(&self.shared, driving, not_before);
-        }
-        if self.restorer.needs_commit() {
-            self.commit(CommitCause::Restore);
-        }
-        step
-    }
-
-    /// Leaves the group and joins it again, after the group removed the worker.
-    fn rejoin(&mut self) -> Result<(), WorkerError> {
-        if self.lifecycle.is_stopping() {
-            return Ok(());
-        }
-        let (standing, owns_nothing) = (self.standing(), self.tasks.owns_nothing());
-        let (shared, source) = (&self.shared, &mut self.source);
-        self.group.rejoin(shared, standing, source, owns_nothing)
-    }
-
-    // Records.
-
-    /// Whether the worker may take records now.
-    fn accepts(&self) -> bool {
-        self.txn.takes_records()
-            && self.lifecycle.goes_on()
-            && self.group.takes_records()
-            && !self.restorer.needs_commit()
-    }
-
-    /// Rule 10: a start offset that a policy resolved is committed before the first record.
-    fn claim(&mut self) -> bool {
-        if !self.accepts() || !self.tasks.has_unclaimed() {
-            return false;
-        }
-        if self.begin() {
-            self.tasks.claim();
-            self.commit(CommitCause::FirstStart);
-        }
-        true
-    }
-
-    /// Commits the offsets of idle tasks again, before the brokers expire them.
-    fn recommit(&mut self) {
-        let now = self.shared.env.about_now();
-        if self.accepts()
-            && self.chores.looks_for_idle(now)
-            && self.tasks.has_overdue(now)
-            && self.begin()
-        {
-            self.tasks.recommit(now);
-            self.commit(CommitCause::Idle);
-        }
-    }
-
-    /// Continues asynchronous calls. They go on during a commit. Returns whether any ended.
-    fn run_calls(&mut self) -> Result<bool, WorkerError> {
-        let admits =
-            self.lifecycle.goes_on() && self.group.takes_records() && !self.restorer.needs_commit();
-        let (shared, tasks, source) = (&self.shared, &mut self.tasks, &mut self.source);
-        let ran = self.pipeline.run_calls(shared, tasks, source, admits);
-        ran.map_err(WorkerError::Client)
-    }
-
-    /// Processes records for a limited time. Returns whether there may be more at once.
-    fn take_records(&mut self) -> bool {
-        match self.pipeline.send_rest(&self.shared, &mut self.txn) {
-            Ok(true) => {}
-            Ok(false) => return false,
-            Err(raised) => {
-                self.raise(raised);
-                return false;
-            }
-        }
-        if !self.accepts() || !self.merge_held() {
-            return false;
-        }
-        let begun = self.shared.env.about_now();
-        self.pipeline.set_clock(begun);
-        // With repartition topics, all tasks stay at the same stream time. Otherwise, later stages would receive late
-        // records.
-        let (lengths, mut more_with_backlog) = match self.shared.has_repartitions {
-            true => (TurnLengths::short(self.tasks.stream_times()), usize::MAX),
-            false => {
-                let more = self.tasks.more_with_backlog(self.txn.pace.interval());
-                (TurnLengths::default(), more)
-            }
-        };
-        let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
-        let mut any = false;
-        while let Some(id) = turns.pop_front() {
-            if self.tasks.would_touch_backlog(id) {
-                if more_with_backlog == 0 {
-                    self.tasks.skip(id);
-                    continue;
-                }
-                more_with_backlog -= 1;
-            }
-            match self.take_turn(id, &lengths, begun, &mut any) {
-                Turn::Dry => {}
-                Turn::Over => turns.push_back(id),
-                Turn::Full => {
-                    self.tasks.end_turn(id);
-                    return true;
-                }
-                Turn::Then(Done::Begin) => {
-                    if !self.merge_held() || self.is_full(begun) {
-                        self.tasks.end_turn(id);
-                        return true;
-                    }
-                    turns.push_front(id);
-                }
-                Turn::Then(done) => {
-                    if self.follow_up(done) {
-                        self.tasks.end_turn(id);
-                        return true;
-                    }
-                }
-            }
-        }
-        if self.pipeline.needs_claim() {
-            return self.claim_more();
-        }
-        any || self.tasks.widen()
-    }
-
-    /// At most once: commits the offsets of the fetched records. First come the outputs of the claimed records.
-    fn claim_more(&mut self) -> bool {
-        match self.txn.is_open() {
-            true => self.commit(CommitCause::Claim),
-            false => _ = self.begin(),
-        }
-        true
-    }
-
-    /// Processes records of one task.
-    fn take_turn(&mut self, id: TaskId, lengths: &TurnLengths, begun: Now, any: &mut bool) -> Turn {
-        let Self {
-            shared,
-            source,
-            txn,
-            tasks,
-            pipeline,
-            ..
-        } = self;
-        let Some(task) = tasks.get_mut(id) else {
-            return Turn::Dry;
-        };
-        let (first, mut records) = (!task.progress.touched(), 0);
-        let mut turn = Turn::Over;
-        for _ in 0..lengths.of(id, task.progress.stream_time()) {
-            match pipeline.process(shared, task, source, txn) {
-                Done::Dry => {
-                    turn = Turn::Dry;
-                    break;
-                }
-                Done::Next => records += 1,
-                done => {
-                    *any |= !matches!(done, Done::Missing(_));
-                    turn = Turn::Then(done);
-                    break;
-                }
-            }
-            let now = pipeline.clock();
-            if now.since(begun) >= STRETCH || txn.commit_due(shared, now).is_some() {
-                turn = Turn::Full;
-                break;
-            }
-        }
-        *any |= records > 0;
-        let dry = matches!(turn, Turn::Dry);
-        let ended = TaskTurn {
-            records,
-            first,
-            dry,
-        };
-        task.has_backlog = ended.leaves_backlog(task.has_backlog);
-        turn
-    }
-
-    /// Whether the step has taken records for long enough, or the commit is due.
-    fn is_full(&self, begun: Now) -> bool {
-        let now = self.pipeline.clock();
-        now.since(begun) >= STRETCH || self.txn.commit_due(&self.shared, now).is_some()
-    }
-
-    /// Carries out the follow-up action of a record. Returns whether intake ends.
-    fn follow_up(&mut self, done: Done) -> bool {
-        match done {
-            Done::Dry | Done::Next => return false,
-            Done::GoBack(seeks) => {
-                self.group.seek(seeks);
-                return false;
-            }
-            Done::Missing(record) => {
-                self.group.missing(&self.shared, record);
-                return false;
-            }
-            Done::Full | Done::Begin => {}
-            Done::Commit(cause) => self.commit(cause),
-            Done::Raise(raised) => self.raise(raised),
-            Done::Failed(error) => self.fail_record(*error),
-        }
-        true
-    }
-
-    /// Merges the record that waits for a transaction. Returns whether intake may continue.
-    fn merge_held(&mut self) -> bool {
-        let Some(id) = self.pipeline.held_task() else {
-            return true;
-        };
-        let tasks = &self.tasks;
-        self.pipeline.forget(|task| !tasks.contains(task));
-        if self.pipeline.held_task().is_none() {
-            return true;
-        }
-        if !self.begin() {
-            return false;
-        }
-        let (Some(record), Some(task)) = (self.pipeline.take_held(), self.tasks.get_mut(id)) else {
-            return false;
-        };
-        match self
-            .pipeline
-            .merge(&self.shared, task, record, &mut self.txn)
-        {
-            Done::Next => true,
-            done => {
-                self.follow_up(done);
-                false
-            }
-        }
-    }
-
-    /// Handles a record that failed without side effects: commits the records before it, then stops the worker.
-    fn fail_record(&mut self, error: WorkerError) {
-        tracing::error!(
-            app = %self.shared.spec.app, worker = %self.shared.spec.id, %error, "record failed"
-        );
-        if self.lifecycle.fail(error) {
-            self.commit(CommitCause::RecordFailed);
         }
     }
 

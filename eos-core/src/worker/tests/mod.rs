@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, MaxIdle, Offset, Pace,
-    TopicPartition, TransactionalId, WorkerId, code,
+    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, MaxIdle, Offset, Pace, TaskId,
+    TopicName, TopicPartition, TransactionalId, WorkerId, code,
 };
 
 use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};

@@ -372,6 +372,7 @@ fn a_replay_meets_the_deduplication() {
     }
 }
 
+/// A letter about a moment of a timer has no number.
 #[test]
 fn a_failing_timer_handler_writes_a_letter_that_the_replay_refuses() {
     let mut app = App::new("a");

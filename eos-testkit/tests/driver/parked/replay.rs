@@ -242,8 +242,6 @@ fn a_partition_of_origin_that_does_not_exist_stops_the_replay() {
     );
 }
 
-/// A letter about a moment of a timer has no number.
-
 /// The headers of a processed letter travel to the next topic, whose dead letters are in sequence as well.
 #[test]
 fn a_replayed_record_is_a_plain_record_of_the_next_topic() {

@@ -1,0 +1,236 @@
+//! Events of the group: assignments, revocations, starts and restores of tasks.
+
+use std::sync::Arc;
+
+use eos_protocol::state::StoreNames;
+use eos_protocol::{
+    Clock, CommitCause, Event, Guarantee, Revocation, SeenTopic, Settle, TaskProgress, TopicName,
+};
+
+use crate::client::{Client, Source, SourceEvent};
+use crate::failpoints::{self, Point};
+use crate::rules;
+
+use super::group::{GroupStep, NewTask, Sought};
+use super::restore::RestoreStep;
+use super::task::Task;
+use super::{Worker, WorkerError};
+
+impl<C: Client> Worker<C> {
+    /// Reads the client's events. Rebalances are handled later, in order.
+    pub(super) fn poll(&mut self) -> Result<(), WorkerError> {
+        while let Some(event) = self.source.poll() {
+            match event {
+                SourceEvent::Assigned(partitions) => self.group.assigned(partitions),
+                SourceEvent::Revoked { partitions, lost } => self.group.revoked(partitions, lost),
+                SourceEvent::OutOfRange { partition, asked } => {
+                    let brokers = self.shared.broker_time();
+                    self.restorer.out_of_range(&partition, brokers);
+                    if self.tasks.any_reads(&partition) {
+                        self.group.out_of_range(&self.shared, partition, asked);
+                    }
+                }
+                SourceEvent::Topics(report) => self.compare_topics(&report),
+                SourceEvent::Failed(error) => {
+                    if let Some(error) = self.shared.consumer_failed(error) {
+                        self.give_up(error);
+                    }
+                }
+            }
+        }
+        let (shared, source) = (&self.shared, &mut self.source);
+        if let Some(error) = self.group.explain_gaps(shared, source, &mut self.tasks)? {
+            self.give_up(error);
+        }
+        Ok(())
+    }
+
+    /// Stops the worker if a topic has changed.
+    fn compare_topics(&mut self, report: &[(TopicName, Option<SeenTopic>)]) {
+        self.shared.broker_answered();
+        match self.group.compare_topics(self.shared.now(), report) {
+            Err(error) => self.give_up(error),
+            Ok(grown) => {
+                for it in grown {
+                    tracing::info!(
+                        worker = %self.shared.spec.id, topic = %it.topic, before = it.before, now = it.now,
+                        "an input topic has more partitions; adding tasks"
+                    );
+                    self.shared.spec.input_partitions.insert(it.topic, it.now);
+                }
+            }
+        }
+    }
+
+    /// Continues a rebalance.
+    pub(super) fn rebalance(&mut self) -> Result<bool, WorkerError> {
+        let standing = self.standing();
+        let (shared, source) = (&self.shared, &mut self.source);
+        match self.group.step(shared, standing, source, &self.tasks)? {
+            GroupStep::Idle => return Ok(false),
+            GroupStep::Moved => {}
+            GroupStep::Lost => self.advance(Event::Lost),
+            GroupStep::Settle(settle) => self.settle(settle),
+            GroupStep::Overdue => {
+                tracing::warn!(
+                    app = %self.shared.spec.app, worker = %self.shared.spec.id, state = ?self.txn.state(),
+                    "the transaction did not end in time; returning the partitions anyway"
+                );
+                self.advance(Event::Lost);
+                return self.rebalance();
+            }
+            GroupStep::Close(plan) => self.close(plan)?,
+            GroupStep::Start(tasks) => {
+                self.start(tasks)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Settles the open transaction before its partitions are given back.
+    pub(super) fn settle(&mut self, settle: Settle) {
+        match settle {
+            Settle::Nothing => {}
+            Settle::Commit => self.commit(CommitCause::Revoke),
+            Settle::Abort => self.advance(Event::Lost),
+        }
+        if let Err(error) = failpoints::hit(Point::InRevoke)
+            && !self.txn.is_settled()
+        {
+            let event = self.txn.failed(&self.shared, error);
+            self.advance(event);
+        }
+    }
+
+    /// Closes revoked tasks, and gives their partitions back.
+    fn close(&mut self, mut plan: Revocation) -> Result<(), WorkerError> {
+        // Their changelogs go with them, and their databases close before other workers may open them.
+        plan.unassign.extend(self.restorer.forget(&plan.close));
+        // The close of a database would wait for its last write, and hide an error.
+        if let Err(error) = self.end_apply(true) {
+            self.give_up(error);
+        }
+        if rules::closes_revoked_tasks() {
+            self.tasks.close(&plan.close);
+        }
+        self.pipeline.forget(|task| plan.close.contains(&task));
+        self.pipeline.abort_calls(&plan.close);
+        self.tasks.disown(&plan.unassign);
+        self.group.forget(&plan.unassign);
+        for partition in &plan.unassign {
+            self.txn.blame.revoked(partition);
+        }
+        for (task, clock) in plan
+            .close
+            .iter()
+            .flat_map(|id| Clock::ALL.map(|clock| (*id, clock)))
+        {
+            let due = TaskProgress::due_partition(task, clock);
+            self.txn.blame.revoked(&due);
+        }
+        let unassigned = self.source.unassign(&plan.unassign);
+        unassigned.map_err(WorkerError::Client)
+    }
+
+    /// Adds tasks, and assigns the inputs of those without stores.
+    fn start(&mut self, tasks: Vec<NewTask>) -> Result<(), WorkerError> {
+        let spec = &self.shared.spec;
+        let topology = Arc::clone(&self.shared.topology);
+        let (mut at, mut started, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
+        for new in tasks {
+            let Some(stage) = topology.stage(new.id.stage) else {
+                continue;
+            };
+            started.push(new.id.to_string());
+            if !new.claimed {
+                unclaimed.push(new.id.to_string());
+            }
+            let known = self.shared.width(stage.driving_topic());
+            let width = known.max(new.id.partition.get().unsigned_abs() + 1);
+            let stateful = topology.stores_of(stage).next().is_some();
+            if stateful {
+                self.restorer.begin(&self.shared, stage, &new);
+            } else {
+                at.extend(new.at.iter().cloned());
+            }
+            let changelogs = self.shared.changelog_digests(stage);
+            let claimed = new.claimed && !new.names_other_changelogs(&changelogs);
+            let layout = stage.layout();
+            let progress = TaskProgress::resume(new.id, layout, width, new.at, new.name);
+            let stores = StoreNames::of(topology.stores_of(stage).map(|store| &*store.name));
+            let mut progress = progress.with_changelogs(changelogs).with_stores(stores);
+            // At least once, the task commits its start under a new number: see `with_own_numbers`.
+            let numbers = stateful && spec.guarantee == Guarantee::AtLeastOnce;
+            if numbers && rules::numbers_each_attempt() {
+                progress = progress.with_own_numbers();
+            }
+            let progress = progress.with_guarantee(spec.guarantee);
+            let chains = topology.instantiate(stage);
+            let now = self.shared.now();
+            let claimed = claimed && !numbers;
+            let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);
+            task.closes_when_idle(topology.idle_of(stage));
+            self.starts += 1;
+            task.makes_calls(topology.calls_of(stage), self.starts);
+            if stateful {
+                task.restores();
+            }
+            self.tasks.insert(new.driving, task);
+        }
+        tracing::info!(
+            app = %spec.app, worker = %spec.id, tasks = started.join(" "),
+            unclaimed = unclaimed.join(" "), offsets = ?at, "tasks start"
+        );
+        self.source.assign(&at).map_err(WorkerError::Client)
+    }
+
+    /// Rule 8: rewinds to the last commit.
+    pub(super) fn go_back(&mut self) -> Result<Sought, WorkerError> {
+        let settled = self.txn.is_settled();
+        let sought = self
+            .group
+            .go_back(&self.shared, settled, &mut self.source)?;
+        match sought {
+            Sought::Done | Sought::Reassigned => self.tasks.rewound(),
+            Sought::NeedsCommit => self.commit(CommitCause::Restore),
+            Sought::Nothing | Sought::Moved => {}
+        }
+        Ok(sought)
+    }
+
+    /// Continues the restores.
+    pub(super) fn restore(&mut self) -> Result<RestoreStep, WorkerError> {
+        // A failed worker restores nothing more, because a changelog may have been replaced.
+        let may =
+            !self.lifecycle.has_failed() && self.group.is_quiet() && self.group.membership.holds();
+        if self.lifecycle.is_stopping() {
+            self.restorer.clear();
+        }
+        if !may {
+            self.restorer.skip_step();
+            return Ok(RestoreStep::Nothing);
+        }
+        let (shared, settled) = (&self.shared, self.txn.is_settled());
+        let (source, tasks) = (&mut self.source, &mut self.tasks);
+        let step = self.restorer.step(shared, settled, source, tasks);
+        for driving in self.restorer.take_released() {
+            let not_before = self.shared.now().after(super::restore::RETRY);
+            self.group.resolve_again(&self.shared, driving, not_before);
+        }
+        if self.restorer.needs_commit() {
+            self.commit(CommitCause::Restore);
+        }
+        step
+    }
+
+    /// Leaves the group and joins it again, after the group removed the worker.
+    pub(super) fn rejoin(&mut self) -> Result<(), WorkerError> {
+        if self.lifecycle.is_stopping() {
+            return Ok(());
+        }
+        let (standing, owns_nothing) = (self.standing(), self.tasks.owns_nothing());
+        let (shared, source) = (&self.shared, &mut self.source);
+        self.group.rejoin(shared, standing, source, owns_nothing)
+    }
+}

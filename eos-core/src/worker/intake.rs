@@ -1,0 +1,247 @@
+//! The intake of records into the open transaction.
+
+use std::collections::VecDeque;
+
+use eos_protocol::{CommitCause, Now, TaskId, TaskTurn};
+
+use crate::client::Client;
+
+use super::pipeline::Done;
+use super::turns::TurnLengths;
+use super::{STRETCH, Worker, WorkerError};
+
+/// The reason why a task's turn ended.
+enum Turn {
+    /// The task has no more records.
+    Dry,
+    /// Another task has the next turn.
+    Over,
+    /// The step has taken records for long enough, or the commit is due.
+    Full,
+    /// The worker has to do something else first.
+    Then(Done),
+}
+
+impl<C: Client> Worker<C> {
+    /// Whether the worker may take records now.
+    fn accepts(&self) -> bool {
+        self.txn.takes_records()
+            && self.lifecycle.goes_on()
+            && self.group.takes_records()
+            && !self.restorer.needs_commit()
+    }
+
+    /// Rule 10: a start offset that a policy resolved is committed before the first record.
+    pub(super) fn claim(&mut self) -> bool {
+        if !self.accepts() || !self.tasks.has_unclaimed() {
+            return false;
+        }
+        if self.begin() {
+            self.tasks.claim();
+            self.commit(CommitCause::FirstStart);
+        }
+        true
+    }
+
+    /// Commits the offsets of idle tasks again, before the brokers expire them.
+    pub(super) fn recommit(&mut self) {
+        let now = self.shared.env.about_now();
+        if self.accepts()
+            && self.chores.looks_for_idle(now)
+            && self.tasks.has_overdue(now)
+            && self.begin()
+        {
+            self.tasks.recommit(now);
+            self.commit(CommitCause::Idle);
+        }
+    }
+
+    /// Continues asynchronous calls. They go on during a commit. Returns whether any ended.
+    pub(super) fn run_calls(&mut self) -> Result<bool, WorkerError> {
+        let admits =
+            self.lifecycle.goes_on() && self.group.takes_records() && !self.restorer.needs_commit();
+        let (shared, tasks, source) = (&self.shared, &mut self.tasks, &mut self.source);
+        let ran = self.pipeline.run_calls(shared, tasks, source, admits);
+        ran.map_err(WorkerError::Client)
+    }
+
+    /// Processes records for a limited time. Returns whether there may be more at once.
+    pub(super) fn take_records(&mut self) -> bool {
+        match self.pipeline.send_rest(&self.shared, &mut self.txn) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(raised) => {
+                self.raise(raised);
+                return false;
+            }
+        }
+        if !self.accepts() || !self.merge_held() {
+            return false;
+        }
+        let begun = self.shared.env.about_now();
+        self.pipeline.set_clock(begun);
+        // With repartition topics, all tasks stay at the same stream time. Otherwise, later stages would receive late
+        // records.
+        let (lengths, mut more_with_backlog) = match self.shared.has_repartitions {
+            true => (TurnLengths::short(self.tasks.stream_times()), usize::MAX),
+            false => {
+                let more = self.tasks.more_with_backlog(self.txn.pace.interval());
+                (TurnLengths::default(), more)
+            }
+        };
+        let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
+        let mut any = false;
+        while let Some(id) = turns.pop_front() {
+            if self.tasks.would_touch_backlog(id) {
+                if more_with_backlog == 0 {
+                    self.tasks.skip(id);
+                    continue;
+                }
+                more_with_backlog -= 1;
+            }
+            match self.take_turn(id, &lengths, begun, &mut any) {
+                Turn::Dry => {}
+                Turn::Over => turns.push_back(id),
+                Turn::Full => {
+                    self.tasks.end_turn(id);
+                    return true;
+                }
+                Turn::Then(Done::Begin) => {
+                    if !self.merge_held() || self.is_full(begun) {
+                        self.tasks.end_turn(id);
+                        return true;
+                    }
+                    turns.push_front(id);
+                }
+                Turn::Then(done) => {
+                    if self.follow_up(done) {
+                        self.tasks.end_turn(id);
+                        return true;
+                    }
+                }
+            }
+        }
+        if self.pipeline.needs_claim() {
+            return self.claim_more();
+        }
+        any || self.tasks.widen()
+    }
+
+    /// At most once: commits the offsets of the fetched records. First come the outputs of the claimed records.
+    fn claim_more(&mut self) -> bool {
+        match self.txn.is_open() {
+            true => self.commit(CommitCause::Claim),
+            false => _ = self.begin(),
+        }
+        true
+    }
+
+    /// Processes records of one task.
+    fn take_turn(&mut self, id: TaskId, lengths: &TurnLengths, begun: Now, any: &mut bool) -> Turn {
+        let Self {
+            shared,
+            source,
+            txn,
+            tasks,
+            pipeline,
+            ..
+        } = self;
+        let Some(task) = tasks.get_mut(id) else {
+            return Turn::Dry;
+        };
+        let (first, mut records) = (!task.progress.touched(), 0);
+        let mut turn = Turn::Over;
+        for _ in 0..lengths.of(id, task.progress.stream_time()) {
+            match pipeline.process(shared, task, source, txn) {
+                Done::Dry => {
+                    turn = Turn::Dry;
+                    break;
+                }
+                Done::Next => records += 1,
+                done => {
+                    *any |= !matches!(done, Done::Missing(_));
+                    turn = Turn::Then(done);
+                    break;
+                }
+            }
+            let now = pipeline.clock();
+            if now.since(begun) >= STRETCH || txn.commit_due(shared, now).is_some() {
+                turn = Turn::Full;
+                break;
+            }
+        }
+        *any |= records > 0;
+        let dry = matches!(turn, Turn::Dry);
+        let ended = TaskTurn {
+            records,
+            first,
+            dry,
+        };
+        task.has_backlog = ended.leaves_backlog(task.has_backlog);
+        turn
+    }
+
+    /// Whether the step has taken records for long enough, or the commit is due.
+    fn is_full(&self, begun: Now) -> bool {
+        let now = self.pipeline.clock();
+        now.since(begun) >= STRETCH || self.txn.commit_due(&self.shared, now).is_some()
+    }
+
+    /// Carries out the follow-up action of a record. Returns whether intake ends.
+    fn follow_up(&mut self, done: Done) -> bool {
+        match done {
+            Done::Dry | Done::Next => return false,
+            Done::GoBack(seeks) => {
+                self.group.seek(seeks);
+                return false;
+            }
+            Done::Missing(record) => {
+                self.group.missing(&self.shared, record);
+                return false;
+            }
+            Done::Full | Done::Begin => {}
+            Done::Commit(cause) => self.commit(cause),
+            Done::Raise(raised) => self.raise(raised),
+            Done::Failed(error) => self.fail_record(*error),
+        }
+        true
+    }
+
+    /// Merges the record that waits for a transaction. Returns whether intake may continue.
+    fn merge_held(&mut self) -> bool {
+        let Some(id) = self.pipeline.held_task() else {
+            return true;
+        };
+        let tasks = &self.tasks;
+        self.pipeline.forget(|task| !tasks.contains(task));
+        if self.pipeline.held_task().is_none() {
+            return true;
+        }
+        if !self.begin() {
+            return false;
+        }
+        let (Some(record), Some(task)) = (self.pipeline.take_held(), self.tasks.get_mut(id)) else {
+            return false;
+        };
+        match self
+            .pipeline
+            .merge(&self.shared, task, record, &mut self.txn)
+        {
+            Done::Next => true,
+            done => {
+                self.follow_up(done);
+                false
+            }
+        }
+    }
+
+    /// Handles a record that failed without side effects: commits the records before it, then stops the worker.
+    fn fail_record(&mut self, error: WorkerError) {
+        tracing::error!(
+            app = %self.shared.spec.app, worker = %self.shared.spec.id, %error, "record failed"
+        );
+        if self.lifecycle.fail(error) {
+            self.commit(CommitCause::RecordFailed);
+        }
+    }
+}
