@@ -244,7 +244,8 @@ impl<R: Records> Task<R> {
             self.progress.touch();
         }
         // A record that waits for a decision or a retry keeps its place in the group.
-        let waits = self.stands_still() || self.attempt.is_some();
+        let retries = self.attempt.as_ref();
+        let waits = self.stands_still() || retries.is_some_and(|it| !it.wait(now).is_zero());
         for (input, fetched) in self.fetched.iter().enumerate().filter(|_| !waits) {
             if let Some(last) = fetched.last() {
                 self.progress.claim(input, last.offset().next());

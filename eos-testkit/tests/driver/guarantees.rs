@@ -9,7 +9,9 @@ use eos_core::identity::{HighWatermarks, SeenIds, Sequence, Versions};
 use eos_core::reorder::{OnGap, Reorder};
 use eos_core::state::ReorderStore;
 use eos_core::timers::Clock;
-use eos_core::{App, ErrorPolicy, Guarantee, KeyValueStore, PlainTopic, Stream, Topic};
+use eos_core::{
+    App, Backoff, ErrorPolicy, Failure, Guarantee, KeyValueStore, PlainTopic, Stream, Topic,
+};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 const ALL: [Guarantee; 3] = [
@@ -216,6 +218,28 @@ fn a_switch_of_the_guarantee_is_a_rolling_upgrade() {
         driver.crash_and_lose_state();
         assert_eq!(count(&driver), expected, "{guarantee:?}, rebuilt");
     }
+}
+
+/// A record that waits for its retry is not claimed. Once the wait is over, it is.
+#[test]
+fn at_most_once_a_failed_record_is_tried_again() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&tries);
+    let mut app = App::new("a");
+    app.guarantee(Guarantee::AtMostOnce);
+    let retry = ErrorPolicy::retry(5, Backoff::fixed(Duration::from_secs(1)));
+    app.source(&clicks())
+        .on_error(retry)
+        .try_map(move |value| match seen.fetch_add(1, Ordering::Relaxed) {
+            0..3 => Err(Failure::from("down")),
+            _ => Ok(value),
+        })
+        .to(&copies());
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&clicks(), "k", "1");
+    driver.pipe(&clicks(), "k", "2");
+    assert_eq!(copied(&mut driver), ["1", "2"]);
+    assert_eq!(tries.load(Ordering::Relaxed), 5);
 }
 
 #[track_caller]
