@@ -18,7 +18,7 @@ impl TestDriver {
     /// use eos_testkit::TestDriver;
     ///
     /// let texts = Topic::<String, String>::plain("texts");
-    /// let numbers = PlainTopic::<String, u64>::plain("numbers");
+    /// let numbers = PlainTopic::<String, u64>::named("numbers");
     /// let mut app = App::new("numbers-v1");
     /// app.source(&texts)
     ///     .on_error(ErrorPolicy::pause())
