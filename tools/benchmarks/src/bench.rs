@@ -228,7 +228,7 @@ impl Bench {
     pub(crate) fn ensure_right(&mut self, play: &Play) -> Result<u64> {
         let Task { work, records, .. } = play.task;
         if work.counts() {
-            let counted = Counted::new(work, self.partitions);
+            let counted = Counted::new(work, self.partitions, self.keys);
             counted::read(&mut self.client, &play.task.output, counted)?.complete(records)
         } else if work.has_windows() {
             let events = Events {

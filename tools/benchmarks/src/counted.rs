@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use eos_protocol::partition_for;
 use kafka_wire::{Client, Isolation, Record};
 
-use crate::records::{KEYS, key_number, number_of_key};
+use crate::records::{key_number, number_of_key};
 use crate::work::Work;
 
 /// Takes counts as they are read and remembers the first that is wrong.
@@ -13,17 +13,19 @@ use crate::work::Work;
 pub(crate) struct Counted {
     work: Work,
     partitions: u32,
+    keys: u64,
     last: Vec<u64>,
     outputs: u64,
     wrong: Option<String>,
 }
 
 impl Counted {
-    pub(crate) fn new(work: Work, partitions: i32) -> Self {
+    pub(crate) fn new(work: Work, partitions: i32, keys: u64) -> Self {
         Self {
             work,
             partitions: partitions.unsigned_abs(),
-            last: vec![0; usize::try_from(KEYS).unwrap_or(0)],
+            keys,
+            last: vec![0; usize::try_from(keys).unwrap_or(0)],
             outputs: 0,
             wrong: None,
         }
@@ -41,7 +43,7 @@ impl Counted {
     }
 
     fn judge(&mut self, partition: i32, key: &[u8], value: &[u8]) -> Result<()> {
-        let number = number_of_key(key, KEYS).context("this key was never sent")?;
+        let number = number_of_key(key, self.keys).context("this key was never sent")?;
         let last = usize::try_from(number)
             .ok()
             .and_then(|at| self.last.get_mut(at));
@@ -70,7 +72,7 @@ impl Counted {
         self.so_far()?;
         let mut expected = vec![0_u64; self.last.len()];
         for seq in 0..records {
-            let at = usize::try_from(key_number(seq, KEYS)).ok();
+            let at = usize::try_from(key_number(seq, self.keys)).ok();
             if let Some(count) = at.and_then(|at| expected.get_mut(at)) {
                 *count += 1;
             }
@@ -100,7 +102,7 @@ pub(crate) fn read(client: &mut Client, topic: &str, mut counted: Counted) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Input, PARTITIONS};
+    use crate::records::{Input, KEYS, PARTITIONS};
 
     const RECORDS: u64 = 300_000;
 
@@ -114,7 +116,7 @@ mod tests {
             outputs.push((input.key.clone(), *count));
         }
         change(&mut outputs);
-        let mut counted = Counted::new(work, PARTITIONS);
+        let mut counted = Counted::new(work, PARTITIONS, KEYS);
         for (key, count) in &outputs {
             let partition = partition_for(key, PARTITIONS.unsigned_abs()).get();
             counted.take(partition, key, &count.to_be_bytes());

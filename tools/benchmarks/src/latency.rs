@@ -96,7 +96,7 @@ fn one(
     let records = warm_up + options.seconds * options.rate;
     let interval = options.interval();
     let play = bench.play(side, &name, &input, Work::Map, records, interval)?;
-    let consumer = consumer(&play)?;
+    let consumer = consumer(&play, Offset::Beginning)?;
     let mut running = bench.start(&play, streams)?;
     let schedule = Schedule {
         start: Instant::now() + Duration::from_millis(100),
@@ -220,7 +220,8 @@ fn consume(consumer: &BaseConsumer, schedule: Schedule, running: &mut Running) -
     })
 }
 
-fn consumer(play: &Play) -> Result<BaseConsumer> {
+/// A reader of the committed output, from this offset on.
+pub(crate) fn consumer(play: &Play, from: Offset) -> Result<BaseConsumer> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", &play.task.bootstrap)
         // Required, and unused: partitions are assigned by hand and nothing is committed.
@@ -231,7 +232,7 @@ fn consumer(play: &Play) -> Result<BaseConsumer> {
         .create()?;
     let mut partitions = TopicPartitionList::new();
     for partition in 0..PARTITIONS {
-        partitions.add_partition_offset(&play.task.output, partition, Offset::Beginning)?;
+        partitions.add_partition_offset(&play.task.output, partition, from)?;
     }
     consumer.assign(&partitions)?;
     Ok(consumer)

@@ -122,7 +122,7 @@ pub(crate) fn run(
 }
 
 /// Whether two members have half of the partitions each.
-fn is_shared(bench: &mut Bench, play: &Play) -> Result<bool> {
+pub(crate) fn is_shared(bench: &mut Bench, play: &Play) -> Result<bool> {
     let group = bench.client.group_members(&play.task.group)?;
     let half = bench.partitions.unsigned_abs() as usize / 2;
     let mut members = group.members.iter();
@@ -206,7 +206,7 @@ impl Ends {
 fn ensure_right(bench: &mut Bench, play: &Play, sent: u64) -> Result<()> {
     let (work, output) = (play.task.work, &play.task.output);
     let count = if work.counts() {
-        let counted = Counted::new(work, bench.partitions);
+        let counted = Counted::new(work, bench.partitions, bench.keys);
         counted::read(&mut bench.client, output, counted)?.so_far()?
     } else {
         let check = Check::new(work, bench.partitions, MOST);

@@ -27,6 +27,7 @@ mod proc;
 mod records;
 mod restart;
 mod restore;
+mod restore_latency;
 mod restoring;
 mod running;
 mod siblings;
@@ -156,6 +157,11 @@ fn measure(options: &Options) -> Result<()> {
     if wanted(What::Restore) {
         let outcomes = restore::run(options)?;
         page::show(What::Restore, &tables::restore(&outcomes), options)?;
+    }
+    if wanted(What::RestoreLatency) {
+        let outcomes = restore_latency::run(options)?;
+        let table = tables::restore_latency(&outcomes, options);
+        page::show(What::RestoreLatency, &table, options)?;
     }
     if wanted(What::StateMemory) {
         let outcomes = state_memory::run(options)?;

@@ -35,6 +35,8 @@ pub(crate) enum What {
     Pending,
     /// State rebuilt from its changelog: records/s, beside a bare reader
     Restore,
+    /// Latency of the other tasks of a process while it restores three
+    RestoreLatency,
     /// 6 to 512 partitions and as many tasks in a process: speed, memory, file descriptors, start-up, rebalance
     Partitions,
     /// Memory and disk of three stores: many keys, and many tasks
@@ -51,7 +53,7 @@ pub(crate) struct Options {
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
     /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
-    /// partitions and state-memory 5,000,000; restore, windows and windows-memory 3,000,000; memory 2,000,000]
+    /// partitions and state-memory 5,000,000; restore, restore-latency, windows and windows-memory 3,000,000; memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1; quarantine 7]
@@ -87,7 +89,7 @@ pub(crate) struct Options {
     /// The heap of Kafka Streams, in MB [default: 512; count with every update 256, which keeps its speed]
     #[arg(long, value_parser = clap::value_parser!(u32).range(64..))]
     pub(crate) heap_mb: Option<u32>,
-    /// Latency: records per second
+    /// Latency and restore-latency: records per second
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rate: u64,
     /// Latency and memory: how long is measured

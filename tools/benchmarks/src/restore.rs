@@ -105,8 +105,8 @@ fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u3
 /// The last reported restore: records, and milliseconds since its first task began.
 pub(crate) fn last_restore(text: &str) -> Option<(u64, f64)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(RESTORED));
-    let (records, ms) = lines.next_back()?.split_once(' ')?;
-    Some((records.parse().ok()?, ms.trim().parse().ok()?))
+    let mut words = lines.next_back()?.split(' ');
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
 impl Outcome {

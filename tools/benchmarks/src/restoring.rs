@@ -8,7 +8,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::work::RESTORED;
+use crate::work::{RESTORED, RESTORING};
 
 /// Prints after each task how many records were read so far, and how long that took from the first
 /// task's beginning.
@@ -23,11 +23,16 @@ impl<S: Subscriber> Layer<S> for Restoring {
         match said.message.as_str() {
             "restoring state" => {
                 began.get_or_insert_with(Instant::now);
+                println!("{RESTORING}{}", said.task);
             }
             "changelog read" => {
                 *records += said.records;
                 let took = began.get_or_insert_with(Instant::now).elapsed();
-                println!("{RESTORED}{records} {:.1}", took.as_secs_f64() * 1e3);
+                println!(
+                    "{RESTORED}{records} {:.1} {}",
+                    took.as_secs_f64() * 1e3,
+                    said.task
+                );
             }
             _ => {}
         }
@@ -37,6 +42,7 @@ impl<S: Subscriber> Layer<S> for Restoring {
 #[derive(Debug, Default)]
 struct Said {
     message: String,
+    task: String,
     records: u64,
 }
 
@@ -48,8 +54,10 @@ impl Visit for Said {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.message = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            "task" => self.task = format!("{value:?}"),
+            _ => {}
         }
     }
 }

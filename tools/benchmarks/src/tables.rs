@@ -8,6 +8,7 @@ use crate::options::Options;
 use crate::partitions;
 use crate::restart;
 use crate::restore;
+use crate::restore_latency;
 use crate::siblings;
 use crate::side::Side;
 use crate::state_memory;
@@ -337,6 +338,34 @@ pub(crate) fn latency(outcomes: &[latency::Outcome], options: &Options) -> Strin
             figure(o.max, 1),
             figure(o.cpu_percent, 1),
             figure(o.generator_behind, 1),
+        );
+    }
+    text
+}
+
+/// A row per round.
+pub(crate) fn restore_latency(outcomes: &[restore_latency::Outcome], options: &Options) -> String {
+    let mut text = format!(
+        "{} records/s on six partitions, default settings. Three tasks restore, three go on.\n\n\
+         | round | keys | restore ms | before: p50 ms | p99 ms | max ms | during: records | p50 ms | p99 ms | max ms | p99, during / before |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
+        thousands(options.rate as f64),
+    );
+    for o in outcomes {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            o.round,
+            thousands(o.keys as f64),
+            figure(o.restore_ms, 0),
+            figure(o.calm.p50, 0),
+            figure(o.calm.p99, 0),
+            figure(o.calm.max, 0),
+            thousands(o.restoring.records as f64),
+            figure(o.restoring.p50, 0),
+            figure(o.restoring.p99, 0),
+            figure(o.restoring.max, 0),
+            figure(o.ratio(), 2),
         );
     }
     text

@@ -10,7 +10,11 @@ pub(crate) const COUNTS: &str = "counts";
 /// The prefix of the line with the durations of the phases of a commit.
 pub(crate) const PHASES: &str = "phases ";
 
-/// The prefix of a line about a restore, followed by the number of records and the time in milliseconds.
+/// The prefix of a line about a task whose restore begins, followed by the task.
+pub(crate) const RESTORING: &str = "restoring ";
+
+/// The prefix of a line about a restored task, followed by the number of records so far, the time in milliseconds, and
+/// the task.
 pub(crate) const RESTORED: &str = "restored ";
 
 /// The memory limit of all stores of a process, in bytes, in the benchmark of memory.

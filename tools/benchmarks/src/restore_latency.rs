@@ -1,0 +1,275 @@
+//! Latency of the other tasks of a process during a restore.
+//!
+//! One process fills a store of six tasks. A second process joins, and restores three of them. Then the first process
+//! leaves, and the second one restores the other three while its own three go on.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use kafka_wire::Producer;
+use rdkafka::Message;
+use rdkafka::consumer::BaseConsumer;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Play, now_ms};
+use crate::keyed;
+use crate::latency;
+use crate::lifecycle;
+use crate::options::Options;
+use crate::records::{Input, PARTITIONS};
+use crate::running::Running;
+use crate::side::Side;
+use crate::stats::{percentile, rounded};
+use crate::work::{RESTORED, RESTORING, Work};
+
+/// How long a rebalance and a restore may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The time of the samples before the first process leaves.
+const CALM: Duration = Duration::from_secs(15);
+/// The time after the restore, for late results.
+const AFTER: Duration = Duration::from_secs(2);
+/// Between two checks of a log.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The latencies of one round, in milliseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) round: u32,
+    pub(crate) keys: u64,
+    pub(crate) restore_ms: f64,
+    pub(crate) calm: Latencies,
+    pub(crate) restoring: Latencies,
+}
+
+/// Latencies of the records of the three tasks that stay.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Latencies {
+    pub(crate) records: usize,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+/// A record of the output.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    partition: i32,
+    due: i64,
+    read: i64,
+}
+
+/// A span of the wall clock, in milliseconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    from: i64,
+    to: i64,
+}
+
+/// Measures each round on a broker of its own.
+pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
+    let rounds = 1..=options.rounds.unwrap_or(3);
+    rounds
+        .map(|round| {
+            eprintln!("round {round}");
+            let outcome = one(round, options).with_context(|| format!("round {round}"))?;
+            println!("{}", outcome.json(options));
+            Ok(outcome)
+        })
+        .collect()
+}
+
+fn one(round: u32, options: &Options) -> Result<Outcome> {
+    let keys = options.records.unwrap_or(3_000_000);
+    let mut bench = Bench::open(PARTITIONS)?;
+    bench.keys = keys;
+    let filled = 2 * keys;
+    let input = bench.filled("restoring-in", Work::Count, filled)?;
+    let (side, interval) = (Side::EosDefault, options.interval());
+    let mut play = bench.play(side, "restoring", &input, Work::Count, filled, interval)?;
+    let mut first = bench.start(&play, None)?;
+    keyed::wait_for(&mut bench, &play, &mut first, filled)?;
+
+    let own = play.task.state.clone();
+    play.task.state = own.with_extension("second");
+    let mut second = bench.start(&play, None)?;
+    let since = Instant::now();
+    while !lifecycle::is_shared(&mut bench, &play)? || tasks(&second, RESTORED).len() < 3 {
+        ensure!(
+            since.elapsed() < PATIENCE,
+            "the second process got no tasks"
+        );
+        first.check()?;
+        second.check()?;
+        thread::sleep(LOOK);
+    }
+    let kept = tasks(&second, RESTORED);
+    ensure!(kept.len() == 3, "the second process has the tasks {kept:?}");
+
+    let consumer = latency::consumer(&play, rdkafka::Offset::End)?;
+    let stop = AtomicBool::new(false);
+    let measured = thread::scope(|scope| {
+        let generator = scope.spawn(|| generate(&play, filled, options.rate, &stop));
+        let reader = scope.spawn(|| read(&consumer, &stop));
+        let spans = spans(first, &mut second);
+        stop.store(true, Ordering::Relaxed);
+        let sent = generator
+            .join()
+            .unwrap_or_else(|_| bail!("the generator panicked"));
+        let samples = reader
+            .join()
+            .unwrap_or_else(|_| bail!("the reader panicked"));
+        anyhow::Ok((spans?, sent?, samples?))
+    })?;
+    let ((calm, restore), sent, samples) = measured;
+    play.task.records = sent;
+    keyed::wait_for(&mut bench, &play, &mut second, sent)?;
+    second.stop()?;
+    bench.ensure_finished(&play)?;
+    bench.ensure_right(&play)?;
+
+    let stays = |sample: &&Sample| kept.contains(&sample.partition);
+    let samples: Vec<_> = samples.iter().filter(stays).copied().collect();
+    Ok(Outcome {
+        round,
+        keys,
+        restore_ms: (restore.to - restore.from) as f64,
+        calm: Latencies::of(&samples, calm)?,
+        restoring: Latencies::of(&samples, restore)?,
+    })
+}
+
+/// Stops the first process. The calm time before, and the time of the restore after.
+fn spans(first: Running, second: &mut Running) -> Result<(Span, Span)> {
+    // The generator and the reader begin.
+    thread::sleep(AFTER);
+    let from = now_ms()?;
+    thread::sleep(CALM);
+    let calm = Span {
+        from,
+        to: now_ms()?,
+    };
+    first.stop()?;
+    let restore = Span {
+        from: wait_for_tasks(second, RESTORING, 4)?,
+        to: wait_for_tasks(second, RESTORED, 6)?,
+    };
+    thread::sleep(AFTER);
+    Ok((calm, restore))
+}
+
+/// Waits for so many tasks in such lines of the log. The time at which they were there.
+fn wait_for_tasks(running: &mut Running, prefix: &str, wanted: usize) -> Result<i64> {
+    let since = Instant::now();
+    while tasks(running, prefix).len() < wanted {
+        running.check()?;
+        ensure!(
+            since.elapsed() < PATIENCE,
+            "after {} s, the log has {:?} as {prefix}",
+            PATIENCE.as_secs(),
+            tasks(running, prefix)
+        );
+        thread::sleep(LOOK);
+    }
+    now_ms()
+}
+
+/// The partitions of the tasks that such lines of the log name.
+fn tasks(running: &Running, prefix: &str) -> BTreeSet<i32> {
+    let text = running.text();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+    let tasks = lines.filter_map(|line| line.rsplit('_').next());
+    tasks
+        .filter_map(|partition| partition.parse().ok())
+        .collect()
+}
+
+/// Sends the records from this number on, each with the time at which it is due. The number behind the last one.
+fn generate(play: &Play, from: u64, rate: u64, stop: &AtomicBool) -> Result<u64> {
+    let mut producer = Producer::new(&play.task.bootstrap)?;
+    let mut input = Input::with_keys(play.task.records / 2);
+    let (begun, begun_ms) = (Instant::now(), now_ms()?);
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let due = u64::try_from(begun.elapsed().as_micros())? * rate / 1_000_000;
+        while sent < due {
+            input.set(from + sent);
+            let time = begun_ms + i64::try_from(sent * 1_000 / rate)?;
+            let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
+            let to = input.partition(PARTITIONS);
+            producer.send(&play.task.input, to, key, value, &[], time)?;
+            sent += 1;
+        }
+        producer.flush()?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(from + sent)
+}
+
+fn read(consumer: &BaseConsumer, stop: &AtomicBool) -> Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let Some(message) = consumer.poll(Duration::from_millis(50)).transpose()? else {
+            continue;
+        };
+        let due = message.timestamp().to_millis();
+        samples.push(Sample {
+            partition: message.partition(),
+            due: due.context("a record without a timestamp in the output")?,
+            read: now_ms()?,
+        });
+    }
+    Ok(samples)
+}
+
+impl Latencies {
+    /// Of the records that were due in this time.
+    fn of(samples: &[Sample], span: Span) -> Result<Self> {
+        let due = |sample: &&Sample| (span.from..=span.to).contains(&sample.due);
+        let mut times: Vec<_> = samples
+            .iter()
+            .filter(due)
+            .map(|sample| (sample.read - sample.due) as f64)
+            .collect();
+        times.sort_by(f64::total_cmp);
+        ensure!(
+            times.len() >= 300,
+            "{} records in {} ms are too few for a percentile: use more keys",
+            times.len(),
+            span.to - span.from
+        );
+        Ok(Latencies {
+            records: times.len(),
+            p50: percentile(&times, 50.0),
+            p99: percentile(&times, 99.0),
+            max: percentile(&times, 100.0),
+        })
+    }
+
+    fn json(self) -> Value {
+        json!({ "records": self.records, "p50": self.p50, "p99": self.p99, "max": self.max })
+    }
+}
+
+impl Outcome {
+    /// The 99th percentile during the restore, divided by that of the calm time.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.restoring.p99 / self.calm.p99
+    }
+
+    fn json(&self, options: &Options) -> Value {
+        json!({
+            "benchmark": "restore-latency",
+            "round": self.round,
+            "keys": self.keys,
+            "records_per_second": options.rate,
+            "restore_ms": rounded(self.restore_ms),
+            "calm_ms": self.calm.json(),
+            "restoring_ms": self.restoring.json(),
+            "p99_ratio": rounded(self.ratio()),
+            "verified": true,
+        })
+    }
+}
