@@ -1,4 +1,4 @@
-//! What happens to the processes of an app while it works: some are killed, one joins and leaves, one freezes
+//! What happens to the processes of an app while it works: some are killed, some join and leave, one freezes
 //! past every time-out and comes back.
 
 use std::thread;
