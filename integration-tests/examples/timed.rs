@@ -1,8 +1,8 @@
-//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions, timers and parked keys:
+//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions, timers, parked keys and duplicates:
 //! `APP=timed PIPELINE=sessions GAP_MS=2000 GRACE_MS=500 cargo run -p integration-tests --example timed --features failpoints`
 //!
-//! It reads `<APP>-in` and writes results to `<APP>-out`. Late records and dead letters go to `<APP>-late`. The timers of the machine's
-//! clock write to `<APP>-wall`.
+//! It reads `<APP>-in` and writes results to `<APP>-out`. Late records, dead letters and duplicates go to `<APP>-late`. The
+//! timers of the machine's clock write to `<APP>-wall`.
 
 use std::env::var;
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use eos_core::codec::{Plain, SessionWindowed, TimeWindowed};
+use eos_core::identity::SeenIds;
 use eos_core::state::{SessionStore, WindowStore};
 use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
 use eos_core::{
@@ -164,6 +165,17 @@ fn parked(app: &mut App, topics: &Topics) {
         .to(&Topic::<String, String>::plain(&topics.output));
 }
 
+/// Records with ids, as JSON objects of which the app knows one field.
+fn duplicates(app: &mut App, topics: &Topics) -> Result<()> {
+    let json = |topic: &str| Topic::<String, serde_json::Value>::json(topic);
+    app.source(&json(topics.input.name()))
+        .dedup(&SeenIds::fixed("seen", ms("WINDOW_MS")?))
+        .duplicates_to(&json(topics.late.name()))
+        .by(|record| record["event"].to_string())
+        .to(&json(&topics.output));
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
@@ -180,13 +192,16 @@ async fn main() -> Result<()> {
         "idle" => idle(&mut app, &topics)?,
         "timers" => timers(&mut app, &topics),
         "parked" => parked(&mut app, &topics),
+        "duplicates" => duplicates(&mut app, &topics)?,
         // Letters that fail again come back at once.
         "replay" => {
             let replay = App::replay(topics.late.name()).to(topics.input.name());
             app = replay.until(Timestamp(i64::MAX)).app();
         }
         other => {
-            bail!("PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked or replay")
+            bail!(
+                "PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked, replay or duplicates"
+            )
         }
     }
     app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;

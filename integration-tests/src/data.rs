@@ -4,12 +4,15 @@
 //! fields, commas and letters of every script.
 
 mod csv;
+mod repeats;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+
+pub use repeats::Repeats;
 
 /// One city.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +38,9 @@ pub struct City {
 pub struct CityEvent<C> {
     /// The running number.
     pub seq: u64,
+    /// The number of the first record of the same event, in a run with repeated records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<u64>,
     /// The city's fields, beside the number.
     #[serde(flatten)]
     pub city: C,

@@ -1,4 +1,4 @@
-//! What happens to the processes of an app while it works: some are killed, one joins and leaves, one freezes
+//! What happens to the processes of an app while it works: some are killed, some join and leave, one freezes
 //! past every time-out and comes back.
 
 use std::thread;
@@ -14,9 +14,12 @@ use crate::kill::Random;
 pub const TIME_OUT: Duration = Duration::from_secs(6);
 /// How long the zombie is frozen.
 const FREEZE: Duration = Duration::from_secs(9);
-/// When one joins, leaves, and another one freezes.
+/// When the first visitor joins, and how long it stays if it is the only one.
 const JOIN: u64 = 50;
-const LEAVE: u64 = 200;
+const STAY: u64 = 150;
+/// The time for all visits.
+const VISITS: u64 = 450;
+/// When a process freezes.
 const FREEZES: u64 = 550;
 /// How long after the others came or went partitions may still move.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -37,8 +40,11 @@ pub struct Fate {
     plan: Random,
     kills: u32,
     killed: u32,
-    joined: Option<usize>,
-    left: bool,
+    /// How many processes join and leave, one after the other.
+    visits: u64,
+    joined: u64,
+    left: u64,
+    visitor: Option<usize>,
     frozen: Option<(usize, Instant)>,
     zombie: Option<usize>,
     /// Until when partitions move for other reasons than a kill.
@@ -59,13 +65,24 @@ impl Fate {
             plan: Random::new(seed),
             kills,
             killed: 0,
-            joined: None,
-            left: false,
+            visits: u64::from(faults == Faults::KillsAndMoves),
+            joined: 0,
+            left: 0,
+            visitor: None,
             frozen: None,
             zombie: None,
             moving: Instant::now(),
             calm: Vec::new(),
         })
+    }
+
+    /// So many processes join and leave, one after the other, if any does.
+    #[must_use]
+    pub fn visits(self, visits: u64) -> Fate {
+        match self.faults {
+            Faults::Kills => self,
+            Faults::KillsAndMoves => Fate { visits, ..self },
+        }
     }
 
     /// What is due when so many thousandths of the input are sent.
@@ -85,14 +102,15 @@ impl Fate {
     }
 
     fn move_members(&mut self, fleet: &mut Fleet, at: u64) -> Result<()> {
-        if at >= JOIN && self.joined.is_none() {
+        let visit = |nth: u64, into: u64| JOIN + (nth * VISITS + into) / self.visits;
+        if self.joined < self.visits && self.joined == self.left && at >= visit(self.joined, 0) {
+            self.joined += 1;
             fleet.start()?;
-            self.joined = fleet.nth(fleet.len() - 1);
-        }
-        if at >= LEAVE && !self.left {
-            self.left = true;
+            self.visitor = fleet.nth(fleet.len() - 1);
+        } else if self.left < self.joined && at >= visit(self.left, STAY) {
+            self.left += 1;
             // By then it is the successor of another process, if it was killed: the last one started may go.
-            let last = self.joined.and_then(|nth| fleet.index_of(nth));
+            let last = self.visitor.take().and_then(|nth| fleet.index_of(nth));
             fleet.stop(last.unwrap_or(fleet.len() - 1), Signal::Interrupt)?;
             self.moving = Instant::now();
         }
@@ -117,9 +135,9 @@ impl Fate {
         if self.zombie.is_some() && fleet.nth(victim) == self.zombie {
             victim = (victim + 1) % fleet.len();
         }
-        let moving = (self.joined.is_some() && !self.left)
+        let moving = self.joined > self.left
             || self.frozen.is_some()
-            || (self.left && self.moving.elapsed() < SETTLE);
+            || (self.left > 0 && self.moving.elapsed() < SETTLE);
         fleet.kill_and_restart(victim)?;
         self.killed += 1;
         if !moving {
@@ -147,11 +165,16 @@ impl Fate {
         &self.calm
     }
 
+    /// How many processes were killed.
+    pub fn killed(&self) -> u32 {
+        self.killed
+    }
+
     /// How many faults there were.
     pub fn count(&self) -> u32 {
         match self.faults {
             Faults::Kills => self.killed,
-            Faults::KillsAndMoves => self.killed + 3,
+            Faults::KillsAndMoves => self.killed + 2 * self.left as u32 + 1,
         }
     }
 
@@ -160,10 +183,9 @@ impl Fate {
     /// # Errors
     /// Names what did not.
     pub fn check(&self, fleet: &Fleet, processes: usize) -> Result<()> {
-        let joined = usize::from(self.faults == Faults::KillsAndMoves);
         ensure!(
             self.killed == self.kills
-                && fleet.started() == processes + joined + self.kills as usize,
+                && fleet.started() == processes + (self.joined + u64::from(self.kills)) as usize,
             "not every kill happened: {} of {}, {} processes",
             self.killed,
             self.kills,
@@ -172,7 +194,11 @@ impl Fate {
         if self.faults == Faults::Kills {
             return Ok(());
         }
-        ensure!(self.left, "no process joined and left");
+        let Fate { left, visits, .. } = self;
+        ensure!(
+            left == visits,
+            "{left} of {visits} processes joined and left"
+        );
         let zombie = self.zombie.context("no process froze")?;
         let text = fleet.text(zombie);
         ensure!(

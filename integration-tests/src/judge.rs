@@ -12,6 +12,6 @@ mod read;
 
 pub use eos_oracle::{
     Evidence, Example, Expectation, Finding, Input, Key, Keys, LogEnd, Output, Row, Verdict, judge,
-    text,
+    split, text,
 };
 pub use read::{Question, read};

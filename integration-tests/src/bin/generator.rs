@@ -2,8 +2,9 @@
 //!
 //! `generator --bootstrap 127.0.0.1:9092 --topic cities --records 100000 --rate 5000`
 //!
-//! Each record carries a running number `seq`, by which the judge follows it through a run. Prints
-//! progress on stderr and, once every record is acknowledged, one line of JSON on stdout.
+//! Each record carries a running number `seq`, by which the judge follows it through a run. With `--repeats 10`, one of
+//! ten records repeats an earlier one, and the number `event` is that of the first record. Prints progress on stderr
+//! and, once every record is acknowledged, one line of JSON on stdout.
 
 use std::path::PathBuf;
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use integration_tests::data::{self, City, CityEvent};
+use integration_tests::data::{self, City, CityEvent, Repeats};
 use integration_tests::partitioner;
 use kafka_wire::{Client, Producer};
 use serde::Serialize;
@@ -41,6 +42,9 @@ struct Options {
     /// The number of the first record, to continue an earlier run on the same topic.
     #[arg(long, default_value_t = 0)]
     first_seq: u64,
+    /// How many of a hundred records repeat an earlier one.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(0..100))]
+    repeats: Option<u64>,
     /// Create the topic with this many partitions unless it exists.
     #[arg(long)]
     partitions: Option<i32>,
@@ -147,10 +151,12 @@ impl<'a> Run<'a> {
 
     fn send_next(&mut self, now: i64) -> Result<()> {
         let seq = self.options.first_seq + self.sent;
-        let city = data::nth(self.cities, seq);
+        let repeats = self.options.repeats.map(Repeats::percent);
+        let event = repeats.map(|repeats| repeats.event(seq));
+        let city = data::nth(self.cities, event.unwrap_or(seq));
         let (key, partition) = &self.placement[city.id as usize];
         self.value.clear();
-        serde_json::to_writer(&mut self.value, &CityEvent { seq, city })?;
+        serde_json::to_writer(&mut self.value, &CityEvent { seq, event, city })?;
         let (topic, value) = (&self.options.topic, Some(&self.value[..]));
         self.producer
             .send(topic, *partition, Some(key.as_bytes()), value, &[], now)?;

@@ -2,6 +2,9 @@
 //!
 //! `judge --bootstrap 127.0.0.1:9092 --input cities --output enriched --group enricher`
 //!
+//! With `--repeats repeated`, the app deduplicates by the field `event`. The output must have each event once, and the
+//! topic `repeated` each other record once.
+//!
 //! Exit code 0: clean. 1: violated, with examples. 2: could not be judged.
 
 use std::process::ExitCode;
@@ -15,6 +18,9 @@ use serde_json::{Map, Value, json};
 /// What only copies of state and running values show, which are not read.
 const NOT_READ: [&str; 4] = ["state_ahead", "state_behind", "state_wrong", "stale"];
 
+/// The parts of a deduplication.
+const PARTS: [&str; 2] = ["first records", "repetitions"];
+
 /// Judge a run by what it left in Kafka.
 #[derive(Debug, Parser)]
 struct Options {
@@ -27,6 +33,9 @@ struct Options {
     /// A topic it wrote; repeat for more.
     #[arg(long = "output", required = true)]
     outputs: Vec<String>,
+    /// The app deduplicates: the topic of the records whose `event` an earlier record has.
+    #[arg(long)]
+    repeats: Option<String>,
     /// Its consumer group.
     #[arg(long)]
     group: String,
@@ -39,7 +48,7 @@ struct Options {
     /// Wait so many seconds for open transactions to end.
     #[arg(long, default_value_t = 0)]
     wait: u64,
-    /// Print one line of JSON instead of text.
+    /// Print one line of JSON instead of text. With `--repeats`, a second line is about the repetitions.
     #[arg(long)]
     json: bool,
 }
@@ -68,12 +77,21 @@ fn run(options: &Options) -> Result<bool> {
         true => Expectation::Behind,
         false => Expectation::Finished,
     };
-    let (evidence, verdict) = question.judge(expectation)?;
-    match options.json {
-        true => println!("{}", as_json(&evidence, &verdict)),
-        false => print!("{}", judge::text(&evidence, &verdict)),
+    let parts = match &options.repeats {
+        None => vec![judge::read(&question)?],
+        Some(repeats) => question.read_by_event(repeats)?.into(),
+    };
+    let mut is_clean = true;
+    for (evidence, part) in parts.iter().zip(PARTS) {
+        let verdict = judge::judge(evidence, expectation);
+        is_clean &= verdict.is_clean();
+        match (options.json, &options.repeats) {
+            (true, _) => println!("{}", as_json(evidence, &verdict)),
+            (false, None) => print!("{}", judge::text(evidence, &verdict)),
+            (false, Some(_)) => print!("{part}:\n{}", judge::text(evidence, &verdict)),
+        }
     }
-    Ok(verdict.is_clean())
+    Ok(is_clean)
 }
 
 fn as_json(evidence: &Evidence, verdict: &Verdict) -> Value {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use eos_oracle::{
     CONSUMER_OFFSETS, Evidence, Expectation, Input, InputError, Keys, LogEnd, OpenProducer, Output,
-    Row, TransactionState, Verdict, judge, text,
+    Row, TransactionState, Verdict, judge, split, text,
 };
 use kafka_wire::{Client, Isolation, Record};
 use serde::Deserialize;
@@ -56,6 +56,21 @@ impl<'a> Question<'a> {
         let evidence = read(self)?;
         let verdict = judge(&evidence, expectation);
         Ok((evidence, verdict))
+    }
+
+    /// Reads the evidence of an app that deduplicates, as [`split`] describes it. `repeats` is the topic of repetitions.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read_by_event(&self, repeats: &str) -> Result<[Evidence; 2]> {
+        let mut outputs = self.outputs.to_owned();
+        outputs.push(repeats.to_owned());
+        let mut evidence = read(&Question {
+            outputs: &outputs,
+            ..self.clone()
+        })?;
+        let repeats = evidence.outputs.pop().context("the topic of repetitions")?;
+        Ok(split(evidence, repeats)?)
     }
 
     /// Reads the evidence and checks that the verdict is clean.
@@ -224,25 +239,34 @@ fn rows(client: &mut Client, topic: &str, keys: &mut Keys) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     client
         .read_all(topic, Isolation::ReadCommitted, |partition, record| {
+            let number = number(record);
             rows.push(Row {
-                seq: number(record),
+                seq: number.map(|it| it.seq),
                 key: keys.intern(record.key.as_deref()),
                 partition,
                 offset: record.offset,
-                value: 0,
+                value: number.map_or(0, Numbered::event),
             });
         })
         .with_context(|| format!("read {topic}"))?;
     Ok(rows)
 }
 
-/// The `seq` in a record's value, if it is JSON with one.
-fn number(record: &Record) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Numbered {
-        seq: u64,
+/// The numbers in a record's value.
+#[derive(Clone, Copy, Deserialize)]
+struct Numbered {
+    seq: u64,
+    event: Option<u64>,
+}
+
+impl Numbered {
+    /// The number of the record's event. Without one, the record is an event of its own.
+    fn event(self) -> i64 {
+        self.event.unwrap_or(self.seq) as i64
     }
-    let value = record.value.as_deref()?;
-    let numbered: Numbered = serde_json::from_slice(value).ok()?;
-    Some(numbered.seq)
+}
+
+/// The numbers in a record's value, if it is JSON with a `seq`.
+fn number(record: &Record) -> Option<Numbered> {
+    serde_json::from_slice(record.value.as_deref()?).ok()
 }

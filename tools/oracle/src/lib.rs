@@ -20,6 +20,7 @@
 //! with the same key and the input's number in `seq`. If the application uses transactions, each of them contains the
 //! offsets of its inputs beside its outputs. If the application keeps state, a [`Fold`] defines the expected state from
 //! the inputs of one partition, which are the inputs of a task.
+//! [`split`] makes evidence of this kind from the evidence of a deduplication.
 //!
 //! # Example
 //! ```
@@ -54,6 +55,7 @@
 
 mod aborted;
 mod decide;
+mod events;
 mod evidence;
 mod examples;
 mod fold;
@@ -72,6 +74,7 @@ mod tests;
 mod verdict;
 
 pub use decide::judge;
+pub use events::split;
 pub use evidence::{Evidence, Expectation, LogEnd, Output, StateCopy};
 pub use fold::{Contents, Fold};
 pub use input::{Input, InputError};

@@ -1,4 +1,4 @@
-//! Windows, sessions, timers and parked keys under SIGKILL.
+//! Windows, sessions, timers, parked keys and deduplication under SIGKILL.
 //!
 //! Two processes with two workers each run a pipeline of `examples/timed.rs`. They are killed and started again while
 //! records arrive. In a full run one also freezes for longer than its session. At the end the committed output must be
@@ -10,9 +10,10 @@
 //!
 //! `cargo test -p integration-tests --test kafka kill_time::` runs the small size. `EOS_FULL=1` runs the full size, as
 //! `cargo xtask soak time` does. `EOS_SEED=n` repeats a run. `EOS_UNDEFENDED=fire_once` (or `cursor_inside`,
-//! `idle_evidence`) disables a defence of the processes, which must make tests fail.
+//! `idle_evidence`, `restart_table`) disables a defence of the processes, which must make tests fail.
 
 mod at_once;
+mod duplicates;
 mod hopping;
 mod idle;
 mod parked;

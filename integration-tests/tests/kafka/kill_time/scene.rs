@@ -1,6 +1,7 @@
 //! The topics and processes of one test, and its input.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -12,6 +13,7 @@ use integration_tests::fleet::Fleet;
 use integration_tests::kill::Random;
 use integration_tests::partitioner::partition;
 use integration_tests::process::{Program, build};
+use integration_tests::sweep::Member;
 use integration_tests::wait::wait_until;
 use kafka_launcher::os::Signal;
 use kafka_wire::{Client, Producer};
@@ -164,6 +166,14 @@ impl Scene {
         let mut fleet = Fleet::new(&self.program, environment, &logs)?;
         fleet.start()?;
         Ok(fleet)
+    }
+
+    /// Starts one more process of this pipeline, with a fault of its own. `nth` names its log.
+    pub(super) fn faulty(&self, nth: usize, failpoints: &str) -> Result<Member> {
+        let mut command = Command::new(&self.program);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env("EOS_FAILPOINTS", failpoints);
+        Member::spawn(command, self.dir.path().join(format!("faulty-{nth}.log")))
     }
 
     pub(super) fn bootstrap(&self) -> &str {

@@ -2,6 +2,7 @@
 //!
 //! A judge that never reports a violation proves nothing, and neither does a judge that always reports one.
 
+mod events;
 mod offsets;
 mod outputs;
 mod running;
