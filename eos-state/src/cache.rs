@@ -11,6 +11,10 @@ use crate::range::KeyRange;
 const FILTER_SHARE: usize = 64;
 /// The maximum memory of one filter of new windows, in bytes.
 const FILTER_BYTES: usize = 64 * 1024;
+/// One of the two filters of ids may use at most a 32nd of a store's cache memory.
+const IDS_SHARE: usize = 32;
+/// The maximum memory of one filter of ids, in bytes: enough for 800,000 of them.
+const IDS_BYTES: usize = 1024 * 1024;
 
 /// The number of keys whose slots are read before their rows are written.
 const READ_AHEAD: u32 = 16;
@@ -73,6 +77,9 @@ pub(crate) struct CommittedCache {
     old: Table,
     /// The missing keys of new windows, for windowed stores only.
     new_windows: Option<NewWindows>,
+    /// The ids of new windows, once they were asked for. An id is a key without the start of its window. They include those
+    /// of open transactions.
+    ids: Option<NewWindows>,
     memory: CacheMemory,
 }
 
@@ -83,6 +90,7 @@ impl CommittedCache {
             young: Table::new(),
             old: Table::new(),
             new_windows: None,
+            ids: None,
             memory: memory.clone(),
         }
     }
@@ -108,9 +116,32 @@ impl CommittedCache {
         }
     }
 
+    /// The ids of new windows.
+    pub(crate) fn ids(&mut self) -> Option<&mut NewWindows> {
+        self.ids.as_mut()
+    }
+
+    /// Whether it does not note ids yet, and has memory for them.
+    pub(crate) fn may_note_ids(&self) -> bool {
+        self.ids.is_none() && self.memory.part() > 0
+    }
+
+    /// Notes ids from now on. `last`: the last key that the engine has or may get from open transactions.
+    pub(crate) fn note_ids_after(&mut self, last: Option<&[u8]>) {
+        let mut ids = NewWindows::default();
+        ids.begin_after(last, self.ids_bytes());
+        self.ids = Some(ids);
+    }
+
+    /// The memory of one of the two filters of ids.
+    fn ids_bytes(&self) -> usize {
+        (self.memory.part() / IDS_SHARE).min(IDS_BYTES)
+    }
+
     /// The maximum memory of a generation. There are two.
     fn limit(&self) -> usize {
-        let filters = self.new_windows.as_ref().map_or(0, NewWindows::bytes);
+        let filters = [&self.new_windows, &self.ids];
+        let filters = filters.into_iter().flatten().map(NewWindows::bytes).sum();
         self.memory.part().saturating_sub(filters) / 2
     }
 
@@ -128,6 +159,9 @@ impl CommittedCache {
         {
             *windows = NewWindows::default();
         }
+        let filter = self.ids_bytes();
+        self.ids
+            .take_if(|ids| ids.bytes() > 2 * filter.max(NewWindows::LEAST));
         let limit = self.limit();
         // A cleared table would keep its memory. The old generation may have former values of keys in the young one, so
         // the young one is never dropped alone.
@@ -215,6 +249,7 @@ impl CommittedCache {
         if let Some(windows) = &mut self.new_windows {
             *windows = NewWindows::default();
         }
+        self.ids = None;
     }
 }
 

@@ -5,15 +5,20 @@ use crate::overlay::KeyHash;
 /// The first bytes of the key of a windowed store: the start of its window, in an order-preserving form.
 type Start = [u8; 8];
 
-/// The number of bits of a filter for each noted key. With two bits set for each, one in thirty missing keys is not
+/// The number of bits of a filter for each noted key. With three bits set for each, one in fifty missing keys is not
 /// recognised.
 const BITS_PER_KEY: usize = 10;
+/// The bits that are set for a key are in one cache line: a lookup waits for memory once.
+const LINE: usize = 64 / size_of::<u64>();
 
 /// Recognises missing keys of windows that began after the store was opened.
 ///
 /// The first record of a key in a window reads a key that does not exist, and the engine needs as long to find nothing
 /// as to find a row. A window that starts after the last stored one has only rows that were written since. A Bloom
 /// filter (Bloom 1970) notes their keys. Two filters take turns, so only the newest windows are recognised.
+///
+/// The caller chooses what is hashed: a whole key for [`lacks`](Self::lacks), or a key without its start for
+/// [`lacks_since`](Self::lacks_since).
 #[derive(Debug, Default)]
 pub(crate) struct NewWindows {
     /// Whether the last stored window is known.
@@ -37,7 +42,7 @@ struct Filter {
 
 impl NewWindows {
     /// The least memory of a filter, in bytes.
-    pub(crate) const LEAST: usize = size_of::<u64>();
+    pub(crate) const LEAST: usize = LINE * size_of::<u64>();
 
     /// The memory of both filters.
     pub(crate) fn bytes(&self) -> usize {
@@ -73,7 +78,7 @@ impl NewWindows {
         };
     }
 
-    /// Notes a key that the engine has, or will have.
+    /// Notes a key that the engine has, or will or may have.
     pub(crate) fn note(&mut self, hash: KeyHash, key: &[u8]) {
         let (Some(from), Some(start)) = (self.from, start_of(key)) else {
             return;
@@ -105,10 +110,21 @@ impl NewWindows {
         };
         start >= from && !self.filters[usize::from(start >= self.second_from)].may_have(hash)
     }
+
+    /// Whether certainly no key with this hash was noted in the window of `key` or in a later one.
+    pub(crate) fn lacks_since(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let (Some(from), Some(start)) = (self.from, start_of(key)) else {
+            return false;
+        };
+        let [first, second] = &self.filters;
+        start >= from
+            && !second.may_have(hash)
+            && (start >= self.second_from || !first.may_have(hash))
+    }
 }
 
 impl Filter {
-    /// A filter of at most this many bytes, and of at least one word.
+    /// A filter of at most this many bytes, and of at least one cache line.
     fn of(bytes: usize) -> Self {
         let words = bytes.max(NewWindows::LEAST) / size_of::<u64>();
         Self {
@@ -117,14 +133,16 @@ impl Filter {
         }
     }
 
-    fn places(&self, hash: KeyHash) -> [(usize, u64); 2] {
-        let mask = self.words.len() * u64::BITS as usize - 1;
-        let first = hash.bits() as usize;
-        // The golden ratio: the second place uses the bits that the first one drops.
-        let second = (u64::from(hash.bits()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        [first, second].map(|bit| {
-            let bit = bit & mask;
-            (bit / u64::BITS as usize, 1 << (bit % u64::BITS as usize))
+    fn places(&self, hash: KeyHash) -> [(usize, u64); 3] {
+        let line = (hash.bits() as usize * LINE) & (self.words.len() - 1);
+        // The golden ratio: the places in the line use the bits that the line drops.
+        let bits = u64::from(hash.bits()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        [37, 46, 55].map(|shift| {
+            let bit = (bits >> shift) as usize % (LINE * u64::BITS as usize);
+            (
+                line + bit / u64::BITS as usize,
+                1 << (bit % u64::BITS as usize),
+            )
         })
     }
 

@@ -1,6 +1,7 @@
 //! All stores of one task: committed data below open writes.
 
 mod due;
+mod ids;
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -407,6 +408,7 @@ impl TaskStore {
         check_size("key", key)?;
         check_size("value", value)?;
         let hash = self.hasher.hash(key);
+        self.note_id(at, key);
         if let Some(slot) = self.slots.get_mut(at) {
             slot.overlay.write(hash, key, Some(value));
             slot.sorted = None;
@@ -640,6 +642,7 @@ impl TaskStore {
         }
         let hash = self.hasher.hash(key);
         self.scratch.borrow_mut()[slot].write(hash, key, value);
+        self.note_id(slot, key);
         Ok(())
     }
 

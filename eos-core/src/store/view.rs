@@ -346,6 +346,17 @@ impl<'c, D: Definition> Found<'c, D> {
         value.map(Some).map_err(|source| self.unreadable(source))
     }
 
+    /// Whether [`TaskStore::lacks_since`] tells that the key is missing.
+    pub(super) fn lacks_since(
+        &self,
+        key: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,
+    ) -> Result<bool, StateError> {
+        let buffers = &mut *self.buffers.borrow_mut();
+        self.encode_key(key, &mut buffers.key)?;
+        let lacks = self.task.lacks_since(self.id, &buffers.key);
+        lacks.map_err(|source| self.failed(source))
+    }
+
     pub(super) fn write(
         &self,
         key: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,

@@ -279,6 +279,12 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         found.read(|into| encode(found.definition, key, start, into))
     }
 
+    /// Whether no window from this one on has the key, if that is known without reads.
+    pub(crate) fn lacks_since(&self, key: &K, start: Timestamp) -> Result<bool, StateError> {
+        let found = self.found()?;
+        found.lacks_since(|into| encode(found.definition, key, start, into))
+    }
+
     pub(crate) fn write(&self, key: &K, start: Timestamp, value: &V) -> Result<bool, StateError> {
         let found = self.found()?;
         if self.is_over(start) {

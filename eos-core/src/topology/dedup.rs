@@ -127,11 +127,14 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
     ) -> Result<Seen, Fault> {
         let now = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<Vec<u8>, Vec<u8>>(self.store);
-        let (mut sightings, mut has_expired) = ([None; SeenWindow::MOST_BUCKETS], false);
-        for (bucket, found) in window.buckets(time).zip(&mut sightings) {
-            has_expired |= store.is_over(bucket);
-            let row = store.read(&self.buffers.key, bucket);
-            if let Some(row) = row.map_err(Fault::State)? {
+        let (key, first) = (&self.buffers.key, window.first_bucket(time));
+        let has_expired = store.is_over(first);
+        let mut sightings = [None; SeenWindow::MOST_BUCKETS];
+        if !store.lacks_since(key, first).map_err(Fault::State)? {
+            for (bucket, found) in window.buckets(time).zip(&mut sightings) {
+                let Some(row) = store.read(key, bucket).map_err(Fault::State)? else {
+                    continue;
+                };
                 let sighting = Sighting::decode(bucket, &row);
                 *found = Some(sighting.map_err(|error| self.unreadable(error))?);
                 PlainType::recycle(row);

@@ -194,13 +194,19 @@ impl SeenWindow {
         Timestamp(time.0.saturating_sub(time.0.rem_euclid(self.bucket())))
     }
 
+    /// The first of the [`buckets`](Self::buckets).
+    #[must_use]
+    pub fn first_bucket(&self, time: Timestamp) -> Timestamp {
+        let earliest = time.0.saturating_sub(self.window - 1);
+        self.bucket_of(Timestamp(earliest.max(0)))
+    }
+
     /// The starts of the buckets whose sightings decide about a record at this time, in ascending order: at
     /// most [`MOST_BUCKETS`](Self::MOST_BUCKETS). Some
     /// are later than stream time, because timers and closures may forward records with later timestamps.
     pub fn buckets(&self, time: Timestamp) -> impl Iterator<Item = Timestamp> + use<> {
-        let reach = self.window - 1;
-        let first = self.bucket_of(Timestamp(time.0.saturating_sub(reach).max(0)));
-        let last = time.0.saturating_add(reach);
+        let first = self.first_bucket(time);
+        let last = time.0.saturating_add(self.window - 1);
         let bucket = self.bucket();
         let mut next = Some(first.0);
         std::iter::from_fn(move || {

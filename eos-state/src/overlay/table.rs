@@ -205,6 +205,11 @@ impl Table {
         0..self.entries.len() as u32
     }
 
+    /// The highest key, deleted or not.
+    pub(crate) fn last_key(&self) -> Option<&[u8]> {
+        self.numbers().map(|number| self.key(number)).max()
+    }
+
     /// The numbers of the entries that match `wanted`, in the order of their keys.
     pub(crate) fn sorted(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u32> {
         let mut numbers: Vec<u32> = (self.numbers())

@@ -16,7 +16,7 @@ use crate::running::Running;
 use crate::side::{Side, Task};
 use crate::streams::Streams;
 use crate::windowed_check::{self, Events, WindowedCheck};
-use crate::work::{COUNTS, Work};
+use crate::work::{COUNTS, SEEN, Work};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -103,17 +103,17 @@ impl Bench {
         Ok(topic)
     }
 
-    /// A topic with the first `records`. They have event times if the work has windows, otherwise the current time.
+    /// A topic with the first `records`. They have event times if the work needs them, otherwise the current time.
     pub(crate) fn filled(&mut self, name: &str, work: Work, records: u64) -> Result<String> {
         let topic = self.topic(name)?;
         // Batches have the same size for every number of partitions.
         let buffer = BATCH_BYTES * self.partitions.unsigned_abs() as usize;
         let mut producer = Producer::new(&self.bootstrap)?.buffering(buffer);
-        let mut input = Input::with_keys(self.keys);
+        let mut input = Input::of(work, self.keys);
         let now = now_ms()?;
         for seq in 0..records {
             input.set(seq);
-            let time = match work.has_windows() {
+            let time = match work.has_event_times() {
                 true => self.begin + event_ms(seq),
                 false => now,
             };
@@ -164,10 +164,14 @@ impl Bench {
         if work.keeps_state() {
             // The sides create them and do not delete them.
             let group = &task.group;
+            let store = match work {
+                Work::Dedup => SEEN,
+                _ => COUNTS,
+            };
             topics.extend([
                 format!("{group}-{input}-changelog"),
-                format!("{group}-{COUNTS}-changelog"),
-                format!("{group}-warm-{COUNTS}-changelog"),
+                format!("{group}-{store}-changelog"),
+                format!("{group}-warm-{store}-changelog"),
             ]);
         }
         Ok(Play { task, side, topics })

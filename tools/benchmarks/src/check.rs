@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail, ensure};
 use kafka_wire::{Client, Isolation, Record};
 
-use crate::records::{Input, kept, number};
+use crate::records::{Input, KEYS, kept, number};
 use crate::work::Work;
 
 /// Takes output records as they are read and remembers the first that is wrong.
@@ -30,7 +30,7 @@ impl Check {
             count: 0,
             last: vec![None; partitions.unsigned_abs() as usize],
             beside: BTreeSet::new(),
-            expected: Input::default(),
+            expected: Input::of(work, KEYS),
             wrong: None,
         }
     }
@@ -137,6 +137,24 @@ pub(crate) fn read(client: &mut Client, topic: &str, mut check: Check) -> Result
 mod tests {
     use super::*;
     use crate::records::PARTITIONS;
+
+    #[test]
+    fn a_repetition_in_the_output_is_found() {
+        let outcome = |repeats: bool| {
+            let mut check = Check::new(Work::Dedup, PARTITIONS, 100);
+            let mut record = Input::of(Work::Dedup, KEYS);
+            for seq in 0..100 {
+                record.set(seq);
+                if record.becomes_output(seq, Work::Dedup) || (repeats && seq == 19) {
+                    check.take(record.partition(PARTITIONS), &record.key, &record.value);
+                }
+            }
+            let complete = check.complete(100);
+            complete.err().map_or(String::new(), |e| e.to_string())
+        };
+        assert_eq!(outcome(false), "");
+        assert!(outcome(true).contains("it came twice"));
+    }
 
     fn outcome(change: impl Fn(&mut Vec<Input>)) -> String {
         let mut outputs = Vec::new();

@@ -12,6 +12,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::dedup;
 use crate::pending;
 use crate::restoring::Restoring;
 use crate::side::{Side, Task};
@@ -80,6 +81,7 @@ fn declare(app: &mut App, task: &Task) {
             };
             counts.to(&Topic::plain(&task.output));
         }
+        Work::Dedup => dedup::declare(app, task),
         Work::Stores => {
             app.set("state.memory.bytes", MEMORY);
             let stores = ["first", "second", "third"]

@@ -1,7 +1,7 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | count | windows | partitions | restart | pending | restore | latency | memory | siblings
+//! main ─► throughput | count | dedup | windows | partitions | restart | pending | restore | latency | memory | siblings
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | kafka-streams/   what runs in it
@@ -14,6 +14,7 @@ mod bare;
 mod bench;
 mod check;
 mod counted;
+mod dedup;
 mod eos;
 mod keyed;
 mod latency;
@@ -117,23 +118,18 @@ fn measure(options: &Options) -> Result<()> {
         let usual = [Side::Eos, Side::EosUnguarded];
         throughput(What::Quarantine, Work::Pass, &usual, options)?;
     }
-    if wanted(What::Count) {
+    let stateful: [(What, &[Work]); 3] = [
+        (What::Count, &[Work::Count, Work::CountPerCommit]),
+        (What::Dedup, &[Work::Dedup]),
+        (What::Windows, &WINDOWS),
+    ];
+    for (what, works) in stateful.into_iter().filter(|(what, _)| wanted(*what)) {
         let usual = [Side::Eos, Side::Streams];
         let sides = options.sides(&usual, &usual)?;
-        let works = options
-            .works(&[Work::Count, Work::CountPerCommit])
-            .into_iter();
-        let results = works.map(|work| throughput::run(What::Count, work, &sides, options));
+        let works = options.works(works).into_iter();
+        let results = works.map(|work| throughput::run(what, work, &sides, options));
         let results = results.collect::<Result<Vec<_>>>()?;
-        page::show(What::Count, &tables::counts(&results, options), options)?;
-    }
-    if wanted(What::Windows) {
-        let usual = [Side::Eos, Side::Streams];
-        let sides = options.sides(&usual, &usual)?;
-        let works = options.works(&WINDOWS).into_iter();
-        let results = works.map(|work| throughput::run(What::Windows, work, &sides, options));
-        let results = results.collect::<Result<Vec<_>>>()?;
-        page::show(What::Windows, &tables::counts(&results, options), options)?;
+        page::show(what, &tables::stateful(&results, options), options)?;
     }
     if wanted(What::WindowsMemory) {
         let outcomes = windows_memory::run(options)?;

@@ -20,22 +20,24 @@ pub(crate) const KEYS: u64 = 100_000;
 pub(crate) struct Input {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
+    work: Work,
     /// How many different keys there are.
     keys: u64,
 }
 
 impl Default for Input {
     fn default() -> Self {
-        Self::with_keys(KEYS)
+        Self::of(Work::Pass, KEYS)
     }
 }
 
 impl Input {
-    /// Of this many different keys.
-    pub(crate) fn with_keys(keys: u64) -> Self {
+    /// For this work, of this many different keys.
+    pub(crate) fn of(work: Work, keys: u64) -> Self {
         Self {
             key: Vec::new(),
             value: Vec::new(),
+            work,
             keys,
         }
     }
@@ -43,14 +45,21 @@ impl Input {
     /// Becomes the record of this number.
     pub(crate) fn set(&mut self, seq: u64) {
         use std::io::Write;
+        let has_id = self.work == Work::Dedup;
+        let seq = if has_id { original(seq) } else { seq };
         let fields = Fields::of(seq, self.keys);
         self.key.clear();
         self.value.clear();
         // Writing to a vector does not fail.
         let _ = write!(self.key, "u{}", fields.user);
+        self.value.push(b'{');
+        if has_id {
+            // SplitMix64 has another result for each number.
+            let _ = write!(self.value, r#""id":"{:016x}","#, mixed(seq));
+        }
         let _ = write!(
             self.value,
-            r#"{{"user":"u{}","page":"/p/{}","ms":{},"seq":{seq},"pad":""#,
+            r#""user":"u{}","page":"/p/{}","ms":{},"seq":{seq},"pad":""#,
             fields.user, fields.page, fields.ms
         );
         self.value.resize(VALUE_BYTES - 2, b'x');
@@ -65,7 +74,7 @@ impl Input {
     /// Turns the input's value into what the work must have made of it; false if it is dropped.
     pub(crate) fn becomes_output(&mut self, seq: u64, work: Work) -> bool {
         if work != Work::Map {
-            return true;
+            return is_kept(seq, work);
         }
         let fields = Fields::of(seq, self.keys);
         self.value.pop();
@@ -77,15 +86,32 @@ impl Input {
     }
 }
 
-/// Whether a record comes out at the other end. One in ten does not.
+/// Whether a record comes out at the other end. Of a map and of a deduplication, one in ten does not.
 pub(crate) fn is_kept(seq: u64, work: Work) -> bool {
-    work != Work::Map || !seq.is_multiple_of(10)
+    match work {
+        Work::Map => !seq.is_multiple_of(10),
+        Work::Dedup => original(seq) == seq,
+        _ => true,
+    }
+}
+
+/// The number of the earlier record that this one repeats, or its own number. A repetition comes up to 25 seconds of event
+/// time later, so that both times are within a window whatever the disorder.
+fn original(seq: u64) -> u64 {
+    const FARTHEST: u64 = 250_000;
+    if seq % 10 != 9 {
+        return seq;
+    }
+    let earlier = seq - 1 - mixed(seq) % seq.min(FARTHEST);
+    // The record before a repetition is none.
+    earlier - u64::from(earlier % 10 == 9)
 }
 
 /// How many of the first `records` come out.
 pub(crate) fn kept(records: u64, work: Work) -> u64 {
     match work {
         Work::Map => records - records.div_ceil(10),
+        Work::Dedup => records - records / 10,
         _ => records,
     }
 }
@@ -154,8 +180,11 @@ fn mixed(n: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
-    use crate::work::View;
+    use crate::dedup::ID;
+    use crate::work::{View, WINDOW};
 
     #[test]
     fn what_is_expected_is_what_the_work_makes_of_the_input() {
@@ -174,5 +203,23 @@ mod tests {
         }
         assert_eq!(kept(2_000, Work::Map), count);
         assert_eq!(kept(2_000, Work::Pass), 2_000);
+    }
+
+    #[test]
+    fn one_record_in_ten_repeats_an_earlier_one_within_the_window() {
+        const RECORDS: u64 = 600_000;
+        let (mut input, mut first) = (Input::of(Work::Dedup, KEYS), HashMap::new());
+        for seq in 0..RECORDS {
+            input.set(seq);
+            assert_eq!(input.value.len(), VALUE_BYTES);
+            serde_json::from_slice::<View>(&input.value).unwrap();
+            let id = input.value.get(ID).unwrap().to_vec();
+            let number = number(&input.value).unwrap();
+            assert_eq!(is_kept(seq, Work::Dedup), number == seq);
+            assert_eq!(*first.entry(id).or_insert(seq), number);
+            let apart = event_ms(seq).abs_diff(event_ms(number));
+            assert!(u128::from(apart) < WINDOW.as_millis(), "{seq}: {apart} ms");
+        }
+        assert_eq!(first.len() as u64, kept(RECORDS, Work::Dedup));
     }
 }

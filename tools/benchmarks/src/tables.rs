@@ -64,21 +64,24 @@ pub(crate) fn throughput(results: &Results, options: &Options) -> String {
     text
 }
 
-/// A table for each of the two works, and where the commits of eos spend their time.
-pub(crate) fn counts(all: &[Results], options: &Options) -> String {
+/// A table for each work, and where the commits of eos spend their time.
+pub(crate) fn stateful(all: &[Results], options: &Options) -> String {
     let mut text = String::new();
     for results in all {
         let title = match results.work {
             Work::CountPerCommit => "The last count of each key per commit",
+            Work::Dedup => "Duplicates within 30 s, one record in ten",
             Work::Tumbling => "Tumbling windows of 30 s, every update",
             Work::Hopping => "Hopping windows of 30 s, one every 7.5 s, every update",
             Work::Sessions => "Sessions with a gap of 10 s, every update",
             Work::OnClose => "Tumbling windows of 30 s, final results",
             _ => "Every update",
         };
-        let cache = match results.work.writes_every_update() {
-            true => "no cache",
-            false => "its default cache",
+        let cache = match results.work {
+            // A store that a processor adds has none by default.
+            Work::Dedup => "no cache",
+            work if work.writes_every_update() => "no cache",
+            _ => "its default cache",
         };
         let _ = writeln!(
             text,

@@ -54,7 +54,7 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
     let rounds = if what == What::Quarantine { 7 } else { 3 };
     let records = options.records.unwrap_or(match work {
         Work::Pass => 6_000_000,
-        work if work.has_windows() => 3_000_000,
+        work if work.has_event_times() => 3_000_000,
         _ => 10_000_000,
     });
     let streams = if sides.contains(&Side::Streams) {

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The store of the counts.
 pub(crate) const COUNTS: &str = "counts";
 
+/// The store of the ids.
+pub(crate) const SEEN: &str = "seen";
+
 /// The prefix of the line with the durations of the phases of a commit.
 pub(crate) const PHASES: &str = "phases ";
 
@@ -32,6 +35,8 @@ pub(crate) enum Work {
     /// Counted by key; the last count of each key is written, once per commit. Kafka Streams does so as
     /// far as its cache reaches.
     CountPerCommit,
+    /// Records with the id of an earlier one, one in ten, are dropped. The others are written.
+    Dedup,
     /// Kept by key in three stores, a hundred bytes in each; nothing is written. eos alone has it.
     Stores,
     /// Counted by key and tumbling window; every update is written.
@@ -52,7 +57,7 @@ pub(crate) enum Work {
 pub(crate) const WINDOWS: [Work; 4] =
     [Work::Tumbling, Work::Hopping, Work::Sessions, Work::OnClose];
 
-/// The length of a tumbling and of a hopping window.
+/// The length of a tumbling and of a hopping window, and the time for which an id counts as seen.
 pub(crate) const WINDOW: Duration = Duration::from_secs(30);
 /// The time between the starts of two hopping windows.
 pub(crate) const ADVANCE: Duration = Duration::from_millis(7_500);
@@ -77,6 +82,11 @@ impl Work {
         WINDOWS.contains(&self)
     }
 
+    /// Whether its records have event times.
+    pub(crate) fn has_event_times(self) -> bool {
+        self.has_windows() || self == Work::Dedup
+    }
+
     /// Whether it has a store.
     pub(crate) fn keeps_state(self) -> bool {
         !matches!(self, Work::Pass | Work::Map)
@@ -97,6 +107,7 @@ impl Work {
             Work::Map => "map",
             Work::Count => "count",
             Work::CountPerCommit => "count-per-commit",
+            Work::Dedup => "dedup",
             Work::Stores => "stores",
             Work::Tumbling => "tumbling",
             Work::Hopping => "hopping",

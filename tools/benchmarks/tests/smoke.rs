@@ -44,6 +44,9 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
         let ms = figures["commit_ms"][phase].as_f64();
         ensure!(ms.is_some_and(|ms| ms > 0.0), "{phase} in {figures}");
     }
+    let dedup = "dedup --records 100000 --rounds 1 --warm-up-rounds 0 --interval-ms 20 --sides eos";
+    let figures = result(&bench(kafka.bootstrap(), dedup)?, "eos")?;
+    ensure!(figures["outputs"] == 90_000, "every id once: {figures}");
     let windows =
         "windows --records 100000 --rounds 1 --warm-up-rounds 0 --interval-ms 20 --sides eos";
     let said = bench(kafka.bootstrap(), windows)?;

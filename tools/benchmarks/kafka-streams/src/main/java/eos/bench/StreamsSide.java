@@ -37,8 +37,8 @@ import org.apache.kafka.streams.state.WindowStore;
 /**
  * The benchmark's work as a Kafka Streams user writes it.
  *
- * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass|count|count-per-commit|tumbling|hopping|sessions|on-close, guarantee=eos|alos,
- * commit=milliseconds, threads; and p.NAME=VALUE for any property of Kafka Streams. With
+ * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass|count|count-per-commit|dedup|tumbling|hopping|sessions|on-close,
+ * guarantee=eos|alos, commit=milliseconds, threads; and p.NAME=VALUE for any property of Kafka Streams. With
  * warm=RECORDS and warmout=TOPIC a first application in the same JVM passes at least so many records
  * of the input to another topic, so that the code is compiled when the one that counts begins.
  */
@@ -155,6 +155,8 @@ public final class StreamsSide {
     String work = options.getOrDefault("work", "map");
     if (work.equals("pass")) {
       input.to(out, Produced.with(bytes, bytes));
+    } else if (work.equals("dedup")) {
+      input.process(Deduplicator.within(WINDOW)).to(out, Produced.with(bytes, bytes));
     } else if (work.startsWith("count")) {
       // What a cache holds back is set by statestore.cache.max.bytes.
       input
