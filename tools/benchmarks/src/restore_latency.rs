@@ -189,7 +189,7 @@ fn tasks(running: &Running, prefix: &str) -> BTreeSet<i32> {
 /// Sends the records from this number on, each with the time at which it is due. The number behind the last one.
 fn generate(play: &Play, from: u64, rate: u64, stop: &AtomicBool) -> Result<u64> {
     let mut producer = Producer::new(&play.task.bootstrap)?;
-    let mut input = Input::with_keys(play.task.records / 2);
+    let mut input = Input::of(play.task.work, play.task.records / 2);
     let (begun, begun_ms) = (Instant::now(), now_ms()?);
     let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {
