@@ -29,6 +29,7 @@ mod programs;
 mod reorder;
 mod rows;
 mod sequence;
+mod sequence_presets;
 mod sessions;
 mod sliding;
 mod state;
