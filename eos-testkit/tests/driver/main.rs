@@ -24,6 +24,7 @@ mod outages;
 mod own_time;
 mod parked;
 mod pauses;
+mod pauses_after_aborts;
 mod policies;
 mod programs;
 mod reorder;
