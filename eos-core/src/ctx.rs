@@ -120,6 +120,24 @@ impl<'r> Ctx<'r> {
         }
     }
 
+    /// The same, for a record from another place, which has waited in a store.
+    pub(crate) fn of_record<'a>(
+        &'a self,
+        (partition, offset): (&'a TopicPartition, Offset),
+        timestamp: Option<Timestamp>,
+        headers: &'a Headers,
+    ) -> Ctx<'a> {
+        let mut ctx = self.of(timestamp, headers, &[]);
+        ctx.origin = Origin {
+            partition,
+            offset,
+            timestamp,
+            headers,
+            ..ctx.origin
+        };
+        ctx
+    }
+
     /// The same, for a moment of a timer of this clock, which is its own stream time. A moment that was set into the past
     /// sees no earlier time than the items before it.
     pub(crate) fn at_moment<'a>(

@@ -197,9 +197,11 @@ pub mod windows {
 /// The error policy of the source decides about failed records. By default, the app stops. `judge_by` forwards records of
 /// the first five rows with their status.
 pub mod identity {
+    pub mod presets;
+
     pub use crate::dedup::{
         ContentId, Dedup, IdentityError, Judged, KeyedSeenIds, Seen, SeenIds, SeenWindowError,
-        Selected, Sizing, TimedIdError, TimedIdFormat, Unselected, WholeValue, presets,
+        Selected, Sizing, TimedIdError, TimedIdFormat, Unselected, WholeValue,
     };
     pub use crate::sequence::{BySequence, Gaps, HighWatermarks, Newest, Sequence, Versions};
 }

@@ -55,8 +55,10 @@ pub struct Pause {
     verdict: Option<Verdict>,
     /// Whether the task is at the place. After an abort, it may have to process earlier records again.
     is_reached: bool,
-    /// Whether the verdict is a part of the open transaction.
+    /// Whether the verdict is carried out.
     is_applied: bool,
+    /// Whether its effects are a part of the open transaction. They may wait for one.
+    is_merged: bool,
 }
 
 impl Pause {
@@ -68,6 +70,7 @@ impl Pause {
             verdict: None,
             is_reached: true,
             is_applied: false,
+            is_merged: false,
         }
     }
 
@@ -103,9 +106,14 @@ impl Pause {
         self.verdict = Some(verdict);
     }
 
-    /// Marks the verdict as a part of the open transaction.
+    /// Marks the verdict as carried out. Its effects wait for a transaction.
     pub const fn applied(&mut self) {
         self.is_applied = true;
+    }
+
+    /// Marks the effects of the verdict, if it is carried out, as a part of the open transaction.
+    pub const fn merged(&mut self) {
+        self.is_merged = self.is_applied;
     }
 
     /// Returns the next step at a record.
@@ -147,6 +155,7 @@ impl Pause {
     /// Handles an abort. `rewinds`: the task processes earlier records again.
     pub const fn aborted(&mut self, rewinds: bool) {
         self.is_applied = false;
+        self.is_merged = false;
         if rewinds {
             self.is_reached = false;
         }
@@ -155,7 +164,7 @@ impl Pause {
     /// Whether the pause is over after a commit of the task's part.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        self.is_applied
+        self.is_merged
     }
 }
 
@@ -207,7 +216,18 @@ mod tests {
         let met = pause.meets_record(&tp("in"), offset(7));
         assert_eq!(met, Met::Apply(Verdict::DeadLetter));
         pause.applied();
+        assert!(!pause.is_over(), "the letter waits for a transaction");
+        pause.merged();
         assert!(pause.is_over());
+    }
+
+    #[test]
+    fn only_a_verdict_that_is_carried_out_is_merged() {
+        let mut pause = at_record(7);
+        pause.decide(Verdict::Skip);
+        // A record before it.
+        pause.merged();
+        assert!(!pause.is_over());
     }
 
     #[test]

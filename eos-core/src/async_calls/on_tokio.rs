@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -32,8 +32,10 @@ impl CallRuntime {
             Box::new(OnTokio {
                 runtime: Arc::clone(&runtime),
                 running: BTreeMap::new(),
-                ended: Arc::default(),
-                waker,
+                ended: Arc::new(Mutex::new(Ended {
+                    calls: Vec::new(),
+                    waker,
+                })),
             })
         })
     }
@@ -51,8 +53,19 @@ impl Drop for CallRuntime {
 struct OnTokio {
     runtime: Arc<CallRuntime>,
     running: BTreeMap<CallKey, AbortHandle>,
-    ended: Arc<Mutex<Vec<EndedCall>>>,
+    ended: Arc<Mutex<Ended>>,
+}
+
+/// The calls that have ended, and the waker of the consumer that the worker has now.
+struct Ended {
+    calls: Vec<EndedCall>,
     waker: Waker,
+}
+
+impl OnTokio {
+    fn ended(&self) -> MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Executor for OnTokio {
@@ -60,11 +73,12 @@ impl Executor for OnTokio {
         let Some(runtime) = &self.runtime.0 else {
             return;
         };
-        let (ended, waker) = (Arc::clone(&self.ended), self.waker.clone());
+        let ended = Arc::clone(&self.ended);
         let task = runtime.spawn(async move {
             let result = poll_fn(|cx| poll_call(&mut call, cx)).await;
             let mut all = ended.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push((key, result));
+            all.calls.push((key, result));
+            let waker = all.waker.clone();
             drop(all);
             waker.wake();
         });
@@ -72,8 +86,9 @@ impl Executor for OnTokio {
     }
 
     fn wake_by(&mut self, waker: Waker) {
-        if !self.waker.will_wake(&waker) {
-            self.waker = waker;
+        let mut ended = self.ended();
+        if !ended.waker.will_wake(&waker) {
+            ended.waker = waker;
         }
     }
 
@@ -94,8 +109,7 @@ impl Executor for OnTokio {
     }
 
     fn take_ended(&mut self) -> Vec<EndedCall> {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = std::mem::take(&mut *ended);
+        let ended = std::mem::take(&mut self.ended().calls);
         for (key, _) in &ended {
             self.running.remove(key);
         }
@@ -110,5 +124,53 @@ impl Executor for OnTokio {
 impl Drop for OnTokio {
     fn drop(&mut self) {
         self.running.values().for_each(AbortHandle::abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::Wake;
+
+    use eos_protocol::calls::Ticket;
+
+    use super::*;
+
+    struct Sends(mpsc::Sender<&'static str>, &'static str);
+
+    impl Wake for Sends {
+        fn wake(self: Arc<Self>) {
+            _ = self.0.send(self.1);
+        }
+    }
+
+    /// After a rejoin, the worker waits for another consumer.
+    #[test]
+    fn an_ended_call_wakes_the_present_consumer() {
+        let runtime = CallRuntime::start().unwrap();
+        let (woken, wakes) = mpsc::channel();
+        let waker = |name| Waker::from(Arc::new(Sends(woken.clone(), name)));
+        let mut executor = runtime.executors()(waker("before"));
+        let (release, wait) = tokio::sync::oneshot::channel::<()>();
+        let key = CallKey {
+            task: TaskId::default(),
+            ticket: Ticket {
+                incarnation: 0,
+                record: 0,
+                call: 0,
+                attempt: 0,
+            },
+        };
+        let call = async move {
+            _ = wait.await;
+            Ok(Box::new(7) as Box<dyn std::any::Any + Send>)
+        };
+        executor.start(key, Box::pin(call));
+        executor.wake_by(waker("after"));
+        release.send(()).unwrap();
+        let limit = Duration::from_secs(30);
+        assert_eq!(wakes.recv_timeout(limit), Ok("after"));
+        assert_eq!(executor.take_ended().len(), 1);
+        assert!(wakes.try_recv().is_err());
     }
 }

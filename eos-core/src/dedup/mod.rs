@@ -4,7 +4,7 @@ mod content_id;
 mod error;
 mod judged;
 mod operator;
-pub mod presets;
+pub(crate) mod presets;
 mod rows;
 mod rule;
 mod seen_ids;

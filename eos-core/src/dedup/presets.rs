@@ -1,28 +1,4 @@
 //! Deduplication with the ids and windows of other systems.
-//!
-//! A preset has a window and an id. [`Stream::dedup_as`](crate::Stream::dedup_as) takes it.
-//!
-//! | preset | id | window | a record that is too old |
-//! |---|---|---|---|
-//! | [`sqs_fifo`] | header `MessageDeduplicationId`; the key is the message group | fixed, 5 minutes | passes |
-//! | [`service_bus`] | header `MessageId` | fixed, 20 seconds to 7 days | passes |
-//! | [`jetstream`] | header `Nats-Msg-Id` | fixed, 2 minutes | passes |
-//! | [`pubsub`] | an attribute, which is a header | fixed, 10 minutes | passes |
-//! | [`rabbitmq`] | header `message-id` | fixed, your choice | passes |
-//! | [`stripe_event`] | the id of the event | fixed, 7 days | fails |
-//! | [`stripe_key`] | header `Idempotency-Key` | fixed, 24 hours | fails |
-//! | [`paypal_ipn`] | transaction id and payment status | fixed, 4 days and 1 hour | fails |
-//! | [`outbox_id`] | header `id` | fixed, 7 days | fails |
-//! | [`cloud_events`] | headers `ce_source` and `ce_id` | fixed, your choice | fails |
-//!
-//! A broker accepts a message whose id it has forgotten, so records that are too old pass in the first five. Their copies
-//! then pass as well. `too_old_to` changes that. The others are about money or about events of your own, so these records
-//! fail, and the error policy decides.
-//!
-//! The window counts in event time. The systems themselves count by the clock of their brokers, as a topic with
-//! `message.timestamp.type=LogAppendTime` does.
-//!
-//! The scope is the key of the record, as for [`SeenIds`]. [`Preset::configure`] changes it.
 
 use std::fmt;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use eos_protocol::reorder::{Turn, TurnError, Waiting};
 use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::{Clock, Timestamp};
-use eos_state::{StoreError, TaskStore};
+use eos_state::{Direction, KeyRange, StoreError, TaskStore, due_range, due_row};
 
 /// The key of the totals beside the waiting records. The keys of turns are not empty.
 const TOTALS: &[u8] = b"";
@@ -80,6 +80,12 @@ impl<'c> WaitingRows<'c> {
         }
     }
 
+    /// Whether a record with this key waits.
+    pub(crate) fn waits(&self, key: &[u8]) -> Result<bool, StoreError> {
+        let found = self.task.get_due(self.id, key, &mut Vec::new())?;
+        Ok(found.is_some())
+    }
+
     /// Ends the wait of the next record of a key, if it waits.
     pub(crate) fn call_next(
         &self,
@@ -87,12 +93,30 @@ impl<'c> WaitingRows<'c> {
         turn: &Turn,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        match turn.lowest() {
-            Some(lowest) if u128::from(lowest) <= turn.next() => {
-                self.call(&number_key(scope, lowest), now)
-            }
-            _ => Ok(()),
+        match turn.next_waiting() {
+            Some(next) => self.call(&number_key(scope, next), now),
+            None => Ok(()),
         }
+    }
+
+    /// Returns the keys of a scope's records that wait with a lower number than this one, in the order of their numbers.
+    pub(crate) fn below(
+        &self,
+        scope: &[u8],
+        turn: &Turn,
+        number: u64,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let Some(numbers) = turn.below(number) else {
+            return Ok(Vec::new());
+        };
+        let (from, to) = (number_key(scope, numbers.start), number_key(scope, number));
+        let range = due_range(&KeyRange::between(&from[..]..&to));
+        let mut scan = self.task.scan(self.id, &range, Direction::Forward)?;
+        let mut keys = Vec::new();
+        while let Some((key, row)) = scan.next()? {
+            keys.extend(due_row(key, row).map(|(key, ..)| key.to_vec()));
+        }
+        Ok(keys)
     }
 
     /// Takes a waiting record.
@@ -114,9 +138,12 @@ impl<'c> WaitingRows<'c> {
         match scope_and_number(key).filter(|_| of == OwnRows::WaitingByNumber) {
             Some((scope, number)) => {
                 let mut turn = self.turn(scope)?.unwrap_or_else(|| Turn::starting_at(0));
-                for number in turn.take_up_to(number) {
-                    left.extend(self.take(&number_key(scope, number))?);
+                for lower in self.below(scope, &turn, number)? {
+                    left.extend(self.take(&lower)?);
                 }
+                left.extend(self.take(key)?);
+                turn.left(left.len() as u64);
+                turn.pass(number);
                 self.set_turn(scope, &turn)?;
                 self.call_next(scope, &turn, at)?;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eos_protocol::reorder::Held;
 use eos_protocol::state::{OwnRows, StoreId};
-use eos_protocol::{Clock, Timestamp};
+use eos_protocol::{Clock, Offset, Timestamp, TopicName};
 use eos_state::{StoreBackend, StoreKind, due_row};
 
 use crate::client::Headers;
@@ -75,10 +75,15 @@ impl<K, V> ReorderStore<K, V> {
 
     pub(crate) fn spec(&self, rows: OwnRows, clock: Clock) -> StoreSpec {
         let store = KeyValueStore::<Vec<u8>, Vec<u8>>::plain(&self.name);
+        let kind = match rows {
+            // A gap that is given up ends the wait of all lower numbers.
+            OwnRows::WaitingByNumber => StoreKind::Ordered,
+            _ => StoreKind::Point,
+        };
         StoreSpec {
             id: StoreId::own(&self.name, rows),
             clock: Some(clock),
-            ..store.spec(StoreKind::Point)
+            ..store.spec(kind)
         }
     }
 }
@@ -118,19 +123,25 @@ impl<K: 'static, V: 'static> ReorderStore<K, V> {
         Ok(row)
     }
 
-    /// Reads a record of a row.
-    pub(crate) fn record(&self, row: &[u8]) -> Result<Record<K, V>, CodecError> {
+    /// Reads the record of a row, its topic and its offset.
+    pub(crate) fn record(
+        &self,
+        row: &[u8],
+    ) -> Result<(Record<K, V>, TopicName, Offset), CodecError> {
         let held = Held::decode(row).map_err(|e| CodecError::invalid("a waiting record", e))?;
         let mut headers = Headers::new();
         for (name, value) in held.headers {
             headers.push(&*String::from_utf8_lossy(name), value);
         }
-        Ok(Record {
+        let record = Record {
             key: self.key.decode(held.key, &self.field(Part::Key))?,
             value: self.value.decode(held.value, &self.field(Part::Value))?,
             timestamp: held.time,
             headers,
-        })
+        };
+        let topic = TopicName::new(String::from_utf8_lossy(held.topic));
+        let offset = Offset::new(held.offset).unwrap_or(Offset::ZERO);
+        Ok((record, topic, offset))
     }
 
     pub(crate) fn unreadable(&self, source: CodecError) -> Fault {
@@ -155,7 +166,7 @@ impl<K: 'static, V: 'static> StoreRows for ReorderStore<K, V> {
         for of in [OwnRows::WaitingByTime, OwnRows::WaitingByNumber] {
             let rows = live_rows(database, StoreId::own(&self.name, of))?;
             for (_, due, row) in rows.iter().filter_map(|(key, row)| due_row(key, row)) {
-                let record = self.record(row).map_err(|source| RowsError::Row {
+                let (record, ..) = self.record(row).map_err(|source| RowsError::Row {
                     store: self.name.to_string(),
                     source,
                 })?;

@@ -1,6 +1,7 @@
 //! Apps that write dead letters back to the topics of their origin.
 
 mod letter;
+mod passed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use eos_protocol::Timestamp;
 
 pub use letter::ReplayError;
 use letter::{Letter, Place, PlaceCodec};
+use passed::Passed;
 
 use crate::client::Headers;
 use crate::codec::Plain;
@@ -17,7 +19,8 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::record::Record;
 use crate::runtime::time_of_day::time_of_day;
-use crate::store::OrderedStore;
+use crate::store::{KeyValueStore, OrderedStore};
+use crate::store_handle::Store;
 use crate::timer::Clock;
 use crate::topic::Topic;
 use crate::{App, Ctx};
@@ -27,6 +30,8 @@ const ROUND: Duration = Duration::from_millis(500);
 /// The most letters of a snapshot, and the most bytes of their keys and values, in one unit of work.
 const LETTERS: usize = 1_000;
 const BYTES: usize = 1 << 20;
+/// The most letters that a unit of work reads. Those that failed too late for this replay stay.
+const READ: usize = 4_000;
 
 /// An app that writes dead letters back to the topics of their origin. Created by [`App::replay`].
 ///
@@ -121,6 +126,7 @@ impl Replay {
         let mut app = App::new(&format!("{}-replay", self.letters));
         let store = OrderedStore::<Vec<u8>, Letter>::json("letters");
         let rows = app.store(&store);
+        let passed = Passed::store(&mut app);
         let mut outputs = BTreeMap::new();
         for origin in &self.origins {
             let topic = Topic::with(origin, PlaceCodec, Plain);
@@ -132,12 +138,18 @@ impl Replay {
         let (intake, known) = (Arc::clone(&replay), outputs.keys().cloned().collect());
         app.source(&source)
             .with_store(&rows)
+            .with_store(&passed)
             .on_tick("rounds", Clock::Wall, ROUND, move |ctx, _| {
                 let (mut letters, mut bytes) = (0, 0);
-                let rows = ctx.store(&rows);
-                for entry in rows.range(..) {
+                let (rows, view) = (ctx.store(&rows), ctx.store(&passed));
+                let before = Passed::read(&view, replay.until)?;
+                let mut passed = before.clone();
+                for entry in rows.range(before.key.clone()..).take(READ) {
                     let (key, letter) = entry?;
                     if letter.failed_at >= replay.until.0 {
+                        if letters == 0 {
+                            passed.behind(key);
+                        }
                         continue;
                     }
                     rows.delete(&key)?;
@@ -148,9 +160,9 @@ impl Replay {
                         break;
                     }
                 }
-                Ok(())
+                passed.write(&view, &before)
             })
-            .for_each(move |ctx, record| intake.take(ctx, &rows, &known, record));
+            .for_each(move |ctx, record| intake.take(ctx, (&rows, &passed), &known, record));
         app
     }
 
@@ -158,7 +170,10 @@ impl Replay {
     fn take(
         &self,
         ctx: &Ctx<'_>,
-        rows: &crate::store_handle::Store<OrderedStore<Vec<u8>, Letter>>,
+        (rows, passed): (
+            &Store<OrderedStore<Vec<u8>, Letter>>,
+            &Store<KeyValueStore<u32, Passed>>,
+        ),
         known: &BTreeSet<String>,
         record: Record<Option<Vec<u8>>, Option<Vec<u8>>>,
     ) -> Result<(), Failure> {
@@ -170,6 +185,7 @@ impl Replay {
             }));
         }
         let key = letter.sort_key(ctx.offset());
+        Passed::arrives(&ctx.store(passed), self.until, &key)?;
         ctx.store(rows).put(&key, &letter)
     }
 }

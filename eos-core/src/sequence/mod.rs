@@ -2,6 +2,7 @@
 
 mod newest;
 mod operator;
+pub(crate) mod presets;
 mod versions;
 mod watermarks;
 

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use eos_protocol::identity::{Mark, Seen};
+use eos_protocol::identity::Seen;
 
+use super::presets::{SequencePreset, mark_of};
 use super::{End, HighWatermarks, Sequence, divert, end_in};
-use crate::codec::{Encode, Encoded, PlainType};
+use crate::codec::{Encode, PlainType};
 use crate::dedup::Judged;
 use crate::failure::Failure;
 use crate::keys::Colocated;
 use crate::record::Record;
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{Fault, Kind, MarkOf, Node, Sequenced};
+use crate::topology::{Kind, MarkOf, Node, Sequenced};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Drops records that a producer has sent before, by the numbers that it gives its records.
@@ -95,21 +96,39 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     where
         P: Colocated,
     {
-        let mark = move |record: &Record<K, V>, into: &mut Vec<u8>| {
-            let Sequence {
-                producer,
-                epoch,
-                number,
-            } = f(record).map_err(Fault::user)?;
-            let written = producer.write(into);
-            producer.recycle();
-            let has_name = written == Encoded::Bytes && !into.is_empty();
-            Ok(has_name.then_some(Mark { epoch, number }))
-        };
+        self.dedup_by_sequence_as(SequencePreset {
+            marks: marks.clone(),
+            mark: mark_of(move |record| f(record).map(Some)),
+        })
+    }
+
+    /// Drops duplicates as another system does: a [preset](crate::identity::presets) has the sequence numbers.
+    ///
+    /// ```
+    /// # use eos_core::identity::presets;
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// let clicks = Topic::<String, u64>::plain("clicks");
+    /// app.source(&clicks)
+    ///     .dedup_by_sequence_as(presets::pulsar("seen-clicks", |number: &u64| ("web".to_owned(), *number)))
+    ///     .accepted()
+    ///     .to(&Topic::plain("new-clicks"));
+    /// ```
+    ///
+    /// # Exactly-once
+    /// See [`dedup_by_sequence`](Self::dedup_by_sequence).
+    ///
+    /// # Errors
+    /// See [`dedup_by_sequence`](Self::dedup_by_sequence).
+    pub fn dedup_by_sequence_as(self, preset: SequencePreset<K, V>) -> BySequence<K, V>
+    where
+        P: Colocated,
+    {
+        let SequencePreset { marks, mark } = preset;
         BySequence {
             stream: self.partitioned(),
-            marks: marks.clone(),
-            mark: Arc::new(mark),
+            marks,
+            mark,
             duplicates: None,
             stale: None,
             passes_without: false,

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use eos_protocol::calls::CallId;
@@ -43,7 +44,12 @@ where
     U: Send + 'static,
 {
     fn begin(&self, id: CallId) -> CallFuture {
-        let (input, f) = (self.input.clone(), Arc::clone(&self.f));
+        // The worker calls this, so a panic of the user's `clone` must not end it. It fails the call, as one of the closure.
+        let input = match catch_unwind(AssertUnwindSafe(|| self.input.clone())) {
+            Ok(input) => input,
+            Err(panic) => return Box::pin(async move { resume_unwind(panic) }),
+        };
+        let f = Arc::clone(&self.f);
         // The closure runs on the executor, too: it may block or panic before its first await.
         Box::pin(async move { Ok(Box::new(f(id, input).await?) as CallResult) })
     }

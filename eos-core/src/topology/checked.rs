@@ -76,7 +76,7 @@ impl Topology {
         !self.graph.calls.is_empty()
     }
 
-    /// Returns the warnings about stores that cost more than they seem to.
+    /// Returns the warnings about costs of stores, and about sequences that may lose their order.
     #[cfg_attr(
         not(feature = "kafka"),
         allow(dead_code, reason = "without the adapter no app starts")
@@ -116,15 +116,12 @@ impl Topology {
 
     /// Whether a topic is a repartition topic of the app. Only the app writes and reads it.
     pub(crate) fn is_repartition(&self, name: &TopicName) -> bool {
-        self.repartitions().any(|repartition| repartition == name)
+        self.graph.is_repartition(name)
     }
 
     /// Returns the app's repartition topics.
     pub(crate) fn repartitions(&self) -> impl Iterator<Item = &TopicName> {
-        let internals = self.graph.internals.iter();
-        let repartitions = internals.filter(|it| it.purpose == Purpose::Repartition);
-        let outputs = repartitions.filter_map(|it| self.graph.outputs.get(it.output));
-        outputs.map(|output| &output.name)
+        self.graph.repartitions()
     }
 
     /// Returns the outputs to a stage's changelogs.

@@ -27,6 +27,8 @@ pub struct Description {
     pub(super) fed: Vec<TopicName>,
     /// The stores.
     pub(super) kept: Vec<Kept>,
+    /// The warnings about sequences that a repartition topic mixes.
+    pub(super) mixed: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +81,7 @@ impl Graph {
             subtopologies: self.stages().iter().map(|s| self.subtopology(s)).collect(),
             fed: self.fed(),
             kept: self.kept(),
+            mixed: self.mixed_sequences().collect(),
         }
     }
 

@@ -47,13 +47,18 @@ impl Description {
         Stores(self)
     }
 
-    /// Returns the stores that cost more than they seem to, one sentence for each. An app logs them when it starts.
+    /// Returns what may surprise you: stores that cost more than they seem to, and sequences that may lose their order. An
+    /// app logs these sentences when it starts.
     ///
     /// A stage has one changelog for all its windows. It keeps rows as long as the longest retention needs, so a
     /// deduplication of days keeps days of dead rows of windows of minutes, and each restore reads them.
+    ///
+    /// A repartition topic mixes partitions. Behind it, [`dedup_by_sequence`](crate::Stream::dedup_by_sequence) may drop
+    /// records of a producer that several of these partitions have.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.kept.iter().filter_map(Kept::warning).collect()
+        let costs = self.kept.iter().filter_map(Kept::warning);
+        costs.chain(self.mixed.iter().cloned()).collect()
     }
 }
 
@@ -73,7 +78,8 @@ impl Kept {
 
 impl Graph {
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.kept().into_iter().filter_map(|kept| kept.warning())
+        let costs = self.kept().into_iter().filter_map(|kept| kept.warning());
+        costs.chain(self.mixed_sequences())
     }
 
     /// Returns the stores of all stages.

@@ -28,6 +28,7 @@ mod keep;
 mod kept;
 mod kind;
 mod layout;
+mod mixed;
 mod node;
 mod nodes;
 mod output_spec;

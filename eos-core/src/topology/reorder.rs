@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::Timestamp;
 use eos_protocol::reorder::{Arrival, MOST_WAITING, Turn, Waiting, is_too_late};
+use eos_protocol::{Timestamp, TopicPartition};
 use eos_state::StoreError;
 
 use super::fault::Fault;
@@ -144,10 +144,8 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         number: u64,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        for lower in turn.below(number) {
-            rows.call(&number_key(scope, lower), now)?;
-        }
-        Ok(())
+        let lower = rows.below(scope, turn, number)?;
+        lower.iter().try_for_each(|key| rows.call(key, now))
     }
 
     /// Lets a record wait. If it is too far from the next number, or if too much waits, it fails, or its wait ends now.
@@ -186,7 +184,7 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         rows.hold(&number_key(scope, number), until, &row)
             .map_err(failed)?;
         rows.set_totals(totals).map_err(failed)?;
-        turn.wait(number);
+        turn.wait();
         rows.set_turn(scope, &turn).map_err(failed)
     }
 }
@@ -210,14 +208,19 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         let failed = failed(&self.rows);
         let turn = rows.turn(&scope).map_err(failed)?;
         let mut turn = turn.unwrap_or_else(|| Turn::starting_at(self.settings.first));
-        match turn.arrives(number, self.settings.gap) {
+        let mut arrival = turn.arrives(number, self.settings.gap);
+        if arrival != Arrival::Late
+            && turn.waiting() > 0
+            && rows.waits(&number_key(&scope, number)).map_err(failed)?
+        {
+            // Also if it is the next one: by the machine's clock, this record may come before the end of its wait.
+            arrival = Arrival::Late;
+        }
+        match arrival {
             Arrival::Next => {
-                turn.forwarded();
+                turn.pass(number);
                 rows.set_turn(&scope, &turn).map_err(failed)?;
-                if turn
-                    .lowest()
-                    .is_some_and(|it| u128::from(it) == turn.next())
-                {
+                if turn.next_waiting().is_some() {
                     let now = ctx.time_of(self.settings.clock.into());
                     let now = now.ok_or(Fault::NoTime(record.timestamp))?;
                     rows.call_next(&scope, &turn, now).map_err(failed)?;
@@ -251,9 +254,12 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         };
         let turn = rows.turn(scope).map_err(failed)?;
         let mut turn = turn.unwrap_or_else(|| Turn::starting_at(self.settings.first));
-        if turn.lowest().is_some_and(|lowest| lowest < number) {
-            // Lower ones came later, and go first.
-            Self::call_lower(&rows, scope, &turn, number, moment.at).map_err(failed)?;
+        let lower = rows.below(scope, &turn, number).map_err(failed)?;
+        if !lower.is_empty() {
+            // They came later, and go first.
+            let mut lower = lower.iter();
+            let called = lower.try_for_each(|key| rows.call(key, moment.at));
+            called.map_err(failed)?;
             return rows
                 .hold(moment.key, moment.at, moment.value)
                 .map_err(failed);
@@ -262,10 +268,10 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
             if self.settings.on_gap != OnGap::PassOn {
                 return Err(self.gap(&turn, number));
             }
-            turn.give_up_before(number);
             ctx.gave_numbers_up();
         }
-        turn.take_up_to(number);
+        turn.pass(number);
+        turn.left(1);
         rows.set_turn(scope, &turn).map_err(failed)?;
         rows.call_next(scope, &turn, moment.at).map_err(failed)?;
         release(&rows, &self.rows, moment.value)?;
@@ -297,16 +303,17 @@ fn release<K, V>(
     rows.set_totals(totals).map_err(failed)
 }
 
-/// Forwards the record of a row, with its own time and headers.
+/// Forwards the record of a row, with its own origin, time and headers.
 fn forward<K: 'static, V: 'static>(
     store: &ReorderStore<K, V>,
     ctx: &Ctx<'_>,
     row: &[u8],
     next: &mut Next<'_>,
 ) -> Result<(), Fault> {
-    let record = store.record(row).map_err(|e| store.unreadable(e))?;
+    let (record, topic, offset) = store.record(row).map_err(|e| store.unreadable(e))?;
     let headers = record.headers.clone();
-    let ctx = ctx.of(record.timestamp, &headers, &[]);
+    let from = TopicPartition::new(topic, ctx.partition());
+    let ctx = ctx.of_record((&from, offset), record.timestamp, &headers);
     next.forward(&ctx, &mut Some(record))
 }
 

@@ -136,6 +136,16 @@ impl<C: Client> Worker<C> {
         true
     }
 
+    /// At most once: a claim opens a transaction. If the worker stops or gives partitions back by now, it takes no records,
+    /// so the transaction must not wait for its interval.
+    pub(super) fn end_idle_claim(&mut self) {
+        if !self.lifecycle.goes_on() {
+            self.commit(CommitCause::Shutdown);
+        } else if !self.group.takes_records() {
+            self.commit(CommitCause::Revoke);
+        }
+    }
+
     /// Processes records of one task.
     fn take_turn(&mut self, id: TaskId, lengths: &TurnLengths, begun: Now, any: &mut bool) -> Turn {
         let Self {

@@ -501,6 +501,9 @@ impl<C: Client> Worker<C> {
                 self.advance(event);
             }
         }
+        if well && call == Call::CommitThroughConsumer {
+            self.end_idle_claim();
+        }
         if well && call == Call::Init {
             // A late InitProducerId would fence the transaction that begins now.
             self.quarantine();

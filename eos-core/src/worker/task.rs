@@ -64,8 +64,9 @@ pub(super) struct Task<R> {
     pub(super) attempt: Option<Attempt>,
     /// The due item to retry, if there is one. The task is parked until then.
     pub(super) due_attempt: Option<DueAttempt>,
-    /// The failed record or item at which the task stands still until a decision.
-    pub(super) pause: Option<Box<TaskPause>>,
+    /// The failed records and items at which the task stands still until a decision. After an abort, an earlier one may fail,
+    /// and the decision about the later one still counts.
+    pub(super) pauses: Vec<TaskPause>,
     /// The keys with sequenced dead letters, if a source has these.
     pub(super) parked: Option<Box<ParkedKeys>>,
     /// The due items since the last record.
@@ -97,8 +98,7 @@ pub(super) struct Task<R> {
 impl<R> Task<R> {
     /// Whether the task is paused and waits for a decision.
     pub(super) fn stands_still(&self) -> bool {
-        let pause = self.pause.as_ref();
-        pause.is_some_and(|pause| pause.stands_still())
+        self.pauses.iter().any(TaskPause::stands_still)
     }
 }
 
@@ -129,7 +129,7 @@ impl<R: Records> Task<R> {
             recommits: false,
             attempt: None,
             due_attempt: None,
-            pause: None,
+            pauses: Vec::new(),
             parked: ParkedKeys::of(
                 &chains,
                 progress.inputs().iter().map(|input| &input.partition.topic),
@@ -197,7 +197,7 @@ impl<R: Records> Task<R> {
             && self.attempt.is_none()
             && self.due_attempt.is_none()
             && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
-            && self.pause.is_none()
+            && self.pauses.is_empty()
             && self.fetched.iter().all(|records| records.first().is_none())
     }
 
@@ -214,12 +214,10 @@ impl<R: Records> Task<R> {
         }
         if self.progress.touched() {
             self.progress.committed();
+            self.pauses.retain(|pause| !pause.rule.is_over());
             // The chains that processed the held record may still have to discard it.
             if !held {
                 self.chains.committed();
-                if self.pause.as_ref().is_some_and(|it| it.rule.is_over()) {
-                    self.pause = None;
-                }
             }
             self.claimed = true;
             if self.readiness == Readiness::Unclaimed {
@@ -313,7 +311,7 @@ impl<R: Records> Task<R> {
         if let Some(parked) = &mut self.parked {
             parked.aborted();
         }
-        if let Some(pause) = &mut self.pause {
+        for pause in &mut self.pauses {
             pause.rule.aborted(!back.is_empty());
         }
         if !back.is_empty() {

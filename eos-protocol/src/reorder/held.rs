@@ -121,7 +121,7 @@ fn cut<'a>(rest: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
 }
 
 /// Appends an unsigned LEB128 number.
-pub(super) fn put_varint(mut number: u64, into: &mut Vec<u8>) {
+fn put_varint(mut number: u64, into: &mut Vec<u8>) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
         number >>= 7;

@@ -1,32 +1,33 @@
-//! The next number of a key, and its waiting numbers.
+//! The next number of a key, and the count of its waiting records.
 
-use std::collections::BTreeSet;
-
-use super::held::{put_varint, take_varint};
+use super::held::take_varint;
 
 /// The format of rows that this version writes, and the newest that it reads.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The format before. It also lists the waiting numbers, which the rows of the waiting records say as well.
+const WITH_NUMBERS: u8 = 1;
 
-/// The next number of a key, and the numbers that wait behind a gap.
+/// The next number of a key, and the count of records that wait behind a gap.
 ///
-/// A row is the format (1 byte), the next number (16 bytes, because the number after the last one has 65 bits), and the
-/// distance of each waiting number from the one before it (varint), the first from the next number.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The waiting records have rows of their own, in the order of their numbers. So the cost of a record does not depend on
+/// how many wait. A row is the format (1 byte), the next number (16 bytes, because the number after the last one has
+/// 65 bits), and the count (8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     next: u128,
-    waiting: BTreeSet<u64>,
+    waiting: u64,
 }
 
 /// What to do with a number that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// Forward it. Then take those that follow, with [`Turn::take_next`].
+    /// Forward it. Then take those that follow.
     Next,
-    /// Keep it: numbers before it are missing.
+    /// Keep it, unless it waits already: numbers before it are missing.
     Waits,
-    /// It was forwarded, given up, or it waits already.
+    /// It was forwarded or given up.
     Late,
-    /// The distance from the next number is longer than allowed.
+    /// The distance from the next number is longer than allowed. It may wait already.
     TooFar {
         /// The distance.
         gap: u64,
@@ -38,9 +39,9 @@ pub enum Arrival {
 #[non_exhaustive]
 pub enum TurnError {
     /// Another version of eos wrote it.
-    #[error("the row has format {0}, and this version of eos reads format {FORMAT}")]
+    #[error("the row has format {0}, and this version of eos reads formats up to {FORMAT}")]
     Format(u8),
-    /// Bytes are missing, or a number is too large.
+    /// Bytes are missing.
     #[error("the row is cut short")]
     Short,
 }
@@ -48,34 +49,36 @@ pub enum TurnError {
 impl Turn {
     /// The turn of a key without records.
     #[must_use]
-    pub fn starting_at(first: u64) -> Self {
+    pub const fn starting_at(first: u64) -> Self {
         Self {
-            next: first.into(),
-            waiting: BTreeSet::new(),
+            next: first as u128,
+            waiting: 0,
         }
     }
 
     /// The next number. It is above the highest `u64` once all numbers were forwarded.
     #[must_use]
-    pub fn next(&self) -> u128 {
+    pub const fn next(&self) -> u128 {
         self.next
-    }
-
-    /// The lowest number that waits.
-    #[must_use]
-    pub fn lowest(&self) -> Option<u64> {
-        self.waiting.first().copied()
-    }
-
-    /// The numbers that wait below this one.
-    pub fn below(&self, number: u64) -> impl Iterator<Item = u64> {
-        self.waiting.range(..number).copied()
     }
 
     /// The number of waiting records.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
+    pub const fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// The next number, if a record may wait with it.
+    #[must_use]
+    pub fn next_waiting(&self) -> Option<u64> {
+        u64::try_from(self.next).ok().filter(|_| self.waiting > 0)
+    }
+
+    /// The numbers before this one that may wait, if any may.
+    #[must_use]
+    pub fn below(&self, number: u64) -> Option<std::ops::Range<u64>> {
+        let next = self.next_waiting()?;
+        (next < number).then_some(next..number)
     }
 
     /// Judges a number. `max_gap`: the longest allowed distance from the next number.
@@ -86,102 +89,82 @@ impl Turn {
         };
         let gap = u64::try_from(gap).unwrap_or(u64::MAX);
         match gap {
-            _ if self.waiting.contains(&number) => Arrival::Late,
             0 => Arrival::Next,
             _ if gap > max_gap => Arrival::TooFar { gap },
             _ => Arrival::Waits,
         }
     }
 
-    /// Notes that a number waits.
-    pub fn wait(&mut self, number: u64) {
-        self.waiting.insert(number);
+    /// Notes that a record waits.
+    pub const fn wait(&mut self) {
+        self.waiting = self.waiting.saturating_add(1);
     }
 
-    /// Notes that the next number was forwarded.
-    pub fn forwarded(&mut self) {
-        self.next = self.next.saturating_add(1);
+    /// Notes that waiting records have left.
+    pub const fn left(&mut self, records: u64) {
+        self.waiting = self.waiting.saturating_sub(records);
     }
 
-    /// Takes the next number if it waits.
-    pub fn take_next(&mut self) -> Option<u64> {
-        let lowest = self
-            .lowest()
-            .filter(|lowest| u128::from(*lowest) <= self.next)?;
-        self.waiting.remove(&lowest);
-        self.forwarded();
-        Some(lowest)
-    }
-
-    /// Gives up the missing numbers before this one. Numbers that wait stay. Returns whether numbers were missing.
-    pub fn give_up_before(&mut self, number: u64) -> bool {
-        let is_ahead = u128::from(number) > self.next;
-        if is_ahead {
-            self.next = number.into();
-        }
-        is_ahead
-    }
-
-    /// Takes the waiting numbers up to this one, and gives up the missing ones between them.
-    pub fn take_up_to(&mut self, number: u64) -> Vec<u64> {
-        self.next = self.next.max(u128::from(number) + 1);
-        let rest = match number.checked_add(1) {
-            Some(behind) => self.waiting.split_off(&behind),
-            None => BTreeSet::new(),
-        };
-        let taken = std::mem::replace(&mut self.waiting, rest);
-        taken.into_iter().collect()
+    /// Goes on behind a number that leaves. Missing numbers before it are given up. Returns whether there were any.
+    pub fn pass(&mut self, number: u64) -> bool {
+        let (before, number) = (self.next, u128::from(number));
+        self.next = before.max(number + 1);
+        number > before
     }
 
     /// Appends the row.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.push(FORMAT);
         into.extend_from_slice(&self.next.to_be_bytes());
-        let mut last = self.next;
-        for number in &self.waiting {
-            let number = u128::from(*number);
-            let distance = u64::try_from(number.saturating_sub(last)).unwrap_or(u64::MAX);
-            put_varint(distance, into);
-            last = number;
-        }
+        into.extend_from_slice(&self.waiting.to_be_bytes());
     }
 
-    /// Reads a row of [`encode`](Self::encode).
+    /// Reads a row of [`encode`](Self::encode), or of the format before.
     ///
     /// # Errors
     /// [`TurnError`] for a newer format, or if bytes are missing.
     pub fn decode(row: &[u8]) -> Result<Self, TurnError> {
         let (format, rest) = row.split_first().ok_or(TurnError::Short)?;
-        if *format != FORMAT {
+        if ![FORMAT, WITH_NUMBERS].contains(format) {
             return Err(TurnError::Format(*format));
         }
-        let (next, mut rest) = rest.split_first_chunk().ok_or(TurnError::Short)?;
-        let next = u128::from_be_bytes(*next);
-        let (mut last, mut waiting) = (next, BTreeSet::new());
-        while !rest.is_empty() {
-            let distance = take_varint(&mut rest).ok_or(TurnError::Short)?;
-            last = last.saturating_add(distance.into());
-            waiting.insert(u64::try_from(last).map_err(|_| TurnError::Short)?);
-        }
-        Ok(Self { next, waiting })
+        let (next, rest) = rest.split_first_chunk().ok_or(TurnError::Short)?;
+        let waiting = match *format {
+            FORMAT => u64::from_be_bytes(rest.try_into().map_err(|_| TurnError::Short)?),
+            _ => count(rest)?,
+        };
+        Ok(Self {
+            next: u128::from_be_bytes(*next),
+            waiting,
+        })
     }
+}
+
+/// Counts the numbers in a row of the format before: the distance of each one from the one before it, as varints.
+fn count(mut rest: &[u8]) -> Result<u64, TurnError> {
+    let mut numbers = 0;
+    while !rest.is_empty() {
+        take_varint(&mut rest).ok_or(TurnError::Short)?;
+        numbers += 1;
+    }
+    Ok(numbers)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
 
     #[test]
     fn a_number_is_next_waits_or_is_late() {
-        let mut turn = Turn::starting_at(5);
-        turn.wait(8);
+        let turn = Turn::starting_at(5);
         for (number, expected) in [
             (4, Arrival::Late),
             (5, Arrival::Next),
             (6, Arrival::Waits),
-            (8, Arrival::Late),
             (15, Arrival::Waits),
             (16, Arrival::TooFar { gap: 11 }),
             (u64::MAX, Arrival::TooFar { gap: u64::MAX - 5 }),
@@ -193,33 +176,59 @@ mod tests {
     #[test]
     fn the_last_number_comes_once() {
         let mut turn = Turn::starting_at(u64::MAX);
+        turn.wait();
         assert_eq!(turn.arrives(u64::MAX, 0), Arrival::Next);
-        turn.forwarded();
+        assert!(!turn.pass(u64::MAX));
         assert_eq!(turn.arrives(u64::MAX, 0), Arrival::Late);
-        assert_eq!(turn.take_next(), None);
-        let mut turn = Turn::starting_at(0);
-        turn.wait(u64::MAX);
-        assert_eq!(turn.take_up_to(u64::MAX), [u64::MAX]);
-        assert_eq!(turn.next(), 1 << 64);
+        assert_eq!((turn.next(), turn.next_waiting()), (1 << 64, None));
         let mut row = Vec::new();
         turn.encode(&mut row);
         assert_eq!(Turn::decode(&row), Ok(turn));
     }
 
     #[test]
+    fn numbers_below_are_looked_for_only_if_records_wait() {
+        let mut turn = Turn::starting_at(3);
+        assert_eq!((turn.below(9), turn.next_waiting()), (None, None));
+        turn.wait();
+        assert_eq!((turn.below(9), turn.next_waiting()), (Some(3..9), Some(3)));
+        assert_eq!(turn.below(3), None);
+        turn.left(1);
+        assert_eq!(turn.below(9), None);
+    }
+
+    #[test]
     fn the_format_is_pinned_and_damage_is_an_error() {
         let mut turn = Turn::starting_at(2);
-        turn.wait(5);
-        turn.wait(300);
+        turn.wait();
+        turn.wait();
         let mut row = Vec::new();
         turn.encode(&mut row);
         let next = [0; 15];
-        assert_eq!(row, [&[1][..], &next, &[2, 3, 0xa7, 2]].concat());
+        assert_eq!(
+            row,
+            [&[2][..], &next, &[2, 0, 0, 0, 0, 0, 0, 0, 2]].concat()
+        );
         assert_eq!(Turn::decode(b""), Err(TurnError::Short));
         assert_eq!(Turn::decode(&row[..16]), Err(TurnError::Short));
+        assert_eq!(Turn::decode(&row[..24]), Err(TurnError::Short));
+        row.push(0);
+        assert_eq!(Turn::decode(&row), Err(TurnError::Short));
+        row[0] = 3;
+        assert_eq!(Turn::decode(&row), Err(TurnError::Format(3)));
+        row[0] = 0;
+        assert_eq!(Turn::decode(&row), Err(TurnError::Format(0)));
+    }
+
+    /// Numbers 5 and 300 wait behind 2.
+    #[test]
+    fn the_format_before_is_read() {
+        let next = [0; 15];
+        let row = [&[1][..], &next, &[2, 3, 0xa7, 2]].concat();
+        let turn = Turn::decode(&row).unwrap();
+        assert_eq!((turn.next(), turn.waiting()), (2, 2));
         assert_eq!(Turn::decode(&row[..19]), Err(TurnError::Short));
-        row[0] = 2;
-        assert_eq!(Turn::decode(&row), Err(TurnError::Format(2)));
+        assert_eq!(Turn::decode(&row[..17]), Ok(Turn::starting_at(2)));
     }
 
     proptest! {
@@ -231,40 +240,39 @@ mod tests {
         ) {
             numbers.extend((0..20).rev());
             let (mut turn, mut out) = (Turn::starting_at(first), Vec::new());
+            let mut waiting = BTreeSet::new();
             for number in numbers.iter().map(|n| first + n) {
                 match turn.arrives(number, 19) {
                     Arrival::Next => {
-                        turn.forwarded();
+                        prop_assert!(!turn.pass(number));
                         out.push(number);
                     }
-                    Arrival::Waits => turn.wait(number),
-                    Arrival::Late => {}
+                    Arrival::Waits if waiting.insert(number) => turn.wait(),
+                    Arrival::Waits | Arrival::Late => {}
                     Arrival::TooFar { .. } => prop_assert!(false),
                 }
-                out.extend(std::iter::from_fn(|| turn.take_next()));
+                while let Some(next) = turn.next_waiting().filter(|next| waiting.remove(next)) {
+                    turn.left(1);
+                    prop_assert!(!turn.pass(next));
+                    out.push(next);
+                }
+                prop_assert_eq!(turn.waiting(), waiting.len() as u64);
                 let mut row = Vec::new();
                 turn.encode(&mut row);
-                prop_assert_eq!(Turn::decode(&row), Ok(turn.clone()));
+                prop_assert_eq!(Turn::decode(&row), Ok(turn));
             }
             prop_assert_eq!(turn.waiting(), 0);
             prop_assert_eq!(out, (0..20).map(|n| first + n).collect::<Vec<_>>());
         }
 
         #[test]
-        fn what_is_given_up_never_comes_again(
-            waiting in proptest::collection::btree_set(1_u64..30, 1..10),
-            up_to in 0_u64..30,
-        ) {
-            let mut turn = Turn::starting_at(0);
-            waiting.iter().for_each(|number| turn.wait(*number));
-            let mut other = turn.clone();
-            let taken = turn.take_up_to(up_to);
-            prop_assert_eq!(&taken, &waiting.range(..=up_to).copied().collect::<Vec<_>>());
-            prop_assert_eq!(turn.arrives(up_to, 100), Arrival::Late);
-            let lowest = other.lowest().unwrap();
-            prop_assert!(other.give_up_before(lowest));
-            prop_assert_eq!(other.take_next(), Some(lowest));
-            prop_assert_eq!(other.arrives(lowest - 1, 100), Arrival::Late);
+        fn what_is_given_up_never_comes_again(first in 0_u64..9, number in 0_u64..30) {
+            let mut turn = Turn::starting_at(first);
+            prop_assert_eq!(turn.pass(number), number > first);
+            prop_assert_eq!(turn.next(), u128::from(first.max(number + 1)));
+            for lower in 0..=number {
+                prop_assert_eq!(turn.arrives(lower, 100), Arrival::Late);
+            }
         }
     }
 }

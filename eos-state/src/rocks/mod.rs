@@ -440,4 +440,6 @@ mod conformance_test;
 #[cfg(test)]
 mod damage_test;
 #[cfg(test)]
+mod seen_ids_lookup_test;
+#[cfg(test)]
 mod seen_ids_test;

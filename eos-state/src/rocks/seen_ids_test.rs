@@ -32,7 +32,7 @@ fn scattered(number: u64) -> u64 {
 }
 
 /// The key of a row in its store.
-fn row(bucket: Timestamp, number: u64, timed: Option<Timestamp>) -> Vec<u8> {
+pub(super) fn row(bucket: Timestamp, number: u64, timed: Option<Timestamp>) -> Vec<u8> {
     let (a, b) = (scattered(number), scattered(!number));
     let mut id = [0; 16];
     id[..8].copy_from_slice(&a.to_be_bytes());
@@ -56,6 +56,15 @@ fn row(bucket: Timestamp, number: u64, timed: Option<Timestamp>) -> Vec<u8> {
     key
 }
 
+/// An empty store of this kind.
+pub(super) fn store_of(dir: &Path, kind: SeenKind) -> (TaskStore, StoreId) {
+    let memory = StateMemory::new(64 << 20);
+    let backend = RocksBackend::open(dir, &Family::ALL, &memory).unwrap();
+    let id = StoreId::seen("seen", kind, IdScope::Key);
+    let store = TaskStore::new(Box::new(backend), [(id, StoreKind::Point)]);
+    (store.unwrap(), id)
+}
+
 /// Writes ids at a constant rate, and returns the bytes of tables once the first ids have expired: the mean over time.
 fn measured(
     per_window: u64,
@@ -63,10 +72,8 @@ fn measured(
     kind: SeenKind,
     mut key_and_value: impl FnMut(Timestamp, u64) -> (Vec<u8>, Vec<u8>),
 ) -> f64 {
-    let (dir, memory) = (tempdir().unwrap(), StateMemory::new(64 << 20));
-    let backend = RocksBackend::open(dir.path(), &Family::ALL, &memory).unwrap();
-    let id = StoreId::seen("seen", kind, IdScope::Key);
-    let mut store = TaskStore::new(Box::new(backend), [(id, StoreKind::Point)]).unwrap();
+    let dir = tempdir().unwrap();
+    let (mut store, id) = store_of(dir.path(), kind);
     let mut expiry = expiry;
     let window = u64::try_from(WINDOW.as_millis()).unwrap();
     let life = expiry.retention() + expiry.step();

@@ -180,19 +180,24 @@ fn a_record_without_a_producer_fails_unless_it_may_pass() {
     assert_eq!(driver.metrics().unwrap().totals.without_id, 2);
 }
 
-/// R51: the store has one row per producer, and R53: a block of numbers is a producer.
+/// R51: the store has one row per producer, and R53: a block of numbers is a producer. `EOS_FULL=1` has ten million records
+/// of a hundred producers.
 #[test]
 fn the_store_has_one_row_per_producer() {
     let mut driver = start();
-    let numbers = (0..20).flat_map(|number| (0..5).map(move |of| format!("p{of} 0 {number}")));
-    let mut values: Vec<String> = numbers.collect();
-    values.extend(values.clone());
-    let all = values
-        .iter()
-        .map(|value| Input::<String, String>::new("k", &**value));
-    driver.pipe_all(&input(), all.collect::<Vec<_>>());
-    assert_eq!(read(&mut driver, "out").len(), 100);
-    assert_eq!(driver.store(&marks()).len(), 5);
+    let (producers, most) = match std::env::var_os("EOS_FULL") {
+        Some(_) => (100, 100_000),
+        None => (5, 20),
+    };
+    for _ in 0..2 {
+        for number in 0..most {
+            let all = (0..producers).map(|of| format!("p{of} 0 {number}"));
+            let all = all.map(|value| Input::<String, String>::new("k", value));
+            driver.pipe_all(&input(), all.collect::<Vec<_>>());
+        }
+        assert_eq!(driver.store(&marks()).len(), producers);
+    }
+    assert_eq!(read(&mut driver, "out").len(), producers * most);
     let blocks = [
         "2 0 0", "1 0 999", "2 0 1", "3 0 0", "1 0 1000", "3 0 1", "2 0 1",
     ];

@@ -255,7 +255,7 @@ impl Pipeline {
         if task.readiness != Readiness::Ready || self.is_parked(shared, task) {
             return Done::Dry;
         }
-        if task.pause.is_some()
+        if !task.pauses.is_empty()
             && let Some(done) = self.stand_still(shared, task, txn)
         {
             return done;
@@ -371,7 +371,7 @@ impl Pipeline {
             self.unclaimed = true;
             return Some(Done::Dry);
         }
-        if (task.pause.is_some() || task.parked.is_some())
+        if (!task.pauses.is_empty() || task.parked.is_some())
             && let Some(done) = self.before_record(shared, task, record, txn)
         {
             return Some(done);
@@ -502,6 +502,9 @@ impl Pipeline {
             Some(Failed::Skipped) => self.counters.skipped += 1,
             Some(Failed::DeadLetter) => self.counters.dead_letters += 1,
             None => {}
+        }
+        if record.failed.is_some() {
+            task.pauses.iter_mut().for_each(|it| it.rule.merged());
         }
         if self.scratch.get_mut().len() == 0 {
             return Done::Next;

@@ -62,9 +62,8 @@ impl Pipeline {
             _ => return Done::failed(super::policy::due_error(task, fault)),
         };
         // The verdict about an item that failed in a record's unit, after an abort.
-        if let Some(pause) = &mut task.pause
-            && *pause.rule.place() == place
-        {
+        let mut pauses = task.pauses.iter_mut();
+        if let Some(pause) = pauses.find(|it| *it.rule.place() == place) {
             if let PausePlace::Item { store, key, at } = &place
                 && let Met::Apply(_) = pause.rule.meets_item(*store, key, *at)
             {
@@ -73,7 +72,7 @@ impl Pipeline {
             return Done::Dry;
         }
         // An abort would lose the earlier verdict. So it is committed before the task pauses again.
-        if task.pause.as_ref().is_some_and(|it| it.rule.is_over()) {
+        if task.pauses.iter().any(|it| it.rule.is_over()) {
             return Done::Commit(CommitCause::RecordFailed);
         }
         let letters = topic.cloned().zip(output);
@@ -92,12 +91,13 @@ impl Pipeline {
              `Handle::resume(id, ..)` with `Resume::Retry`, `Resume::Skip` or `Resume::DeadLetter`. \
              `Handle::paused()` lists the paused tasks. A restart processes the record again"
         );
-        task.pause = Some(Box::new(TaskPause {
+        let pause = TaskPause {
             rule: Pause::at(place),
             ticket,
             fault: Arc::new(fault),
             letters,
-        }));
+        };
+        task.pauses.push(pause);
         if !rules::holds_back_paused_records() {
             return self.finished(shared, task, unit.failed(Failed::Skipped), txn);
         }
@@ -111,28 +111,30 @@ impl Pipeline {
         task: &mut Task<RecordsOf<C>>,
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
-        let pause = task.pause.as_mut()?;
-        if pause.rule.stands_still() {
-            let how = pause.ticket.decision();
-            match how {
-                None => return Some(Done::Dry),
-                Some(Resume::Retry) => {
-                    log(shared, task.progress.task, pause, "is retried");
-                    forgive(task, txn);
-                    task.pause = None;
-                    return None;
+        let mut at = 0;
+        while let Some(pause) = task.pauses.get_mut(at) {
+            if pause.rule.stands_still() {
+                match pause.ticket.decision() {
+                    None => return Some(Done::Dry),
+                    Some(Resume::Retry) => {
+                        let pause = task.pauses.remove(at);
+                        log(shared, task.progress.task, &pause, "is retried");
+                        forgive(task, pause.rule.place(), txn);
+                        continue;
+                    }
+                    Some(Resume::Skip) => pause.rule.decide(Verdict::Skip),
+                    Some(Resume::DeadLetter) => pause.rule.decide(Verdict::DeadLetter),
                 }
-                Some(Resume::Skip) => pause.rule.decide(Verdict::Skip),
-                Some(Resume::DeadLetter) => pause.rule.decide(Verdict::DeadLetter),
             }
-        }
-        let pause = task.pause.as_ref()?;
-        let verdict = pause.rule.pending().filter(|_| pause.rule.is_reached())?;
-        match pause.rule.place() {
+            let verdict = pause.rule.pending().filter(|_| pause.rule.is_reached());
             // A record is judged where it is taken.
-            PausePlace::Record { .. } => None,
-            PausePlace::Item { .. } => Some(self.judge_item(shared, task, verdict, txn)),
+            let is_item = matches!(pause.rule.place(), PausePlace::Item { .. });
+            if let Some(verdict) = verdict.filter(|_| is_item) {
+                return Some(self.judge_item(shared, task, at, verdict, txn));
+            }
+            at += 1;
         }
+        None
     }
 
     /// Returns whether the task has to stop before this record, and how.
@@ -144,25 +146,28 @@ impl Pipeline {
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
         let (input, offset) = record.record()?;
-        let partition = &task.progress.inputs().get(input)?.partition;
-        match task.pause.as_mut()?.rule.meets_record(partition, offset) {
-            Met::Other => None,
-            Met::StandStill => Some(Done::Dry),
-            Met::Apply(verdict) => Some(self.judge_record(shared, task, record, verdict, txn)),
-            Met::Passed => {
-                task.pause = None;
-                None
+        let mut at = 0;
+        while let Some(pause) = task.pauses.get_mut(at) {
+            let partition = &task.progress.inputs().get(input)?.partition;
+            match pause.rule.meets_record(partition, offset) {
+                Met::Other => at += 1,
+                Met::StandStill => return Some(Done::Dry),
+                Met::Apply(verdict) => {
+                    return Some(self.judge_record(shared, task, record, (at, verdict), txn));
+                }
+                Met::Passed => _ = task.pauses.remove(at),
             }
         }
+        None
     }
 
     /// Carries out the verdict about a record.
-    pub(super) fn judge_record<C: Client>(
+    fn judge_record<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         record: Processed,
-        verdict: Verdict,
+        (at, verdict): (usize, Verdict),
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         let place = record.record().and_then(|(input, offset)| {
@@ -171,11 +176,11 @@ impl Pipeline {
         });
         if place.is_some_and(|(partition, offset)| txn.blame.is_hopeless(partition, offset)) {
             // The dead letter aborts its transactions, too. The operator can't take back the decision.
-            task.pause = None;
+            task.pauses.remove(at);
             let fault = Fault::Aborts(txn.last_error().map(ToString::to_string));
             return self.condemn(shared, task, record, fault, txn);
         }
-        let Some(pause) = &mut task.pause else {
+        let Some(pause) = task.pauses.get_mut(at) else {
             return Done::Next;
         };
         let fault = Arc::clone(&pause.fault);
@@ -189,7 +194,7 @@ impl Pipeline {
         self.write_dead_letter(shared, task, record, (output, None), &fault);
         if let Some(too_large) = self.oversize(shared, 0) {
             self.clear();
-            task.pause = None;
+            task.pauses.remove(at);
             let letters = (Some(topic), Some(output));
             return self.pause(shared, task, record, letters, too_large, txn);
         }
@@ -197,14 +202,15 @@ impl Pipeline {
     }
 
     /// Carries out the verdict about a due item.
-    pub(super) fn judge_item<C: Client>(
+    fn judge_item<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
+        at: usize,
         verdict: Verdict,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        let Some(pause) = &mut task.pause else {
+        let Some(pause) = task.pauses.get_mut(at) else {
             return Done::Next;
         };
         let fault = Arc::clone(&pause.fault);
@@ -230,28 +236,33 @@ impl Pipeline {
         (store, key, at): (usize, &[u8], Timestamp),
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
-        let pause = task.pause.as_mut()?;
-        match pause.rule.meets_item(store, key, at) {
-            Met::Other | Met::Passed => None,
-            Met::StandStill => Some(Done::Dry),
-            Met::Apply(verdict) => Some(self.judge_item(shared, task, verdict, txn)),
+        for (n, pause) in task.pauses.iter_mut().enumerate() {
+            match pause.rule.meets_item(store, key, at) {
+                Met::Other | Met::Passed => {}
+                Met::StandStill => return Some(Done::Dry),
+                Met::Apply(verdict) => return Some(self.judge_item(shared, task, n, verdict, txn)),
+            }
         }
+        None
     }
 }
 
 /// Forgets the attempts of the paused record, and the aborts that it is blamed for.
-fn forgive<C: Client>(task: &mut Task<RecordsOf<C>>, txn: &mut TransactionDriver<C>) {
+fn forgive<C: Client>(
+    task: &mut Task<RecordsOf<C>>,
+    place: &PausePlace,
+    txn: &mut TransactionDriver<C>,
+) {
     task.attempt = None;
     task.due_attempt = None;
-    match task.pause.as_ref().map(|pause| pause.rule.place()) {
-        Some(PausePlace::Record { partition, .. }) => txn.blame.revoked(partition),
-        Some(PausePlace::Item { .. }) => {
+    match place {
+        PausePlace::Record { partition, .. } => txn.blame.revoked(partition),
+        PausePlace::Item { .. } => {
             for clock in Clock::ALL {
                 let due = TaskProgress::due_partition(task.progress.task, clock);
                 txn.blame.revoked(&due);
             }
         }
-        None => {}
     }
 }
 

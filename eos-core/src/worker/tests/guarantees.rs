@@ -32,6 +32,30 @@ fn at_most_once_a_failed_commit_processes_nothing() {
     assert_eq!(times(&calls, "send"), 0, "{calls:?}");
 }
 
+/// The claim opens a transaction that takes no records any more, so no record would end it.
+#[test]
+fn at_most_once_a_stop_or_a_revocation_in_a_claim_does_not_wait_for_the_interval() {
+    for (stops, last) in [(true, "close"), (false, "unassign [in-0]")] {
+        let mut bench = Bench::started(Guarantee::AtMostOnce, shout);
+        bench.kafka.calls();
+        bench.pending(CallSite::ConsumerCommit, 3);
+        bench.feed(0, &["a"]);
+        bench.step();
+        assert_eq!(bench.worker.state(), State::Claiming);
+        match stops {
+            true => bench.worker.stop(StopMode::Restart),
+            false => bench.revoke(0, false),
+        }
+        // The clock stands still.
+        for _ in 0..20 {
+            if bench.worker.step().unwrap() == Step::Stopped {
+                break;
+            }
+        }
+        bench.assert_called(last);
+    }
+}
+
 /// A commit that may still arrive would reset the offsets of a later one. The group refuses it from a former member.
 #[test]
 #[cfg(feature = "failpoints")]

@@ -171,6 +171,43 @@ fn a_failure_behind_the_call_repeats_the_call() {
     assert_eq!(service.seen(|it| it.ids.len()), 3);
 }
 
+/// A value whose clone panics for `panic`.
+#[derive(Debug)]
+struct Fragile(String);
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert!(self.0 != "panic", "no copies");
+        Self(self.0.clone())
+    }
+}
+
+/// Each try has a copy of the value.
+#[test]
+fn a_clone_that_panics_fails_its_record_only() {
+    let start = |policy: ErrorPolicy| {
+        let mut app = App::new("a");
+        app.source(&input())
+            .on_error(policy)
+            .map(Fragile)
+            .map_async("serve", Calls::at_once(4), |value: Fragile| async move {
+                Ok(value.0.to_uppercase())
+            })
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let mut driver = start(ErrorPolicy::dead_letter("dead"));
+    driver.pipe_all(&input(), records(&["a", "panic", "b"]));
+    assert_eq!(values(&mut driver), ["A", "B"]);
+    let letters = driver.read_pairs(&dead());
+    assert_eq!(letters, [("k1".to_owned(), "panic".to_owned())]);
+    let mut driver = start(ErrorPolicy::fail());
+    let error = driver
+        .try_pipe(&input(), Input::new("k", "panic"))
+        .unwrap_err();
+    assert!(error.to_string().contains("no copies"), "{error}");
+}
+
 #[test]
 fn a_failure_in_front_of_the_call_is_decided_at_the_turn_of_the_record() {
     let service = Service::default();

@@ -135,6 +135,50 @@ fn letters_after_the_start_wait_for_the_next_replay() {
     assert!(replay.read().is_empty());
 }
 
+/// A unit of work reads at most 4,000 letters. Those that wait for a later replay are read once, and hide no others.
+#[test]
+fn letters_of_a_later_replay_hide_no_others() {
+    let mut driver = TestDriver::new(app(&broken(&["1"])));
+    let letter = three(&mut driver).remove(0);
+    let failed = "__eos.errors.time";
+    let at: i64 = text(letter.2.get(failed)).parse().unwrap();
+    let of = |key: &str, at: i64| {
+        let mut input = Input::raw(Some(key.as_bytes()), Some(b"v")).at(Timestamp(9));
+        for header in letter.2.iter().filter(|it| it.name() != failed) {
+            input = input.header(header.name(), header.value().unwrap_or_default());
+        }
+        input.header(failed, at.to_string())
+    };
+    let mut replay = Replay::of(&driver, |replay| replay.until(Timestamp(at + 1)));
+    let mut all: Vec<_> = (0..9_000).map(|n| of(&format!("{n:04}"), at + 1)).collect();
+    all.push(of("9998", at));
+    replay.0.pipe_all(&letters(), all);
+    let keys = |replay: &mut Replay| {
+        let records = replay.0.read(&PlainTopic::<Bytes, Bytes>::named("orders"));
+        let keys = records.into_iter().map(|it| text(it.key.as_deref()));
+        keys.collect::<Vec<_>>()
+    };
+    let mut rounds = 0;
+    let first = loop {
+        let found = keys(&mut replay);
+        if !found.is_empty() {
+            break found;
+        }
+        rounds += 1;
+        assert!(rounds < 20, "it never comes");
+        replay.0.advance_wall_clock(Duration::from_millis(500));
+    };
+    assert_eq!(first, ["9998"]);
+    assert!((2..5).contains(&rounds), "{rounds}");
+    // A letter before the place, because short keys come first, and one behind it.
+    for key in ["000", "9999"] {
+        replay.0.pipe_input(&letters(), of(key, at));
+    }
+    replay.0.restart();
+    replay.0.advance_wall_clock(Duration::from_secs(3));
+    assert_eq!(keys(&mut replay), ["000", "9999"]);
+}
+
 #[test]
 fn a_replay_killed_half_way_writes_each_letter_once() {
     let mut driver = TestDriver::new(app(&broken(&["1"])));

@@ -147,3 +147,31 @@ fn the_machines_clock_ends_a_wait_without_records() {
     assert_eq!(before, ["10"]);
     assert_eq!(after, ["12", "13"]);
 }
+
+/// The cost of a record does not depend on how many wait.
+#[test]
+fn ten_thousand_records_wait_behind_a_gap() {
+    let took = |waiting_records: u64| {
+        let settings = Reorder::max_gap(waiting_records).max_wait(ms(3_600_000), Clock::Stream);
+        let settings = settings.on_gap(OnGap::Fail);
+        let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
+        let policy = ErrorPolicy::fail();
+        let mut driver = TestDriver::new(app_with(policy, order, Order::ordered));
+        let of = |number: u64| {
+            Input::<String, String>::new("k", number.to_string()).at(Timestamp(BEGIN))
+        };
+        let begun = std::time::Instant::now();
+        let records = (1..=waiting_records).rev().map(of);
+        driver.pipe_all(&input(), records.collect::<Vec<_>>());
+        assert_eq!(driver.store(&waiting()).len() as u64, waiting_records);
+        driver.pipe_input(&input(), of(0));
+        let took = begun.elapsed();
+        let numbers = out(&mut driver);
+        assert!(numbers.iter().map(number).eq(0..=waiting_records));
+        took
+    };
+    let (few, many) = (took(1_000), took(10_000));
+    eprintln!("1,000 waiting records: {few:?}, 10,000: {many:?}");
+    // Ten times as many. If each record read all numbers, it would be a hundred times the work.
+    assert!(many < few * 40, "{few:?} {many:?}");
+}

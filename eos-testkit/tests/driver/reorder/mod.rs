@@ -133,6 +133,48 @@ fn a_record_keeps_its_key_time_and_headers_while_it_waits() {
     assert_eq!(headers, [Some(&b"1"[..]), Some(&b"2"[..])]);
 }
 
+/// The record that ended the wait may be of another topic.
+#[test]
+fn a_record_keeps_its_topic_and_offset_while_it_waits() {
+    let mut found = Vec::new();
+    for order in [|it| by_time(it), |it| by_number(OnGap::PassOn)(it)] as [fn(_) -> Order; 2] {
+        let mut app = App::new("a");
+        let both = app.source(&input()).merge(app.source(&topic("in2")));
+        order(both)
+            .pass_late()
+            .ordered()
+            .process(|ctx, record| {
+                let at = (ctx.topic(), ctx.offset(), ctx.source().timestamp);
+                ctx.forward(record.key, format!("{} {at:?}", record.value))
+            })
+            .to(&output());
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, &[("0", 0)]);
+        for (value, at) in [("2", 2), ("3", 3)] {
+            driver.pipe_at(&topic("in2"), "k", value, Timestamp(BEGIN + at));
+        }
+        pipe(&mut driver, &[("1", 1), ("9", 500)]);
+        let mut records = out(&mut driver);
+        records.truncate(4);
+        found.push(records);
+    }
+    assert_eq!(found[0], found[1]);
+    let places = found[0].iter().map(|it| it.split_once('(').unwrap().1);
+    let places: Vec<&str> = places
+        .map(|it| it.split(", Some").next().unwrap())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "\"in\", Offset(0)",
+            "\"in\", Offset(1)",
+            "\"in2\", Offset(0)",
+            "\"in2\", Offset(1)"
+        ]
+    );
+    assert!(found[0][2].contains(&(BEGIN + 2).to_string()), "{found:?}");
+}
+
 #[test]
 fn a_late_record_fails_or_goes_elsewhere_or_passes() {
     let records = [("a", 0), ("b", 200), ("late", 99), ("c", 300)];

@@ -1,0 +1,155 @@
+//! The work of a look-up in a deduplication store.
+
+use std::time::{Duration, Instant};
+
+use eos_protocol::Timestamp;
+use eos_protocol::identity::{SeenKind, SeenWindow};
+use eos_protocol::state::StoreId;
+use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
+use tempfile::tempdir;
+
+use super::seen_ids_test::{row, store_of};
+use super::*;
+use crate::TaskStore;
+use crate::conformance::position;
+
+/// The rows of a transaction.
+const TRANSACTION: u64 = 10_000;
+const DAY: i64 = 86_400_000;
+
+fn is_full() -> bool {
+    std::env::var_os("EOS_FULL").is_some()
+}
+
+/// What the filters of the tables said of ids.
+#[derive(Debug, Default, Clone, Copy)]
+struct Filters {
+    /// "It is not there": no block is read.
+    absent: u64,
+    /// "It may be there."
+    maybe: u64,
+}
+
+/// Looks an id up, and returns whether it is there.
+fn is_known(store: &TaskStore, id: StoreId, key: &[u8]) -> bool {
+    store.get(id, key, &mut Vec::new()).unwrap()
+}
+
+/// Counts the answers of filters to look-ups of this thread.
+fn filters(look_up: impl FnOnce()) -> Filters {
+    set_perf_stats(PerfStatsLevel::EnableCount);
+    let mut context = PerfContext::default();
+    context.reset();
+    look_up();
+    let counted = Filters {
+        absent: context.metric(PerfMetric::BloomSstMissCount),
+        maybe: context.metric(PerfMetric::BloomSstHitCount),
+    };
+    set_perf_stats(PerfStatsLevel::Disable);
+    counted
+}
+
+/// R61: the filters answer for nearly all new ids, and the rows are the truth: no unique id is taken for a duplicate.
+/// `EOS_FULL=1` has ten million ids.
+#[test]
+fn filters_answer_for_new_ids_and_rows_decide() {
+    let ids = if is_full() { 10_000_000 } else { 1_000_000 };
+    let dir = tempdir().unwrap();
+    let (mut store, id) = store_of(dir.path(), SeenKind::Ever);
+    let mut repeated = 0_u64;
+    let counted = filters(|| {
+        for number in 0..ids {
+            let key = row(Timestamp(0), number, None);
+            repeated += u64::from(is_known(&store, id, &key));
+            store.put(id, &key, &[0; 8]).unwrap();
+            store.keep_record();
+            if (number + 1) % TRANSACTION == 0 {
+                store
+                    .begin_apply(position(number / TRANSACTION + 1), Vec::new())
+                    .unwrap();
+                assert!(store.end_apply(true).is_ready());
+            }
+        }
+    });
+    assert_eq!(repeated, 0, "of {ids} unique ids");
+    let asked = counted.absent + counted.maybe;
+    let part = counted.absent as f64 / asked as f64;
+    eprintln!("{ids} unique ids: {counted:?}, {part:.4} answered by a filter");
+    assert!(asked > ids, "{counted:?}");
+    assert!(part > 0.95, "{part}");
+    let known = (0..ids).step_by(100).filter(|number| {
+        let key = row(Timestamp(0), *number, None);
+        is_known(&store, id, &key)
+    });
+    assert_eq!(known.count() as u64, ids / 100, "no known id is new");
+}
+
+/// R60: after a year, a look-up costs what it did on the eighth day, for a window of seven days. In tables that are asked;
+/// with `EOS_FULL=1` (a million ids per day for a year) also in time.
+#[test]
+fn a_year_of_ids_does_not_slow_look_ups_down() {
+    let (days, per_day) = if is_full() {
+        (365, 1_000_000)
+    } else {
+        (40, 20_000)
+    };
+    let window = SeenWindow::fixed(Duration::from_secs(7 * 86_400));
+    let mut expiry = window.expiry();
+    let dir = tempdir().unwrap();
+    let (mut store, id) = store_of(dir.path(), SeenKind::Fixed);
+    let mut number = 0_u64;
+    let mut look_ups = |store: &TaskStore, time: Timestamp, number: u64| {
+        let mut times = Vec::new();
+        let counted = filters(|| {
+            for n in 0..20_000 {
+                let begun = Instant::now();
+                for bucket in window.buckets(time) {
+                    let key = row(bucket, u64::MAX / 2 + number + n, None);
+                    assert!(!is_known(store, id, &key));
+                }
+                times.push(begun.elapsed());
+            }
+        });
+        times.sort();
+        let p99 = times[times.len() * 99 / 100];
+        ((counted.absent + counted.maybe) as f64 / 20_000.0, p99)
+    };
+    let mut eighth = None;
+    for day in 0..days {
+        for n in 0..per_day {
+            let time = Timestamp(1_700_000_000_000 + day * DAY + n * DAY / per_day);
+            let key = row(window.bucket_of(time), number, None);
+            store.put(id, &key, &[0; 8]).unwrap();
+            store.keep_record();
+            number += 1;
+            if number.is_multiple_of(TRANSACTION) {
+                let mut over = Vec::new();
+                if let Some((from, before)) = expiry.due(Some(time)) {
+                    let from = from.unwrap_or(Timestamp(i64::MIN));
+                    let [from, to] = [from, before].map(|it| (it.0 ^ i64::MIN).to_be_bytes());
+                    over.push((id, KeyRange::between(&from[..]..&to)));
+                    expiry.forgot(before);
+                }
+                store
+                    .begin_apply(position(number / TRANSACTION), over)
+                    .unwrap();
+                assert!(store.end_apply(true).is_ready());
+            }
+        }
+        store.flush().unwrap();
+        if day == 7 {
+            let time = Timestamp(1_700_000_000_000 + 8 * DAY);
+            eighth = Some(look_ups(&store, time, number));
+        }
+    }
+    let time = Timestamp(1_700_000_000_000 + days * DAY);
+    let (tables, p99) = look_ups(&store, time, number);
+    let (tables_before, p99_before) = eighth.unwrap();
+    eprintln!(
+        "day 8: {tables_before:.2} tables, p99 {p99_before:?}; day {days}: {tables:.2} tables, p99 {p99:?}"
+    );
+    assert!(tables <= 1.5 * tables_before, "{tables_before} {tables}");
+    if is_full() {
+        assert!(p99 <= p99_before * 3 / 2, "{p99_before:?} {p99:?}");
+    }
+}
