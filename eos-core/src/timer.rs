@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::state::StoreId;
+use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::{Clock as DueClock, Place, Timestamp};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore, due_row};
 
@@ -272,7 +272,7 @@ pub struct Tick {
 pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec {
     StoreSpec {
         name: name.into(),
-        id: StoreId::due(name),
+        id: StoreId::own(name, OwnRows::Tick),
         kind: StoreKind::Point,
         expiry: None,
         windows: None,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Clock;
-use eos_protocol::state::{Family, StoreId};
+use eos_protocol::state::{Family, OwnRows, StoreId};
 use eos_state::StoreKind;
 
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
@@ -190,7 +190,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
         StoreSpec {
             name: Arc::clone(&self.name),
             id: match (self.is_stamped, self.expire_after) {
-                (_, Some(_)) => StoreId::due(&self.name),
+                (_, Some(_)) => StoreId::own(&self.name, OwnRows::Expiring),
                 (true, None) => StoreId::stamped(Family::Plain, &self.name),
                 (false, None) => StoreId::plain(&self.name),
             },

@@ -47,14 +47,13 @@ impl StoreSpec {
     /// Whether it has the moments of a timer or a tick.
     pub(crate) fn is_timer(&self) -> bool {
         let is_due = matches!(self.clock, Some(Clock::Stream | Clock::Wall));
-        is_due && self.windows.is_none() && self.own_rows().is_none()
+        is_due && self.windows.is_none() && self.waiting_rows().is_none()
     }
-}
 
-impl StoreSpec {
-    /// The content of an operator's store with rows of its own.
-    pub(crate) fn own_rows(&self) -> Option<OwnRows> {
-        self.id.own_rows(&self.name)
+    /// The content of an operator's store with records that wait for their turn.
+    pub(crate) fn waiting_rows(&self) -> Option<OwnRows> {
+        let rows = self.id.own_rows(&self.name);
+        rows.filter(|rows| rows.are_waiting())
     }
 }
 
@@ -73,6 +72,8 @@ pub(crate) struct StateAccess<'r> {
     pub(crate) task: Option<&'r TaskStore>,
     /// The expiry of windows by store. A store that is not listed uses its declared expiry.
     pub(crate) windows: &'r [(StoreId, Expiry)],
+    /// The times before which sessions and sliding windows are closed in any case, by store.
+    pub(crate) closed: &'r [(StoreId, Timestamp)],
     pub(crate) buffers: &'r RefCell<Buffers>,
 }
 

@@ -72,6 +72,7 @@ impl Bench {
                 specs: self.topology.stores(),
                 task: None,
                 windows: &[],
+                closed: &[],
                 buffers: &buffers,
             },
             Origin {

@@ -6,6 +6,7 @@
 
 mod basics;
 mod calls;
+mod changed_windows;
 mod codecs;
 mod dedup;
 mod dying;

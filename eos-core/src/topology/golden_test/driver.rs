@@ -87,6 +87,7 @@ impl Driver {
                 specs: self.topology.stores(),
                 task: Some(store),
                 windows: &[],
+                closed: &[],
                 buffers: &buffers,
             },
             Origin {

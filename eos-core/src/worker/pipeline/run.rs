@@ -135,6 +135,7 @@ impl Pipeline {
                 specs: topology.stores(),
                 task: state.map(|state| &state.store),
                 windows: state.map_or(&[], |state| state.windows.stores()),
+                closed: state.map_or(&[], |state| state.row_stores.closed()),
                 buffers: &self.buffers,
             },
             origin,

@@ -25,6 +25,7 @@ mod tables;
 mod topics;
 mod transactions;
 mod two_sources;
+mod unreadable_rows;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
