@@ -222,26 +222,23 @@ mod tests {
 
     #[test]
     fn the_limit_is_the_one_of_the_windows() {
-        let (session, window) = (
-            Session::gap(MS(10)).grace(MS(5)),
-            Sliding::of(MS(10)).grace(MS(5)),
-        );
         let now = Timestamp(1_000);
-        for (of, is_closed) in [
-            (AnyWindows::Session(session), &|time| {
-                session.is_closed(time, now) as &dyn Fn(_) -> bool
-            }),
-            (AnyWindows::Sliding(window), &|time| {
-                window.is_closed(time, now)
-            }),
-        ] {
-            let mut longer = match of {
-                AnyWindows::Session(_) => terms(&sessions(10, 6)),
-                _ => terms(&sliding(10, 6)),
-            };
-            longer.take_over(&terms(&of), &of, Some(now)).unwrap();
+        let of = [
+            (sessions(10, 5), sessions(10, 6)),
+            (sliding(10, 5), sliding(10, 6)),
+        ];
+        for (before, after) in of {
+            let mut longer = terms(&after);
+            longer
+                .take_over(&terms(&before), &before, Some(now))
+                .unwrap();
             let Timestamp(limit) = longer.closed_before();
-            assert!(is_closed(Timestamp(limit - 1)) && !is_closed(Timestamp(limit)));
+            let is_closed = |time| match before {
+                AnyWindows::Session(session) => session.is_closed(Timestamp(time), now),
+                AnyWindows::Sliding(windows) => windows.is_closed(Timestamp(time), now),
+                AnyWindows::Fixed(_) => unreachable!(),
+            };
+            assert!(is_closed(limit - 1) && !is_closed(limit));
         }
     }
 

@@ -250,6 +250,32 @@ fn expiring() -> App {
     app
 }
 
+fn in_sessions() -> App {
+    let mut app = App::new("a");
+    app.source(&views())
+        .group_by_key()
+        .windowed_by(Session::gap(MS(10)))
+        .count(&SessionStore::plain("counts"))
+        .emit_on_close()
+        .map_record(shown)
+        .without_windows()
+        .to(&results());
+    app
+}
+
+fn in_sliding_windows() -> App {
+    let mut app = App::new("a");
+    app.source(&views())
+        .group_by_key()
+        .windowed_by(Sliding::of(MS(10)))
+        .count(&SlidingStore::plain("counts"))
+        .emit_on_close()
+        .map_record(shown)
+        .without_windows()
+        .to(&results());
+    app
+}
+
 /// Timers, ticks, sessions, sliding windows and expiring rows have one name, and other rows.
 #[test]
 fn stores_with_moments_of_other_kinds_do_not_follow_each_other() {
@@ -258,8 +284,8 @@ fn stores_with_moments_of_other_kinds_do_not_follow_each_other() {
         (|| timed(&Timer::wall_clock("counts")), "timer"),
         (ticking, "on_tick"),
         (expiring, "expire_after"),
-        (|| sessions(Session::gap(MS(10)), false), "Session"),
-        (|| sliding(Sliding::of(MS(10)), false), "Sliding"),
+        (in_sessions, "Session"),
+        (in_sliding_windows, "Sliding"),
     ];
     for (n, (first, word)) in kinds.into_iter().enumerate() {
         for (m, (second, _)) in kinds.into_iter().enumerate() {

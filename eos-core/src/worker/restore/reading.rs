@@ -165,14 +165,14 @@ impl<C: Client> Restoring<C> {
             .map(|time| store.handled_to(Clock::Stream, time))
             .transpose();
         let handled = handled.map_err(|source| store_failed(self.task, source))?;
-        for clock in Clock::ALL {
-            let mark = store.mark(clock);
-            mark.map_err(|source| no_mark(shared, self.task, source))?;
-        }
         let (time, refused) = (self.stream_time, |(id, refused)| {
             no_windows(shared, self.task, id, refused)
         });
         let row_stores = RowStores::of(&store, &self.row_stores, time, handled).map_err(refused)?;
+        for clock in Clock::ALL {
+            let mark = store.mark(clock);
+            mark.map_err(|source| no_mark(shared, self.task, source))?;
+        }
         let windows = Windows::of(&store, self.windows, time, handled).map_err(refused)?;
         tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,

@@ -120,7 +120,7 @@ pub enum RestartError {
     },
     /// The moments of a timer or tick belong to another clock.
     #[error(
-        "task {task}: the moments of {store} in the existing state belong to another clock. No state is lost. Restore the clock \
+        "task {task}: the moments of the timer or tick {store} in the existing state belong to another clock. No state is lost. Restore the clock \
          (`Timer::event_time` or `Timer::wall_clock`, or the `Clock` of `on_tick`), or start under another app name"
     )]
     OtherClock {
