@@ -39,6 +39,8 @@ pub(super) struct Subtopology {
 pub(super) struct Described {
     pub(super) name: String,
     pub(super) role: Role,
+    /// What the node promises about its results, if it is more than that each record is processed.
+    pub(super) promise: Option<String>,
     /// The names of the next nodes.
     pub(super) to: Vec<String>,
 }
@@ -103,6 +105,7 @@ impl Graph {
                     policy: (*source.policy).clone(),
                     has_own_time: source.time.is_some(),
                 },
+                promise: None,
                 to: self
                     .names(&source.out.children)
                     .chain(letters.iter().map(|(name, _)| name.clone()))
@@ -114,6 +117,7 @@ impl Graph {
                     topic: topic.clone(),
                     dead_letters: true,
                 },
+                promise: None,
                 to: Vec::new(),
             }));
         }
@@ -141,6 +145,7 @@ impl Graph {
                         stores: self.used(stage, node),
                     },
                 },
+                promise: self.promise(stage, node),
                 to,
             });
             nodes.extend(routes);
@@ -149,6 +154,7 @@ impl Graph {
             nodes.extend(self.emitted().map(|(name, topic)| Described {
                 name,
                 role: sink(topic),
+                promise: None,
                 to: Vec::new(),
             }));
         }
@@ -217,6 +223,7 @@ fn route(node: &NodeSpec, output: &OutputSpec) -> Described {
     Described {
         name: format!("{}-{}", numbered("SINK", node.number), output.name),
         role: sink(output.name.clone()),
+        promise: None,
         to: Vec::new(),
     }
 }

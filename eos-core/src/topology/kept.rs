@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use eos_protocol::TopicName;
 use eos_protocol::identity::Sizing;
+use eos_protocol::windows::AnyWindows;
 
 use super::describe::Description;
 use super::graph::Graph;
@@ -12,6 +13,8 @@ use crate::store::StoreSpec;
 
 /// A store whose retention is shorter than this part of the longest one of its stage is worth a warning.
 const SHORT: u32 = 4;
+/// A record in more windows than this is worth a warning: it reads and writes a row for each.
+const MANY_WINDOWS: i64 = 64;
 
 /// The rows of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub(super) struct Kept {
     ids: Option<String>,
     /// The store of the same stage with the longest retention, if it is much longer.
     longer: Option<(String, Duration)>,
+    /// The number of windows of a record, if there are many.
+    windows: Option<i64>,
 }
 
 impl Description {
@@ -51,14 +56,27 @@ impl Description {
     ///
     /// A stage has one changelog for all its windows. It keeps rows as long as the longest retention needs, so a
     /// deduplication of days keeps days of dead rows of windows of minutes, and each restore reads them.
+    ///
+    /// A record in more than 64 windows reads and writes as many rows.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.kept.iter().filter_map(Kept::warning).collect()
+        self.kept.iter().flat_map(Kept::warnings).collect()
     }
 }
 
 impl Kept {
-    fn warning(&self) -> Option<String> {
+    fn warnings(&self) -> impl Iterator<Item = String> + use<> {
+        let windows = self.windows.map(|windows| {
+            format!(
+                "each record of the store {} is in {windows} windows, and reads and writes a row for each of them. Make `every(..)` \
+                 longer, or the windows shorter",
+                self.store
+            )
+        });
+        self.kept_for_longer().into_iter().chain(windows)
+    }
+
+    fn kept_for_longer(&self) -> Option<String> {
         let (long, longest) = self.longer.as_ref()?;
         Some(format!(
             "the store {} keeps windows for {:?}, but its changelog {} keeps them for {longest:?}, because the store {long} of \
@@ -73,7 +91,7 @@ impl Kept {
 
 impl Graph {
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.kept().into_iter().filter_map(|kept| kept.warning())
+        self.kept().into_iter().flat_map(|kept| kept.warnings())
     }
 
     /// Returns the stores of all stages.
@@ -94,6 +112,7 @@ impl Graph {
                     retention,
                     ids: cost_of_ids(store),
                     longer: longer.map(|(long, longest)| (long.name.to_string(), longest)),
+                    windows: windows_of_a_record(store).filter(|windows| *windows > MANY_WINDOWS),
                 });
             }
         }
@@ -103,6 +122,13 @@ impl Graph {
 
 fn retention(store: &StoreSpec) -> Option<Duration> {
     Some(store.expiry?.retention())
+}
+
+fn windows_of_a_record(store: &StoreSpec) -> Option<i64> {
+    match store.windows? {
+        AnyWindows::Fixed(windows) => Some(windows.per_moment()),
+        AnyWindows::Session(_) | AnyWindows::Sliding(_) => None,
+    }
 }
 
 /// Returns the cost of an id, if the store has ids.
