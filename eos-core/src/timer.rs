@@ -144,7 +144,7 @@ impl<K: 'static> Timer<K> {
             closes_when_idle: false,
             clock: Some(self.clock.into()),
             period: None,
-            refuses_future: false,
+            trusts_times: false,
             definition: Box::new(self.clone()),
         }
     }
@@ -280,7 +280,7 @@ pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec
         closes_when_idle: false,
         clock: Some(clock.into()),
         period: Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)),
-        refuses_future: false,
+        trusts_times: false,
         definition: Box::new(()),
     }
 }

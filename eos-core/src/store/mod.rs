@@ -28,7 +28,7 @@ pub(crate) use session::window_of as session_window;
 pub use sliding::SlidingStore;
 pub(crate) use stamped::{Stamped, StampedCodec, unstamped};
 pub use view::KeyValueView;
-pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
+pub(crate) use view::{Buffers, MostAhead, StateAccess, StateError, StoreSpec};
 pub(crate) use window::{TERMS, start_bytes, window_of, windows_between};
 pub use window::{WindowStore, WindowView};
 
@@ -201,7 +201,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             closes_when_idle: false,
             clock: self.expire_after.map(|_| Clock::Background),
             period: None,
-            refuses_future: false,
+            trusts_times: false,
             definition: Box::new(self.clone()),
         }
     }

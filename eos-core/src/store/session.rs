@@ -85,7 +85,7 @@ impl<K: 'static, A: 'static> SessionStore<K, A> {
             closes_when_idle: false,
             clock: Some(Clock::Background),
             period: None,
-            refuses_future: false,
+            trusts_times: false,
             definition: Box::new(self.clone()),
         }
     }

@@ -73,6 +73,7 @@ impl Bench {
                 task: None,
                 windows: &[],
                 closed: &[],
+                most_ahead: None,
                 buffers: &buffers,
             },
             Origin {

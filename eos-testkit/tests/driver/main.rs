@@ -35,4 +35,5 @@ mod sliding;
 mod state;
 mod timers;
 mod topics;
+mod window_inputs;
 mod windows;

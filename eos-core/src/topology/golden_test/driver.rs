@@ -88,6 +88,7 @@ impl Driver {
                 task: Some(store),
                 windows: &[],
                 closed: &[],
+                most_ahead: None,
                 buffers: &buffers,
             },
             Origin {

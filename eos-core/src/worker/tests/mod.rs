@@ -88,6 +88,8 @@ pub(in crate::worker) fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
             ..CommitPolicy::default()
         },
         max_idle: MaxIdle::default(),
+        // The clock begins at 0, and records are at any time.
+        most_ahead: None,
         limits: Limits::default(),
         first_start: FirstStart::Earliest,
         accepted_layout: None,
