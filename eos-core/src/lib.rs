@@ -187,7 +187,7 @@ pub mod windows {
 /// | further behind stream time than the lateness, and its id is not stored | fails: `TooOld` | `too_old_to`, `pass_too_old` |
 /// | with an id whose time is further behind stream time than the window (`time_embedded`) | fails: `OldId` | `too_old_to`, `pass_too_old` |
 /// | without an id, or with an empty one | fails: `NoId` | `pass_without_id` |
-/// | more than an hour ahead of the machine's clock | fails: `FutureTimestamp` | `trust_times` |
+/// | more than an hour ahead of the machine's clock (`max.timestamp.ahead.ms`) | fails: `FutureTimestamp` | `trust_times` |
 /// | with an id that is no UUIDv7 or ULID (`time_embedded`) | fails: `Format` | |
 /// | with an id whose time is more than ten minutes ahead of stream time (`time_embedded`) | fails: `FutureId` | |
 /// | with an invalid header `eos-replay-generation` | fails: `Generation` | |

@@ -20,6 +20,11 @@ use crate::windowed_key::Windowed;
 /// length of a window cause up to `n` updates each. A key has one row with all of its windows, which a record reads and
 /// writes as a whole.
 ///
+/// The row must fit into a record of the changelog (`max.message.bytes`). A row has 20 bytes and the result for each window, so
+/// about 37,000 counts fit into 1 MiB. Beyond that, each further record of the key fails, and the
+/// [`ErrorPolicy`](crate::ErrorPolicy) applies, until windows have closed. [`Hopping`](crate::windows::Hopping) windows have
+/// no such limit.
+///
 /// ```
 /// # use eos_core::codec::{Plain, TimeWindowed};
 /// # use eos_core::state::SlidingStore;

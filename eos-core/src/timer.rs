@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::state::StoreId;
+use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::{Clock as DueClock, Place, Timestamp};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore, due_row};
 
@@ -144,7 +144,7 @@ impl<K: 'static> Timer<K> {
             closes_when_idle: false,
             clock: Some(self.clock.into()),
             period: None,
-            refuses_future: false,
+            trusts_times: false,
             definition: Box::new(self.clone()),
         }
     }
@@ -272,7 +272,7 @@ pub struct Tick {
 pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec {
     StoreSpec {
         name: name.into(),
-        id: StoreId::due(name),
+        id: StoreId::own(name, OwnRows::Tick),
         kind: StoreKind::Point,
         expiry: None,
         windows: None,
@@ -280,7 +280,7 @@ pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec
         closes_when_idle: false,
         clock: Some(clock.into()),
         period: Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)),
-        refuses_future: false,
+        trusts_times: false,
         definition: Box::new(()),
     }
 }

@@ -45,11 +45,10 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// ```
     ///
     /// # A clock that jumps
-    /// One record from the far future closes every earlier window in its partition, and the following records are late.
-    /// Kafka can refuse such records by the topic's `message.timestamp.after.max.ms` (default: one hour since Kafka 4.0,
-    /// unlimited before). Alternatively, filter such records in a separate app, or in the stage before a
-    /// [`repartition`](crate::Stream::repartition). Records that never reach the stage do not move its stream time. A
-    /// filter in the same stage is too late.
+    /// A record that is more than an hour ahead of the machine's clock (`max.timestamp.ahead.ms`) fails, and the
+    /// [`ErrorPolicy`](crate::ErrorPolicy) applies. It does not move stream time. Otherwise it would close every earlier window
+    /// in its partition, and the following records would be late. [`trust_times`](crate::Stream::trust_times) accepts such
+    /// records.
     ///
     /// A record without a timestamp fails, and the [`ErrorPolicy`](crate::ErrorPolicy) applies.
     ///

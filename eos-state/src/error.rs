@@ -136,6 +136,14 @@ pub enum StoreError {
         /// A description of the content.
         found: &'static str,
     },
+    /// A row of an operator's store can't be read.
+    #[error("a row of the store {store} can't be read: {found}")]
+    Row {
+        /// The name of the store.
+        store: Arc<str>,
+        /// A description of the content, with the fix.
+        found: Arc<str>,
+    },
     /// A store's moments belong to another clock.
     #[error(
         "the store with the id {store} can't be opened: its moments belong to another clock. Restore the clock of the timer, or for \

@@ -627,6 +627,15 @@ impl TaskStore {
         self.poison.get()
     }
 
+    /// Fails every further call with the error of an unreadable row, because the task can't go on without the row.
+    pub fn unreadable(&self, store: &Arc<str>, found: impl Into<Arc<str>>) -> StoreError {
+        let error = StoreError::Row {
+            store: Arc::clone(store),
+            found: found.into(),
+        };
+        self.poison.get_or_init(|| error).clone()
+    }
+
     fn write(&self, store: StoreId, key: &[u8], value: Written<'_>) -> Result<(), StoreError> {
         let slot = self.slot(store)?;
         check_size("key", key)?;

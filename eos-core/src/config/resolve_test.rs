@@ -51,7 +51,7 @@ fn the_defaults_are_those_of_the_table_and_fit_together() {
                 s.guarantee,
                 s.workers,
                 s.policy,
-                s.max_task_idle,
+                (s.max_task_idle, s.most_ahead),
                 s.first_start,
             ),
             (s.transaction_timeout, s.start_deadline, s.protocol),
@@ -326,7 +326,7 @@ fn every_property_that_is_ours_does_something() {
                 s.guarantee,
                 s.workers,
                 s.policy,
-                s.max_task_idle,
+                (s.max_task_idle, s.most_ahead),
                 s.first_start
             ),
             (

@@ -45,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) policy: CommitPolicy,
     /// `None`: not even for what is known to be there.
     pub(crate) max_task_idle: Option<Duration>,
+    /// How far a record may be ahead of the machine's clock. `None`: any distance.
+    pub(crate) most_ahead: Option<Duration>,
     pub(crate) first_start: FirstStart,
     pub(crate) accepted_layout: Option<String>,
     /// Ids of changelog topics.
@@ -102,6 +104,7 @@ impl Settings {
             cleanup_delay: Duration::from_secs(600),
             policy: CommitPolicy::default(),
             max_task_idle: Some(Duration::ZERO),
+            most_ahead: Some(Duration::from_secs(3600)),
             first_start: FirstStart::Earliest,
             accepted_layout: None,
             accepted_changelogs: Vec::new(),

@@ -83,10 +83,11 @@ pub enum IdentityError {
         /// The cause.
         source: TimedIdError,
     },
-    /// The timestamp of the record is far ahead of the machine's clock. All current records would be too old after it.
+    /// The timestamp of the record is far ahead of the machine's clock. All current records would be late or too old after it.
     #[error(
-        "the timestamp of the record ({} ms since 1970) is {ahead:?} ahead of the machine's clock; the limit of store {store} \
-         is one hour. Correct the clock of the producer, or call `SeenIds::trust_times`",
+        "the timestamp of the record ({} ms since 1970) is {ahead:?} ahead of the machine's clock; the limit is {limit:?} \
+         (`max.timestamp.ahead.ms`), because the store {store} depends on stream time. Correct the clock of the producer. To \
+         accept such records, call `Stream::trust_times`, or `SeenIds::trust_times` for a deduplication store",
         .time.0
     )]
     FutureTimestamp {
@@ -96,6 +97,8 @@ pub enum IdentityError {
         time: Timestamp,
         /// The time from the machine's clock to the record.
         ahead: Duration,
+        /// The largest accepted time (`max.timestamp.ahead.ms`).
+        limit: Duration,
     },
     /// The record has no producer, or one with an empty name.
     #[error(

@@ -241,9 +241,9 @@ impl<K> SeenIds<K> {
 
     /// Accepts records from the future.
     ///
-    /// By default, each record of the store's stage that is more than one hour ahead of the machine's clock fails before its
-    /// first step, and does not advance stream time. The stage has all steps between its input topics and its outputs or
-    /// repartition topics. Without this check, one wrong timestamp makes all current records too old.
+    /// By default, each record of the store's stage that is more than one hour ahead of the machine's clock
+    /// (`max.timestamp.ahead.ms`) fails before its first step, and does not advance stream time. The stage has all steps between its input topics and its outputs or
+    /// repartition topics. If the stage also has windows, call [`Stream::trust_times`](crate::Stream::trust_times) instead. Without this check, one wrong timestamp makes all current records too old.
     #[must_use]
     pub fn trust_times(self) -> Self {
         Self {
@@ -361,7 +361,7 @@ impl<K> SeenIds<K> {
         StoreSpec {
             id: StoreId::seen(&self.name, self.kind(), scope),
             kind: StoreKind::Point,
-            refuses_future: !self.trusts_times,
+            trusts_times: self.trusts_times,
             ..base
         }
     }

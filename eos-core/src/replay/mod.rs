@@ -33,6 +33,9 @@ const BYTES: usize = 1 << 20;
 /// The most letters that a unit of work reads. Those that failed too late for this replay stay.
 const READ: usize = 4_000;
 
+type Letters = Store<OrderedStore<Vec<u8>, Letter>>;
+type PassedStore = Store<KeyValueStore<u32, Passed>>;
+
 /// An app that writes dead letters back to the topics of their origin. Created by [`App::replay`].
 ///
 /// It replays the letters that failed before [`until`](Self::until), by default before the app was created. Letters that
@@ -170,10 +173,7 @@ impl Replay {
     fn take(
         &self,
         ctx: &Ctx<'_>,
-        (rows, passed): (
-            &Store<OrderedStore<Vec<u8>, Letter>>,
-            &Store<KeyValueStore<u32, Passed>>,
-        ),
+        (rows, passed): (&Letters, &PassedStore),
         known: &BTreeSet<String>,
         record: Record<Option<Vec<u8>>, Option<Vec<u8>>>,
     ) -> Result<(), Failure> {

@@ -293,6 +293,7 @@ pub(super) fn worker_spec(
         guarantee: settings.guarantee,
         policy: settings.policy,
         max_idle: settings.max_task_idle.map_or(MaxIdle::Never, MaxIdle::For),
+        most_ahead: settings.most_ahead,
         limits: settings.limits(),
         first_start: settings.first_start,
         accepted_layout: settings.accepted().ok().flatten(),

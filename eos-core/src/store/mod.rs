@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Clock;
-use eos_protocol::state::{Family, StoreId};
+use eos_protocol::state::{Family, OwnRows, StoreId};
 use eos_state::StoreKind;
 
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
@@ -28,7 +28,7 @@ pub(crate) use session::window_of as session_window;
 pub use sliding::SlidingStore;
 pub(crate) use stamped::{Stamped, StampedCodec, unstamped};
 pub use view::KeyValueView;
-pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
+pub(crate) use view::{Buffers, MostAhead, StateAccess, StateError, StoreSpec};
 pub(crate) use window::{TERMS, start_bytes, window_of, windows_between};
 pub use window::{WindowStore, WindowView};
 
@@ -190,7 +190,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
         StoreSpec {
             name: Arc::clone(&self.name),
             id: match (self.is_stamped, self.expire_after) {
-                (_, Some(_)) => StoreId::due(&self.name),
+                (_, Some(_)) => StoreId::own(&self.name, OwnRows::Expiring),
                 (true, None) => StoreId::stamped(Family::Plain, &self.name),
                 (false, None) => StoreId::plain(&self.name),
             },
@@ -201,7 +201,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             closes_when_idle: false,
             clock: self.expire_after.map(|_| Clock::Background),
             period: None,
-            refuses_future: false,
+            trusts_times: false,
             definition: Box::new(self.clone()),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
-use eos_protocol::state::{Family, Standing, StoreId};
+use eos_protocol::state::{Family, OwnRows, Standing, StoreId};
 use eos_protocol::windows::{Expiry, Terms};
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError, due_row};
 
@@ -148,7 +148,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
     /// Returns the rows that are not expired at the committed stream time.
     fn unexpired(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
         let now = stream_time(database);
-        let rows = live_rows(database, StoreId::due(self.name()))?;
+        let rows = live_rows(database, StoreId::own(self.name(), OwnRows::Expiring))?;
         let rows = rows.iter().filter_map(|(key, row)| due_row(key, row));
         let live = rows.filter(|(_, due, _)| now.is_none_or(|now| *due > now));
         let decoded = live.map(|(key, _, bytes)| {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use eos_protocol::state::StoreId;
+use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::windows::{AnyWindows, OpenSessions, Window};
 use eos_protocol::{Clock, Timestamp};
 use eos_state::{StoreBackend, StoreKind, due_row};
@@ -71,9 +71,13 @@ impl<K, A> SessionStore<K, A> {
 
 impl<K: 'static, A: 'static> SessionStore<K, A> {
     pub(crate) fn spec(&self, windows: AnyWindows) -> StoreSpec {
+        let rows = match windows {
+            AnyWindows::Sliding(_) => OwnRows::Sliding,
+            AnyWindows::Session(_) | AnyWindows::Fixed(_) => OwnRows::Sessions,
+        };
         StoreSpec {
             name: Arc::clone(&self.name),
-            id: StoreId::due(&self.name),
+            id: StoreId::own(&self.name, rows),
             kind: StoreKind::Point,
             expiry: None,
             windows: Some(windows),
@@ -81,7 +85,7 @@ impl<K: 'static, A: 'static> SessionStore<K, A> {
             closes_when_idle: false,
             clock: Some(Clock::Background),
             period: None,
-            refuses_future: false,
+            trusts_times: false,
             definition: Box::new(self.clone()),
         }
     }
@@ -112,7 +116,7 @@ impl<K: 'static, A: 'static> StoreRows for SessionStore<K, A> {
     }
 
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
-        let rows = live_rows(database, StoreId::due(&self.name))?;
+        let rows = live_rows(database, StoreId::own(&self.name, OwnRows::Sessions))?;
         let unreadable = |source| RowsError::Row {
             store: self.name.to_string(),
             source,

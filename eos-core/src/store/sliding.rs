@@ -3,7 +3,7 @@
 use std::fmt;
 
 use eos_protocol::Timestamp;
-use eos_protocol::state::StoreId;
+use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::windows::SlidingRow;
 use eos_state::{StoreBackend, due_row};
 
@@ -71,7 +71,7 @@ impl<K: 'static, A: 'static> StoreRows for SlidingStore<K, A> {
     }
 
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
-        let rows = live_rows(database, StoreId::due(self.name()))?;
+        let rows = live_rows(database, StoreId::own(self.name(), OwnRows::Sliding))?;
         let unreadable = |source| RowsError::Row {
             store: self.name().to_owned(),
             source,

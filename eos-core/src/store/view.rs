@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::windows::{AnyWindows, Expiry};
@@ -31,8 +32,8 @@ pub(crate) struct StoreSpec {
     pub(crate) clock: Option<Clock>,
     /// The period of a tick, in milliseconds.
     pub(crate) period: Option<i64>,
-    /// Whether its stage refuses records that are far ahead of the machine's clock.
-    pub(crate) refuses_future: bool,
+    /// Whether a deduplication store accepts records that are far ahead of the machine's clock.
+    pub(crate) trusts_times: bool,
     /// The [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
 }
@@ -44,17 +45,26 @@ impl StoreSpec {
         self.is_final || self.closes_when_idle
     }
 
+    /// Whether its stage refuses records that are far ahead of the machine's clock: it depends on stream time, and stream
+    /// time would not return.
+    pub(crate) fn refuses_future(&self) -> bool {
+        if self.id.is_seen(&self.name) {
+            return !self.trusts_times;
+        }
+        let has_moments = matches!(self.clock, Some(Clock::Stream | Clock::Background));
+        has_moments || self.expiry.is_some() || self.windows.is_some()
+    }
+
     /// Whether it has the moments of a timer or a tick.
     pub(crate) fn is_timer(&self) -> bool {
         let is_due = matches!(self.clock, Some(Clock::Stream | Clock::Wall));
-        is_due && self.windows.is_none() && self.own_rows().is_none()
+        is_due && self.windows.is_none() && self.waiting_rows().is_none()
     }
-}
 
-impl StoreSpec {
-    /// The content of an operator's store with rows of its own.
-    pub(crate) fn own_rows(&self) -> Option<OwnRows> {
-        self.id.own_rows(&self.name)
+    /// The content of an operator's store with records that wait for their turn.
+    pub(crate) fn waiting_rows(&self) -> Option<OwnRows> {
+        let rows = self.id.own_rows(&self.name);
+        rows.filter(|rows| rows.are_waiting())
     }
 }
 
@@ -73,7 +83,33 @@ pub(crate) struct StateAccess<'r> {
     pub(crate) task: Option<&'r TaskStore>,
     /// The expiry of windows by store. A store that is not listed uses its declared expiry.
     pub(crate) windows: &'r [(StoreId, Expiry)],
+    /// The times before which sessions and sliding windows are closed in any case, by store.
+    pub(crate) closed: &'r [(StoreId, Timestamp)],
+    /// The limit of the starts of windows, in a stage that refuses times from the future.
+    pub(crate) most_ahead: Option<MostAhead<'r>>,
     pub(crate) buffers: &'r RefCell<Buffers>,
+}
+
+/// The limit of times that are ahead of the machine's clock.
+#[derive(Clone, Copy)]
+pub(crate) struct MostAhead<'r> {
+    pub(crate) wall_clock: &'r (dyn Fn() -> Timestamp + Send + Sync),
+    pub(crate) limit: Duration,
+}
+
+impl MostAhead<'_> {
+    /// Returns how far a time is ahead of the clock, if that is too far.
+    pub(super) fn exceeded(&self, time: Timestamp) -> Option<Duration> {
+        let ahead = time.0.saturating_sub((self.wall_clock)().0);
+        let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
+        (ahead > self.limit).then_some(ahead)
+    }
+}
+
+impl fmt::Debug for MostAhead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.limit, f)
+    }
 }
 
 /// Buffers for the current key and value, reused for all records.
@@ -123,6 +159,18 @@ pub(crate) enum StateError {
     )]
     NoStreamTime { store: Arc<str> },
     #[error(
+        "the window of the store {store} that starts at {} ms since 1970 is {ahead:?} ahead of the machine's clock; the limit is \
+         {limit:?} (`max.timestamp.ahead.ms`). The changelog would be kept until then. Pass milliseconds, or call \
+         `Stream::trust_times`",
+        .start.0
+    )]
+    FutureWindow {
+        store: Arc<str>,
+        start: Timestamp,
+        ahead: Duration,
+        limit: Duration,
+    },
+    #[error(
         "`set_in` of the timer {timer} failed: the record has no timestamp. Use `set`, or set the timestamp in the \
          producer"
     )]
@@ -142,6 +190,7 @@ impl StateError {
             | Self::Null { .. }
             | Self::Moment { .. }
             | Self::NoStreamTime { .. }
+            | Self::FutureWindow { .. }
             | Self::NoTime { .. } => true,
             Self::Store { .. } => false,
         }

@@ -13,7 +13,7 @@ use eos_state::{KeyRange, StoreKind};
 use super::entries::Entries;
 use super::ordered::slice;
 use super::view::Found;
-use super::{Definition, StateAccess, StateError, StoreSpec};
+use super::{Definition, MostAhead, StateAccess, StateError, StoreSpec};
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 use crate::failure::Failure;
 
@@ -108,7 +108,7 @@ impl<K, V> WindowStore<K, V> {
             closes_when_idle: false,
             clock: None,
             period: None,
-            refuses_future: false,
+            trusts_times: false,
             definition: Box::new(self.clone()),
         }
     }
@@ -159,6 +159,8 @@ pub struct WindowView<'c, K, V> {
     /// Windows that start before this time have expired.
     over_before: Timestamp,
     expiry: Option<Expiry>,
+    stream_time: Option<Timestamp>,
+    most_ahead: Option<MostAhead<'c>>,
 }
 
 impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
@@ -167,6 +169,8 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
             found: Err(error),
             over_before: Timestamp(i64::MIN),
             expiry: None,
+            stream_time: None,
+            most_ahead: None,
         }
     }
 
@@ -184,6 +188,8 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
             found: Found::new(access, index),
             over_before: over_before.unwrap_or(Timestamp(i64::MIN)),
             expiry,
+            stream_time,
+            most_ahead: access.most_ahead,
         }
     }
 
@@ -195,9 +201,30 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
 
     /// Sets the value of a key in the window that starts at `start`. Returns false, and stores nothing, if that window
     /// has expired.
+    ///
+    /// A window that starts more than an hour ahead of the machine's clock (`max.timestamp.ahead.ms`) is an error, because
+    /// the changelog is kept until stream time reaches the window. [`Stream::trust_times`](crate::Stream::trust_times)
+    /// accepts it.
     #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn put(&self, key: &K, start: Timestamp, value: &V) -> Result<bool, Failure> {
+        self.check_start(start)?;
         Ok(self.write(key, start, value)?)
+    }
+
+    /// Checks that a window is not far ahead of the machine's clock. The clock is read only if the window is ahead of the
+    /// records.
+    fn check_start(&self, start: Timestamp) -> Result<(), StateError> {
+        let most_ahead = self.most_ahead.filter(|_| Some(start) > self.stream_time);
+        let found = most_ahead.and_then(|limit| Some((limit.exceeded(start)?, limit.limit)));
+        match found {
+            None => Ok(()),
+            Some((ahead, limit)) => Err(StateError::FutureWindow {
+                store: Arc::clone(&self.found()?.definition.name),
+                start,
+                ahead,
+                limit,
+            }),
+        }
     }
 
     /// Deletes a key in the window that starts at `start`. A missing key is no error.

@@ -190,6 +190,37 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
+    /// Accepts records from the future, in the whole stage of this stream.
+    ///
+    /// By default, a record that is more than an hour ahead of the machine's clock (`max.timestamp.ahead.ms`) fails with
+    /// [`IdentityError::FutureTimestamp`](crate::identity::IdentityError::FutureTimestamp) if its stage depends on stream
+    /// time: windows, sessions, event-time timers or ticks, rows that expire, reordering. The error policy of its source
+    /// decides about it, and it moves no stream time. Without this check, one wrong timestamp closes all windows, and all
+    /// current records are late until the clock reaches it. Deduplication has a method of its own,
+    /// [`SeenIds::trust_times`](crate::identity::SeenIds::trust_times), for stages without windows.
+    ///
+    /// Call it if timestamps are no times of a clock, or if the records are really from the future, as a forecast is.
+    ///
+    /// ```
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
+    /// # use eos_core::codec::{Plain, TimeWindowed};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let day = Duration::from_secs(86_400);
+    /// app.source(&Topic::<String, u64>::plain("forecasts"))
+    ///     .trust_times()
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(day))
+    ///     .reduce(&WindowStore::plain("highest"), u64::max)
+    ///     .to(&Topic::with("highest-forecasts", TimeWindowed::of(day), Plain));
+    /// ```
+    pub fn trust_times(self) -> Self {
+        self.graph().trust_times(&self.sources);
+        self
+    }
+
     /// Gives the next step a tick of its own. Returns the index of its store.
     pub(crate) fn with_tick(mut self, name: &str, clock: Clock, period: Duration) -> (Self, usize) {
         let tick = {

@@ -31,7 +31,8 @@ impl Topology {
         let stages = graph.finish()?;
         let refuses = |stage: &Stage| {
             let mut stores = graph.stores_of(stage).map(|(_, store)| store);
-            let store = stores.find(|store| store.refuses_future);
+            let store = stores.find(|store| store.refuses_future());
+            let store = store.filter(|_| !graph.trusts_times(stage));
             store.map(|store| Arc::clone(&store.name))
         };
         let refuse_future = stages.iter().map(refuses).collect();

@@ -81,9 +81,8 @@ impl Graph {
             else {
                 continue;
             };
-            let least = windows.least_grace_after(held_back);
-            if windows.grace() < least {
-                let windows = store.name.to_string();
+            if windows.grace() < held_back {
+                let (windows, least) = (store.name.to_string(), held_back);
                 mistakes.add(Mistake::Order {
                     store: before.name.to_string(),
                     reason: OrderError::ShortGrace { windows, least },

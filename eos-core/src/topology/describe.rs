@@ -41,6 +41,8 @@ pub(super) struct Subtopology {
 pub(super) struct Described {
     pub(super) name: String,
     pub(super) role: Role,
+    /// What the node promises about its results, if it is more than that each record is processed.
+    pub(super) promise: Option<String>,
     /// The names of the next nodes.
     pub(super) to: Vec<String>,
 }
@@ -106,6 +108,7 @@ impl Graph {
                     policy: (*source.policy).clone(),
                     has_own_time: source.time.is_some(),
                 },
+                promise: None,
                 to: self
                     .names(&source.out.children)
                     .chain(letters.iter().map(|(name, _)| name.clone()))
@@ -117,6 +120,7 @@ impl Graph {
                     topic: topic.clone(),
                     dead_letters: true,
                 },
+                promise: None,
                 to: Vec::new(),
             }));
         }
@@ -144,6 +148,7 @@ impl Graph {
                         stores: self.used(stage, node),
                     },
                 },
+                promise: self.promise(stage, node),
                 to,
             });
             nodes.extend(routes);
@@ -152,6 +157,7 @@ impl Graph {
             nodes.extend(self.emitted().map(|(name, topic)| Described {
                 name,
                 role: sink(topic),
+                promise: None,
                 to: Vec::new(),
             }));
         }
@@ -220,6 +226,7 @@ fn route(node: &NodeSpec, output: &OutputSpec) -> Described {
     Described {
         name: format!("{}-{}", numbered("SINK", node.number), output.name),
         role: sink(output.name.clone()),
+        promise: None,
         to: Vec::new(),
     }
 }

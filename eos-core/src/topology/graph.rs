@@ -97,6 +97,8 @@ pub(crate) struct Graph {
     names: Vec<(String, Vec<usize>)>,
     /// The times after which stages close idle inputs, each with sources of its stage.
     idle: Vec<(Duration, Vec<usize>)>,
+    /// Sources of the stages that accept records from the future.
+    trusted: Vec<usize>,
     /// The declarations of asynchronous calls.
     pub(super) calls: Vec<CallSpec>,
     /// The policy of sources without a policy of their own.
@@ -122,6 +124,7 @@ impl Graph {
             links: Vec::new(),
             names: Vec::new(),
             idle: Vec::new(),
+            trusted: Vec::new(),
             calls: Vec::new(),
             policy: Arc::default(),
             mistakes: Mistakes::default(),
@@ -370,6 +373,16 @@ impl Graph {
     /// Lets stream time of these sources' stage run on when its inputs are idle for this long.
     pub(crate) fn close_when_idle(&mut self, after: Duration, sources: &[usize]) {
         self.idle.push((after, sources.to_vec()));
+    }
+
+    /// Accepts records from the future in these sources' stage.
+    pub(crate) fn trust_times(&mut self, sources: &[usize]) {
+        self.trusted.extend_from_slice(sources);
+    }
+
+    /// Whether a stage accepts records from the future.
+    pub(super) fn trusts_times(&self, stage: &Stage) -> bool {
+        self.trusted.iter().any(|at| stage.sources.contains(at))
     }
 
     /// Returns the times after which a stage closes idle inputs. More than one is a mistake.

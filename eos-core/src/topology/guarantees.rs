@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use eos_protocol::{Guarantee, TopicName};
+use eos_protocol::windows::AnyWindows;
+use eos_protocol::{Guarantee, Stage, TopicName};
 
 use super::describe::{Described, Description, Role, Subtopology, Used};
+use super::graph::{Graph, NodeSpec};
+use super::kind::Kind;
 use crate::error_policy::{ErrorPolicy, LastResort, Retry};
 
 impl Description {
@@ -135,7 +138,10 @@ impl Described {
             } else {
                 ""
             };
-            add(here(), End::Node(to), format!("{only}in memory"), failed);
+            let promise = self.promise.as_ref().filter(|_| !failed);
+            let promise = promise.map_or(String::new(), |promise| format!("; {promise}"));
+            let how = format!("{only}in memory{promise}");
+            add(here(), End::Node(to), how, failed);
         }
         let kept = self.stores().iter();
         let mut changelogs: Vec<&TopicName> = kept.filter_map(|s| s.changelog.as_ref()).collect();
@@ -163,6 +169,30 @@ impl Described {
             add(here(), End::Topic(topic), how, *dead_letters);
         }
         edges
+    }
+}
+
+impl Graph {
+    /// Returns what a node promises about its results, if it is more than that each record is processed.
+    pub(super) fn promise(&self, stage: &Stage, node: &NodeSpec) -> Option<String> {
+        match node.kind {
+            Kind::OnClose(store) => {
+                let what = match self.stores.get(store)?.windows? {
+                    AnyWindows::Session(_) => "session",
+                    AnyWindows::Fixed(_) | AnyWindows::Sliding(_) => "window",
+                };
+                let idle = self.idle_of(stage).next();
+                let idle = idle.map(|after| {
+                    format!(", or the clock {after:?} behind, while no records arrive")
+                });
+                Some(format!(
+                    "each {what} once, when stream time passes its end and grace{}",
+                    idle.unwrap_or_default()
+                ))
+            }
+            Kind::MapAsync(_) => Some("a call may be repeated, its result counts once".to_owned()),
+            _ => None,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use eos_protocol::TopicName;
 use eos_protocol::identity::Sizing;
+use eos_protocol::windows::AnyWindows;
 
 use super::describe::Description;
 use super::graph::Graph;
@@ -12,6 +13,8 @@ use crate::store::StoreSpec;
 
 /// A store whose retention is shorter than this part of the longest one of its stage is worth a warning.
 const SHORT: u32 = 4;
+/// A record in more windows than this is worth a warning: it reads and writes a row for each.
+const MANY_WINDOWS: i64 = 64;
 
 /// The rows of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub(super) struct Kept {
     ids: Option<String>,
     /// The store of the same stage with the longest retention, if it is much longer.
     longer: Option<(String, Duration)>,
+    /// The number of windows of a record, if there are many.
+    windows: Option<i64>,
 }
 
 impl Description {
@@ -53,17 +58,30 @@ impl Description {
     /// A stage has one changelog for all its windows. It keeps rows as long as the longest retention needs, so a
     /// deduplication of days keeps days of dead rows of windows of minutes, and each restore reads them.
     ///
+    /// A record in more than 64 windows reads and writes as many rows.
+    ///
     /// A repartition topic mixes partitions. Behind it, [`dedup_by_sequence`](crate::Stream::dedup_by_sequence) may drop
     /// records of a producer that several of these partitions have.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let costs = self.kept.iter().filter_map(Kept::warning);
+        let costs = self.kept.iter().flat_map(Kept::warnings);
         costs.chain(self.mixed.iter().cloned()).collect()
     }
 }
 
 impl Kept {
-    fn warning(&self) -> Option<String> {
+    fn warnings(&self) -> impl Iterator<Item = String> + use<> {
+        let windows = self.windows.map(|windows| {
+            format!(
+                "each record of the store {} is in {windows} windows, and reads and writes a row for each of them. Make `every(..)` \
+                 longer, or the windows shorter",
+                self.store
+            )
+        });
+        self.kept_for_longer().into_iter().chain(windows)
+    }
+
+    fn kept_for_longer(&self) -> Option<String> {
         let (long, longest) = self.longer.as_ref()?;
         Some(format!(
             "the store {} keeps windows for {:?}, but its changelog {} keeps them for {longest:?}, because the store {long} of \
@@ -78,7 +96,7 @@ impl Kept {
 
 impl Graph {
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
-        let costs = self.kept().into_iter().filter_map(|kept| kept.warning());
+        let costs = self.kept().into_iter().flat_map(|kept| kept.warnings());
         costs.chain(self.mixed_sequences())
     }
 
@@ -100,6 +118,7 @@ impl Graph {
                     retention,
                     ids: cost_of_ids(store),
                     longer: longer.map(|(long, longest)| (long.name.to_string(), longest)),
+                    windows: windows_of_a_record(store).filter(|windows| *windows > MANY_WINDOWS),
                 });
             }
         }
@@ -109,6 +128,13 @@ impl Graph {
 
 fn retention(store: &StoreSpec) -> Option<Duration> {
     Some(store.expiry?.retention())
+}
+
+fn windows_of_a_record(store: &StoreSpec) -> Option<i64> {
+    match store.windows? {
+        AnyWindows::Fixed(windows) => Some(windows.per_moment()),
+        AnyWindows::Session(_) | AnyWindows::Sliding(_) => None,
+    }
 }
 
 /// Returns the cost of an id, if the store has ids.

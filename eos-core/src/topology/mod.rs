@@ -37,6 +37,8 @@ mod prepared_call;
 mod process;
 #[cfg(test)]
 mod process_test;
+#[cfg(test)]
+mod promises_test;
 mod reorder;
 mod row_store;
 mod scratch;

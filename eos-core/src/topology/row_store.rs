@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::Timestamp;
 use eos_protocol::state::StoreId;
+use eos_protocol::windows::SessionsError;
 use eos_state::{StoreError, TaskStore};
 
 use super::fault::Fault;
@@ -19,6 +20,8 @@ pub(super) struct RowStore<'c, K, A> {
     pub(super) is_final: bool,
     /// See [`StoreSpec::visits_at_close`](crate::store::StoreSpec::visits_at_close).
     pub(super) visits_at_close: bool,
+    /// Sessions whose last record is before this time, and sliding windows that start before it, are closed.
+    pub(super) closed_before: Timestamp,
     task: &'c TaskStore,
 }
 
@@ -28,13 +31,17 @@ impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
         let spec = state.specs.get(store);
         let definition = spec.and_then(|spec| spec.definition.downcast_ref());
         match (spec, definition, state.task) {
-            (Some(spec), Some(definition), Some(task)) => Ok(Self {
-                definition,
-                id: spec.id,
-                is_final: spec.is_final,
-                visits_at_close: spec.visits_at_close(),
-                task,
-            }),
+            (Some(spec), Some(definition), Some(task)) => {
+                let closed = state.closed.iter().find(|(id, _)| *id == spec.id);
+                Ok(Self {
+                    definition,
+                    id: spec.id,
+                    is_final: spec.is_final,
+                    visits_at_close: spec.visits_at_close(),
+                    closed_before: closed.map_or(Timestamp(i64::MIN), |(_, time)| *time),
+                    task,
+                })
+            }
             _ => Err(Fault::State(StateError::OtherApp)),
         }
     }
@@ -48,9 +55,15 @@ impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
         Fault::State(StateError::Store { store, source })
     }
 
-    pub(super) fn unreadable(&self, source: CodecError) -> Fault {
+    fn unreadable(&self, source: CodecError) -> Fault {
         let store = self.name();
         Fault::State(StateError::Unreadable { store, source })
+    }
+
+    /// Returns the fault of a row that can't be read. It stops the worker, whatever the error policy: the row has results
+    /// of other records.
+    pub(super) fn unreadable_row(&self, source: &SessionsError) -> Fault {
+        self.failed(self.task.unreadable(&self.name(), source.to_string()))
     }
 
     pub(super) fn encode_key(&self, key: &K, into: &mut Vec<u8>) -> Result<(), Fault> {

@@ -11,7 +11,6 @@ use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use super::row_store::RowStore;
 use crate::client::Headers;
-use crate::codec::CodecError;
 use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::session_window;
@@ -51,8 +50,7 @@ where
         store: &RowStore<'_, K, A>,
         row: &'r [u8],
     ) -> Result<OpenSessions<'r>, Fault> {
-        OpenSessions::decode(row)
-            .map_err(|error| store.unreadable(CodecError::invalid("sessions of a key", error)))
+        OpenSessions::decode(row).map_err(|error| store.unreadable_row(&error))
     }
 
     /// Writes the sessions of a key with the next moment at which the row is due.
@@ -107,8 +105,10 @@ where
         if !store.is_final {
             sessions.take_closed(&self.windows, stream_time);
         }
-        let joined = sessions.take_joined(&self.windows, time, stream_time);
-        if joined.is_empty() && self.windows.is_closed(time, stream_time) {
+        let open = (stream_time, store.closed_before);
+        let joined = sessions.take_joined(&self.windows, time, open);
+        let is_closed = self.windows.is_closed(time, stream_time) || time < store.closed_before;
+        if joined.is_empty() && is_closed {
             ctx.came_late();
             return next.forward_rest(
                 ctx,

@@ -12,7 +12,6 @@ use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use super::row_store::RowStore;
 use crate::client::Headers;
-use crate::codec::CodecError;
 use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::windowed_key::Windowed;
@@ -68,8 +67,7 @@ where
         store: &RowStore<'_, K, A>,
         bytes: &'r [u8],
     ) -> Result<SlidingRow<'r>, Fault> {
-        SlidingRow::decode(bytes)
-            .map_err(|e| store.unreadable(CodecError::invalid("windows of a key", e)))
+        SlidingRow::decode(bytes).map_err(|e| store.unreadable_row(&e))
     }
 
     fn write(
@@ -96,7 +94,7 @@ where
         (start, highest): (Timestamp, Timestamp),
         before: Option<&[u8]>,
     ) -> Result<Option<Made>, Fault> {
-        if self.windows.is_closed(start, of.stream_time) {
+        if self.windows.is_closed(start, of.stream_time) || start < store.closed_before {
             return Ok(None);
         }
         let before = before.map(|bytes| store.decode_result(bytes)).transpose()?;
@@ -204,11 +202,11 @@ where
             return Err(Fault::NoTime(record.timestamp));
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
-        if self.windows.is_late(time, stream_time) {
+        let store = RowStore::<K, A>::new(ctx, self.store)?;
+        if self.windows.is_late(time, stream_time) || time < store.closed_before {
             ctx.came_late();
             return next.forward_rest(ctx, &mut Some(record));
         }
-        let store = RowStore::<K, A>::new(ctx, self.store)?;
         let (mut encoded, mut bytes) = (Vec::new(), Vec::new());
         store.encode_key(&record.key, &mut encoded)?;
         let mut row = match store.get(&encoded, &mut bytes)? {

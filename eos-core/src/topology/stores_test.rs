@@ -232,9 +232,8 @@ fn a_name_is_one_store_of_one_kind() {
 
 #[test]
 fn the_key_alone_decides_the_partition_of_a_windowed_key() {
-    use crate::codec::{Decode, Encode, Encoded, Field, Part, Plain, TimeWindowed};
+    use crate::codec::{Decode, Encode, Encoded, Field, Part, TimeWindowed};
     use crate::windows::{Window, Windowed};
-    use eos_protocol::partition_for;
     let codec = TimeWindowed::of(Duration::from_millis(10));
     let field = Field::bare("t", Part::Key);
     let decode =
@@ -262,15 +261,57 @@ fn the_key_alone_decides_the_partition_of_a_windowed_key() {
     let short = decode(b"abc").unwrap_err().to_string();
     assert_eq!(short, "not a key in a window: it has fewer than 8 bytes");
 
+    partition_of_key(codec, &key, &bytes);
+}
+
+#[test]
+fn the_key_alone_decides_the_partition_of_a_key_in_a_session() {
+    use crate::codec::{Decode, Encode, Encoded, Field, Part, Plain, SessionWindowed};
+    use crate::windows::{Window, Windowed};
+    let codec = SessionWindowed::of(Plain);
+    let field = Field::bare("t", Part::Key);
+    let decode =
+        |bytes: &[u8]| -> Result<Windowed<String>, _> { codec.decode(Some(bytes), &field) };
+    let key = Windowed {
+        key: "zürich".to_owned(),
+        window: Window {
+            start: Timestamp(1_230),
+            end: Timestamp(1_241),
+        },
+    };
+    let mut bytes = Vec::new();
+    let encoded = codec.encode(&key, &mut bytes, &field).unwrap();
+    assert_eq!(encoded, Encoded::Bytes);
+    // `SessionKeySchema`: the key, then the times of the last and the first record as a `long` each.
+    let expected = b"z\xc3\xbcrich\0\0\0\0\0\0\x04\xd8\0\0\0\0\0\0\x04\xce";
+    assert_eq!(bytes, expected);
+    assert_eq!(decode(&bytes).unwrap(), key);
+    let deciding = Encode::<Windowed<String>>::deciding_bytes(&codec, &bytes);
+    assert_eq!(&bytes[..deciding], "zürich".as_bytes());
+    for len in 0..16 {
+        let short = decode(&bytes[..len]).unwrap_err().to_string();
+        let expected = "not a key in a session: the key has fewer than 16 bytes";
+        assert_eq!(short, expected);
+    }
+    partition_of_key(codec, &key, &bytes);
+}
+
+fn partition_of_key<C>(codec: C, key: &crate::windows::Windowed<String>, bytes: &[u8])
+where
+    C: crate::codec::Encode<crate::windows::Windowed<String>>,
+{
+    use crate::codec::Plain;
+    use crate::windows::Windowed;
+    use eos_protocol::partition_for;
     let mut scratch = super::Scratch::default();
-    let topic = Topic::<Windowed<String>, String>::with("t", codec, Plain);
+    let topic = Topic::<Windowed<String>, String, _, _>::with("t", codec, Plain);
     let headers = crate::Headers::new();
     scratch
-        .write(0, &topic, (&key, None), &"v".to_owned(), None, headers)
+        .write(0, &topic, (key, None), &"v".to_owned(), None, headers)
         .unwrap();
     let out = scratch.get(0, &[7], eos_protocol::Partition::ZERO).unwrap();
     assert_eq!(out.partition, partition_for("zürich".as_bytes(), 7));
-    assert_ne!(out.partition, partition_for(&bytes, 7));
+    assert_ne!(out.partition, partition_for(bytes, 7));
 }
 
 #[test]

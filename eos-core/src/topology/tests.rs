@@ -72,6 +72,8 @@ impl Bench {
                 specs: self.topology.stores(),
                 task: None,
                 windows: &[],
+                closed: &[],
+                most_ahead: None,
                 buffers: &buffers,
             },
             Origin {

@@ -67,8 +67,8 @@ impl UnknownStore {
     fn fix(&self, store: StoreId) -> String {
         match self {
             Self::OtherFormat { name } if store == StoreId::due(name) => format!(
-                "{name} was a timer (`app.timer`). Now it is a store. Make it a timer again, or start under another app \
-                 name"
+                "{name} was a timer (`app.timer`), or a store with moments of an earlier version of eos. Make it a timer again, or \
+                 start under another app name"
             ),
             Self::OtherFormat { name } if store.own_rows(name).is_some() => {
                 let method = store.own_rows(name).map_or("", OwnRows::method);

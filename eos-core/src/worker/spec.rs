@@ -37,6 +37,9 @@ pub struct WorkerSpec {
     pub policy: CommitPolicy,
     /// The longest time that a task waits for an input without records (`max.task.idle.ms`).
     pub max_idle: MaxIdle,
+    /// How far a record may be ahead of the machine's clock, in a stage that refuses records from the future
+    /// (`max.timestamp.ahead.ms`). `None` accepts every timestamp.
+    pub most_ahead: Option<Duration>,
     /// The limits of the waits for the producer.
     pub limits: Limits,
     /// The start offset of a task without a committed offset.
@@ -184,6 +187,11 @@ impl Env {
 
     pub(crate) fn wall_clock(&self) -> Timestamp {
         (self.wall)()
+    }
+
+    /// Returns the machine's clock.
+    pub(crate) fn wall(&self) -> &(dyn Fn() -> Timestamp + Send + Sync) {
+        &*self.wall
     }
 
     pub(crate) fn now(&self) -> Now {

@@ -7,7 +7,7 @@ use eos_protocol::reorder::Held;
 use eos_protocol::state::{
     ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
-use eos_protocol::windows::{AnyWindows, OpenSessions, SlidingRow};
+use eos_protocol::windows::{AnyWindows, OpenSessions, SessionsError, SlidingRow};
 use eos_protocol::{
     Clock, Guarantee, Offset, Partition, Place, TaskProgress, Timestamp, TopicName,
 };
@@ -15,7 +15,7 @@ use eos_state::{DueItem, NextDue, StoreError, TaskStore, Write, changelog};
 
 use super::future_timestamps::FutureTimestamps;
 use super::trimming::Trimming;
-use super::windows::Windows;
+use super::windows::{RowStores, Windows};
 use crate::client::{Change, ClientError, Headers, Outgoing, Producer};
 use crate::reorder::WaitingRows;
 use crate::rules;
@@ -74,6 +74,8 @@ pub(super) struct TaskState {
     pub(super) offsets: ChangelogOffsets,
     /// The windowed stores.
     pub(super) windows: Windows,
+    /// The stores of sessions and sliding windows.
+    pub(super) row_stores: RowStores,
     /// Warnings about timestamps that are far ahead.
     pub(super) ahead: FutureTimestamps,
     /// The part of the changelog that is no longer needed.
@@ -140,11 +142,12 @@ impl TaskState {
         identity: Identity,
         outputs: PerFamily<Option<usize>>,
         offsets: ChangelogOffsets,
-        windows: Windows,
+        (windows, row_stores): (Windows, RowStores),
     ) -> Self {
         Self {
             trimming: Trimming::of(&store, windows.stores()),
             windows,
+            row_stores,
             ahead: FutureTimestamps::default(),
             store,
             identity,
@@ -226,6 +229,7 @@ impl TaskState {
             origin: None,
             headers: Headers::new(),
         };
+        let unreadable = |e: SessionsError| self.store.unreadable(&store.name, e.to_string());
         match store.windows {
             Some(AnyWindows::Fixed(_)) => {
                 self.store.get(store.id, key, &mut value)?;
@@ -234,10 +238,11 @@ impl TaskState {
                 Ok(vec![dropped(window_of(key), own, unstamped(&value))])
             }
             Some(AnyWindows::Session(windows)) => {
-                self.store.get_due(store.id, key, &mut value)?;
+                let mut sessions = match self.store.get_due(store.id, key, &mut value)? {
+                    Some(_) => OpenSessions::decode(&value).map_err(unreadable)?,
+                    None => OpenSessions::default(),
+                };
                 self.store.delete_due(store.id, key)?;
-                // An unreadable row has no open session that could stay.
-                let mut sessions = OpenSessions::decode(&value).unwrap_or_default();
                 let closed = sessions.take_closed(&windows, at);
                 if let Some(due) = sessions.next_due(&windows, store.visits_at_close()) {
                     let mut row = Vec::new();
@@ -250,9 +255,11 @@ impl TaskState {
                     .collect())
             }
             Some(AnyWindows::Sliding(windows)) => {
-                self.store.get_due(store.id, key, &mut value)?;
+                let mut row = match self.store.get_due(store.id, key, &mut value)? {
+                    Some(_) => SlidingRow::decode(&value).map_err(unreadable)?,
+                    None => SlidingRow::default(),
+                };
                 self.store.delete_due(store.id, key)?;
-                let mut row = SlidingRow::decode(&value).unwrap_or_default();
                 let closed = row.take_closed(&windows, at);
                 row.forget(&windows, at, store.is_final);
                 if let Some(due) = row.next_due(&windows, store.is_final) {
@@ -265,7 +272,7 @@ impl TaskState {
                     .map(|it| dropped(Some(it.first), key, Some(&it.result)))
                     .collect())
             }
-            None => match store.own_rows() {
+            None => match store.waiting_rows() {
                 Some(rows) => {
                     let waiting = WaitingRows::new(&self.store, store.id);
                     let left = waiting.leave_out(rows, key, at)?;
@@ -309,10 +316,14 @@ impl TaskState {
 
     /// Adds the metadata of the windows to the changes of the transaction, at the end of intake.
     pub(super) fn seal_windows(&mut self) -> Result<(), StoreError> {
-        if *self.sent.get(Family::Windowed) > 0 || *self.wrote.get(Family::Windowed) {
-            return Ok(());
+        let sends = |family| *self.sent.get(family) > 0 || *self.wrote.get(family);
+        if !sends(Family::Plain) {
+            self.row_stores.seal(&mut self.store)?;
         }
-        self.windows.seal(&mut self.store)
+        if !sends(Family::Windowed) {
+            self.windows.seal(&mut self.store)?;
+        }
+        Ok(())
     }
 
     /// Sends the changes of the transaction to the producer: the last value of each key, then a commit record. Pending
@@ -406,6 +417,7 @@ impl TaskState {
         let handled = name.stream_time.map(|time| self.handled_to(time));
         let handled = handled.transpose()?;
         let over = (self.windows).committed(self.wrote.windowed, handled);
+        self.row_stores.committed(self.wrote.plain);
         self.settle();
         self.store.begin_apply(position, over)?;
         if let Some(trimming) = &mut self.trimming {

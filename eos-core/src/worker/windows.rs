@@ -1,6 +1,7 @@
 //! The windowed stores of a task.
 
 mod closing;
+mod rows;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::rules;
 use crate::store::{StoreSpec, TERMS, window_of, windows_between};
 
 use closing::Closing;
+pub(super) use rows::{RowStore, RowStores};
 
 /// The id of no store.
 const NO_STORE: StoreId = StoreId::from_be_bytes([0; 4]);
@@ -94,6 +96,10 @@ fn after(stream_time: Option<Timestamp>, by: Duration) -> Option<Timestamp> {
 #[derive(Debug)]
 pub(super) enum Refused {
     Other(OtherWindows),
+    /// Final results follow updates, or the other way round.
+    Results {
+        was_final: bool,
+    },
     Unreadable(TermsError),
     Failed(StoreError),
 }

@@ -11,15 +11,27 @@ pub enum OwnRows {
     WaitingByTime,
     /// Records that wait for the records before them.
     WaitingByNumber,
+    /// The sessions of each key.
+    Sessions,
+    /// The sliding windows of each key.
+    Sliding,
+    /// Rows that expire.
+    Expiring,
+    /// The next moment of a tick.
+    Tick,
 }
 
 impl OwnRows {
     /// Every content.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 8] = [
         Self::Watermarks,
         Self::Versions,
         Self::WaitingByTime,
         Self::WaitingByNumber,
+        Self::Sessions,
+        Self::Sliding,
+        Self::Expiring,
+        Self::Tick,
     ];
 
     /// The mark behind the name of the store. No name contains a zero.
@@ -29,6 +41,10 @@ impl OwnRows {
             Self::Versions => "\0versions",
             Self::WaitingByTime => "\0waiting-by-time",
             Self::WaitingByNumber => "\0waiting-by-number",
+            Self::Sessions => "\0sessions",
+            Self::Sliding => "\0sliding",
+            Self::Expiring => "\0expiring",
+            Self::Tick => "\0tick",
         }
     }
 
@@ -40,6 +56,16 @@ impl OwnRows {
             Self::Versions => "newest",
             Self::WaitingByTime => "reorder_by_time",
             Self::WaitingByNumber => "reorder_by",
+            Self::Sessions => "windowed_by(Session)",
+            Self::Sliding => "windowed_by(Sliding)",
+            Self::Expiring => "expire_after",
+            Self::Tick => "on_tick",
         }
+    }
+
+    /// Whether the rows are records that wait for their turn.
+    #[must_use]
+    pub const fn are_waiting(self) -> bool {
+        matches!(self, Self::WaitingByTime | Self::WaitingByNumber)
     }
 }

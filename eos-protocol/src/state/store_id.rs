@@ -192,7 +192,10 @@ mod tests {
         let own = OwnRows::ALL.map(|rows| StoreId::own("counts", rows));
         assert_eq!(
             own.map(|id| id.to_string()),
-            ["56868844", "2cd90096", "06e2cb72", "77d2c21a"]
+            [
+                "56868844", "2cd90096", "06e2cb72", "77d2c21a", "3d3c19ce", "0651e91b", "7c9def73",
+                "54ae07ee"
+            ]
         );
         for (id, rows) in own.into_iter().zip(OwnRows::ALL) {
             assert_eq!(id.own_rows("counts"), Some(rows));

@@ -68,7 +68,10 @@ impl StoreNames {
                 StoreId::windowed(name),
                 StoreId::due(name),
             ];
-            raw.contains(&id) || Family::ALL.iter().any(|&f| StoreId::stamped(f, name) == id)
+            let is_own = id.own_rows(name).is_some() || id.is_seen(name);
+            is_own
+                || raw.contains(&id)
+                || Family::ALL.iter().any(|&f| StoreId::stamped(f, name) == id)
         })
     }
 }
@@ -82,6 +85,8 @@ impl fmt::Display for StoreNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::{IdScope, SeenKind};
+    use crate::state::OwnRows;
 
     #[test]
     fn an_id_has_the_name_of_its_store() {
@@ -91,6 +96,8 @@ mod tests {
             StoreId::windowed("visits"),
             StoreId::stamped(Family::Plain, "visits"),
             StoreId::stamped(Family::Windowed, "visits"),
+            StoreId::own("visits", OwnRows::Sessions),
+            StoreId::seen("visits", SeenKind::Fixed, IdScope::Key),
         ] {
             assert_eq!(names.of_id(id), Some("visits"), "{id}");
         }

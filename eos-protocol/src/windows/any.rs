@@ -41,17 +41,8 @@ impl AnyWindows {
             (AnyWindows::Fixed(windows), AnyWindows::Fixed(results)) => {
                 windows.least_grace_behind(results)
             }
-            _ => self.least_grace_after(held_back),
-        }
-    }
-
-    /// The least grace with which these windows take all records that are held back for this long.
-    #[must_use]
-    pub fn least_grace_after(&self, held_back: Duration) -> Duration {
-        match self {
-            AnyWindows::Fixed(_) => held_back,
-            AnyWindows::Session(session) => held_back.saturating_sub(session.gap_time()),
-            AnyWindows::Sliding(windows) => held_back.saturating_sub(windows.difference()),
+            // A session or sliding window that ends before the result still takes it.
+            _ => held_back,
         }
     }
 }
@@ -72,20 +63,34 @@ mod tests {
         ) {
             let (session, time) = (Session::gap(MS(gap)).grace(MS(grace)), Timestamp(time));
             let fixed = Hopping::of(MS(size)).grace(MS(grace));
+            let sliding = Sliding::of(MS(gap)).grace(MS(grace));
             let emitted = |of: &AnyWindows| match of {
                 AnyWindows::Fixed(windows) => {
                     windows.windows(time).map(|it| windows.closes_at(it.start)).max().unwrap()
                 }
                 AnyWindows::Session(session) => session.closes_at(time),
+                // The latest window of the record begins with it. Its result has the record's time, if that is the last one.
                 AnyWindows::Sliding(windows) => windows.closes_at(time),
             };
-            for results in [AnyWindows::Session(session), AnyWindows::Fixed(fixed)] {
+            let all = [
+                AnyWindows::Session(session),
+                AnyWindows::Fixed(fixed),
+                AnyWindows::Sliding(sliding),
+            ];
+            for results in all {
                 let now = emitted(&results);
                 let later = AnyWindows::Session(session).least_grace_behind(&results);
-                prop_assert!(!session.grace(later).is_closed(time, now));
+                // A session that the result joins may end a whole gap before it.
+                let last = Timestamp(time.0 - i64::try_from(gap).unwrap());
+                prop_assert!(!session.grace(later).is_closed(last, now));
                 let later = AnyWindows::Fixed(fixed).least_grace_behind(&results);
                 let fixed = fixed.grace(later);
                 prop_assert!(fixed.windows(time).all(|it| !fixed.is_closed(it, now)));
+                let later = AnyWindows::Sliding(sliding).least_grace_behind(&results);
+                // The first window of the result ends at it.
+                let start = Timestamp(time.0 - sliding.difference_ms());
+                prop_assert!(!sliding.grace(later).is_closed(start, now));
+                prop_assert!(!sliding.grace(later).is_late(time, now));
             }
         }
     }

@@ -133,15 +133,16 @@ impl<'a> OpenSessions<'a> {
     }
 
     /// Removes the sessions that a record joins: those that are open at this stream time and near enough to its time. In
-    /// order.
+    /// order. Sessions whose last record is before `closed_before` are closed in any case.
     pub fn take_joined(
         &mut self,
         windows: &Session,
         time: Timestamp,
-        stream_time: Timestamp,
+        (stream_time, closed_before): (Timestamp, Timestamp),
     ) -> Vec<OpenSession<'a>> {
         let joins = |it: &mut OpenSession<'a>| {
-            !windows.is_closed(it.last, stream_time) && windows.joins((it.first, it.last), time)
+            let is_open = it.last >= closed_before && !windows.is_closed(it.last, stream_time);
+            is_open && windows.joins((it.first, it.last), time)
         };
         self.0.extract_if(.., joins).collect()
     }
@@ -223,7 +224,7 @@ mod tests {
             let of = |times: &[i64]| {
                 let mut open = OpenSessions::default();
                 for time in times.iter().copied().map(Timestamp) {
-                    let joined = open.take_joined(&windows, time, Timestamp(60));
+                    let joined = open.take_joined(&windows, time, (Timestamp(60), Timestamp(0)));
                     let first = joined.iter().map(|it| it.first).min().map_or(time, |it| it.min(time));
                     let last = joined.iter().map(|it| it.last).max().map_or(time, |it| it.max(time));
                     open.insert(session(first.0, last.0, b""));

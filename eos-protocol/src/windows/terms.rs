@@ -52,12 +52,14 @@ pub struct Terms {
 pub enum TermsError {
     /// Written by a newer version of this library.
     #[error(
-        "it has format {version}, this version reads up to {VERSION}: run the newest version that ever \
+        "it has format {version}, this version reads up to {known}: run the newest version that ever \
          used this state"
     )]
     Newer {
         /// The format's number.
         version: u8,
+        /// The newest format that this version reads.
+        known: u8,
     },
     /// The bytes are damaged.
     #[error(
@@ -131,7 +133,10 @@ impl Terms {
         let damaged = TermsError::Damaged { len: bytes.len() };
         let (version, rest) = bytes.split_first().ok_or(damaged)?;
         if *version > VERSION {
-            return Err(TermsError::Newer { version: *version });
+            return Err(TermsError::Newer {
+                version: *version,
+                known: VERSION,
+            });
         }
         let count = match *version {
             WITHOUT_OVERLAP => 3,
@@ -166,7 +171,7 @@ impl Terms {
     }
 }
 
-fn duration(ms: i64) -> Duration {
+pub(super) fn duration(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 

@@ -224,7 +224,13 @@ fn bytes_that_are_not_terms_are_reported() {
     let longer = [&bytes[..], &[0]].concat();
     assert!(Terms::decode(&longer).is_err());
     let newer = [&[4], &bytes[1..]].concat();
-    assert_eq!(Terms::decode(&newer), Err(TermsError::Newer { version: 4 }));
+    assert_eq!(
+        Terms::decode(&newer),
+        Err(TermsError::Newer {
+            version: 4,
+            known: 3
+        })
+    );
     let closing = Expiry::new(millis(20), millis(10)).terms();
     let bytes = closing.with_cursor(Some(Cursor::before(at(3)))).encode();
     for len in 0..bytes.len() {

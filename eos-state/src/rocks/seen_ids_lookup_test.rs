@@ -98,7 +98,7 @@ fn a_year_of_ids_does_not_slow_look_ups_down() {
     let dir = tempdir().unwrap();
     let (mut store, id) = store_of(dir.path(), SeenKind::Fixed);
     let mut number = 0_u64;
-    let mut look_ups = |store: &TaskStore, time: Timestamp, number: u64| {
+    let look_ups = |store: &TaskStore, time: Timestamp, number: u64| {
         let mut times = Vec::new();
         let counted = filters(|| {
             for n in 0..20_000 {

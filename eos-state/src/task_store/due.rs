@@ -256,6 +256,22 @@ impl TaskStore {
         self.write(store, &buffers.key, Some(value))
     }
 
+    /// Writes a row of a due store that has no moment, for the transaction, even if the current record fails.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_undated_beside(
+        &mut self,
+        store: StoreId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        self.due_store(store)?;
+        let mut full = Vec::new();
+        due::undated_key(&mut full, key);
+        self.put_beside(store, &full, value)
+    }
+
     /// Whether the task has due stores.
     #[must_use]
     pub fn has_due(&self) -> bool {

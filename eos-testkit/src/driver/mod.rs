@@ -98,6 +98,10 @@ struct Seat {
 /// [`now`](Self::now) stands still until [`advance_wall_clock`](Self::advance_wall_clock). Timeouts, such as the wait
 /// before a retry, do not depend on that call: the broker's time advances until all records are processed.
 ///
+/// It is also the machine's clock for the app. So a record that is more than an hour ahead of it fails in a stage with windows,
+/// event-time timers, rows that expire or deduplication (`max.timestamp.ahead.ms`). For records of other years, set the clock
+/// with [`Builder::start_at`], e.g. to the time of the first record.
+///
 /// # Errors
 /// If the app ends with an error, the call during which it ends panics with the runtime's text.
 /// [`try_pipe`](Self::try_pipe) returns the error instead. [`error`](Self::error) returns it until

@@ -25,14 +25,17 @@ fn declare(case: &Value, app: &mut App) -> fn(&mut TestDriver) -> Vec<Shown> {
     let ms = |name: &str| case[name].as_u64().map(Duration::from_millis);
     let grace = ms("grace_ms").unwrap_or_default();
     let size = ms("size_ms").unwrap_or_default();
-    let source = app.source(&input()).group_by_key();
+    // Kafka Streams takes records of the far future.
+    let stream = app.source(&input()).trust_times();
+    let source = || stream.clone().group_by_key();
+    let values = || stream.clone().filter_map(|value| value).group_by_key();
     match case["operator"].as_str().unwrap() {
-        "window_count_on_close" => source
+        "window_count_on_close" => source()
             .windowed_by(Tumbling::of(size).grace(grace))
             .count(&WindowStore::plain("store"))
             .emit_on_close()
             .to(&windowed()),
-        "hopping_count_on_close" => source
+        "hopping_count_on_close" => source()
             .windowed_by(
                 Hopping::of(size)
                     .every(ms("advance_ms").unwrap())
@@ -41,7 +44,7 @@ fn declare(case: &Value, app: &mut App) -> fn(&mut TestDriver) -> Vec<Shown> {
             .count(&WindowStore::plain("store"))
             .emit_on_close()
             .to(&windowed()),
-        "longer_on_close" => source
+        "longer_on_close" => source()
             .windowed_by(Tumbling::of(size).grace(grace))
             .count(&WindowStore::plain("first"))
             .emit_on_close()
@@ -51,58 +54,79 @@ fn declare(case: &Value, app: &mut App) -> fn(&mut TestDriver) -> Vec<Shown> {
             .reduce(&WindowStore::plain("store"), |a, b| a + b)
             .emit_on_close()
             .to(&windowed()),
-        "session_count_on_close" => source
+        "session_count_on_close" => source()
             .windowed_by(Session::gap(ms("gap_ms").unwrap()).grace(grace))
             .count(&SessionStore::plain("store"))
             .emit_on_close()
             .to(&Topic::with("out", SessionWindowed::of(Plain), Plain)),
         "session_count" => {
-            source
+            source()
                 .windowed_by(Session::gap(ms("gap_ms").unwrap()).grace(grace))
                 .count(&SessionStore::plain("store"))
                 .to(&sessions());
         }
-        "session_aggregate" => {
-            source
+        operator @ ("session_aggregate" | "session_aggregate_on_close") => {
+            let table = source()
                 .windowed_by(Session::gap(ms("gap_ms").unwrap()).grace(grace))
                 .aggregate(
                     &SessionStore::<String, String>::plain("store"),
                     || "<".to_owned(),
                     |_, value, so_far| format!("{so_far}{};", value.unwrap_or("null".into())),
                     |_, earlier, later| format!("{earlier}({later})"),
-                )
+                );
+            match operator {
+                "session_aggregate" => {
+                    table.to(&Topic::with("out", SessionWindowed::of(Plain), Plain));
+                }
+                _ => {
+                    let out = Topic::with("out", SessionWindowed::of(Plain), Plain);
+                    table.emit_on_close().to(&out);
+                }
+            }
+            return session_texts;
+        }
+        "session_reduce" => {
+            values()
+                .windowed_by(Session::gap(ms("gap_ms").unwrap()).grace(grace))
+                .reduce(&SessionStore::plain("store"), concat)
                 .to(&Topic::with("out", SessionWindowed::of(Plain), Plain));
-            return |driver| {
-                let topic =
-                    Topic::<_, Option<String>>::with("out", SessionWindowed::of(Plain), Plain);
-                let records = driver.read(&topic).into_iter();
-                records
-                    .map(|it| shown(it.key.clone(), 1, it.value.clone(), it.timestamp))
-                    .collect()
-            };
+            return session_texts;
+        }
+        "hopping_reduce" => {
+            let hopping = Hopping::of(size).every(ms("advance_ms").unwrap());
+            values()
+                .windowed_by(hopping.grace(grace))
+                .reduce(&WindowStore::plain("store"), concat)
+                .to(&window_texts_topic());
+            return window_texts;
+        }
+        "hopping_aggregate_on_close" => {
+            let hopping = Hopping::of(size).every(ms("advance_ms").unwrap());
+            values()
+                .windowed_by(hopping.grace(grace))
+                .aggregate(
+                    &WindowStore::plain("store"),
+                    || "<".to_owned(),
+                    |_, value, so_far| format!("{so_far}{value};"),
+                )
+                .emit_on_close()
+                .to(&window_texts_topic());
+            return window_texts;
         }
         "sliding_aggregate" | "sliding_aggregate_on_close" => {
-            let table = source
+            let table = source()
                 .windowed_by(Sliding::of(size).grace(grace))
                 .aggregate(
                     &SlidingStore::<String, String>::plain("store"),
                     || "<".to_owned(),
                     |_, value, so_far| format!("{so_far}{};", value.unwrap_or("null".into())),
                 );
-            let out = Topic::with("out", TimeWindowed::of(Duration::from_millis(1)), Plain);
+            let out = window_texts_topic();
             match case["operator"] == "sliding_aggregate" {
                 true => table.to(&out),
                 false => table.emit_on_close().to(&out),
             }
-            return |driver| {
-                let codec = TimeWindowed::of(Duration::from_millis(1));
-                let records = driver.read(&Topic::<_, String>::with("out", codec, Plain));
-                let records = records.into_iter();
-                let shown = |it: OutputRecord<Windowed<String>, String>| {
-                    shown(it.key.clone(), 0, Some(it.value.clone()), it.timestamp)
-                };
-                records.map(shown).collect()
-            };
+            return window_texts;
         }
         other => panic!("{other}"),
     }
@@ -122,6 +146,30 @@ fn declare(case: &Value, app: &mut App) -> fn(&mut TestDriver) -> Vec<Shown> {
                 .collect()
         },
     }
+}
+
+fn concat(so_far: String, value: String) -> String {
+    format!("{so_far}|{value}")
+}
+
+fn window_texts_topic() -> Topic<Windowed<String>, String, TimeWindowed, Plain> {
+    Topic::with("out", TimeWindowed::of(Duration::from_millis(1)), Plain)
+}
+
+fn window_texts(driver: &mut TestDriver) -> Vec<Shown> {
+    let records = driver.read(&window_texts_topic()).into_iter();
+    let shown = |it: OutputRecord<Windowed<String>, String>| {
+        shown(it.key.clone(), 0, Some(it.value.clone()), it.timestamp)
+    };
+    records.map(shown).collect()
+}
+
+fn session_texts(driver: &mut TestDriver) -> Vec<Shown> {
+    let topic = Topic::<_, Option<String>, _, _>::with("out", SessionWindowed::of(Plain), Plain);
+    let records = driver.read(&topic).into_iter();
+    records
+        .map(|it| shown(it.key.clone(), 1, it.value.clone(), it.timestamp))
+        .collect()
 }
 
 fn windowed() -> Topic<Windowed<String>, u64, TimeWindowed, Plain> {
@@ -230,7 +278,11 @@ fn final_results_and_sessions_are_those_of_kafka_streams() {
         ("longer_on_close", 1),
         ("session_count", 12),
         ("session_count_on_close", 12),
-        ("session_aggregate", 1),
+        ("session_aggregate", 2),
+        ("session_aggregate_on_close", 1),
+        ("session_reduce", 1),
+        ("hopping_reduce", 1),
+        ("hopping_aggregate_on_close", 1),
         ("sliding_aggregate", 12),
         ("sliding_aggregate_on_close", 12),
     ];

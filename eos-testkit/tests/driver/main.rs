@@ -6,6 +6,7 @@
 
 mod basics;
 mod calls;
+mod changed_windows;
 mod codecs;
 mod dedup;
 mod dying;
@@ -36,4 +37,5 @@ mod sliding;
 mod state;
 mod timers;
 mod topics;
+mod window_inputs;
 mod windows;

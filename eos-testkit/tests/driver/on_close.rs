@@ -340,9 +340,28 @@ fn updates_per_commit_of_final_results_are_refused() {
 /// A producer that writes nanoseconds, or an uninitialised number.
 #[test]
 fn far_future_timestamps_do_not_stop_the_app() {
+    let counting = |trusts_times| {
+        let mut app = App::new("a");
+        let source = app.source(&views()).on_error(ErrorPolicy::skip());
+        let source = match trusts_times {
+            true => source.trust_times(),
+            false => source,
+        };
+        source
+            .group_by_key()
+            .windowed_by(tumbling())
+            .count(&store())
+            .emit_on_close()
+            .to(&counts());
+        app
+    };
     for far in [i64::MAX, 1_700_000_000_000_000_000, 1 << 52] {
-        let mut driver = TestDriver::new(counting(tumbling()));
-        pipe(&mut driver, &[("a", 10), ("b", far), ("c", far), ("d", 20)]);
+        let records = [("a", 10), ("b", far), ("c", far), ("a", 20), ("d", 1_000)];
+        let mut driver = TestDriver::new(counting(false));
+        pipe(&mut driver, &records);
+        assert_eq!(read(&mut driver), own(&[("a", 0, 2, 20)]));
+        let mut driver = TestDriver::new(counting(true));
+        pipe(&mut driver, &records);
         assert_eq!(read(&mut driver)[..1], own(&[("a", 0, 1, 10)]));
         assert!(driver.error().is_none());
     }

@@ -36,9 +36,17 @@ fn windows() -> Session {
 }
 
 fn app(is_final: bool) -> App {
+    app_with(is_final, ErrorPolicy::fail(), false)
+}
+
+fn app_with(is_final: bool, policy: ErrorPolicy, trusts_times: bool) -> App {
     let mut app = App::new("a");
-    let table = app
-        .source(&views())
+    let source = app.source(&views()).on_error(policy);
+    let source = match trusts_times {
+        true => source.trust_times(),
+        false => source,
+    };
+    let table = source
         .group_by_key()
         .windowed_by(windows())
         .late_to(&late())
@@ -401,12 +409,37 @@ fn a_failed_final_session_is_named() {
     }
 }
 
+const FAR: [i64; 3] = [i64::MAX, 1_700_000_000_000_000_000, 1 << 52];
+
 /// A producer that writes nanoseconds.
 #[test]
-fn a_record_of_the_far_future_stops_no_session() {
+fn a_record_of_the_far_future_closes_no_session() {
     for is_final in [false, true] {
-        for far in [i64::MAX, 1_700_000_000_000_000_000, 1 << 52] {
-            let mut driver = TestDriver::new(app(is_final));
+        for far in FAR {
+            let mut driver = TestDriver::new(app_with(is_final, ErrorPolicy::skip(), false));
+            let records = [
+                ("a", "x", 10),
+                ("b", "y", far),
+                ("a", "w", 20),
+                ("c", "", 60),
+            ];
+            pipe(&mut driver, &records);
+            let results = read(&mut driver);
+            assert!(
+                results.contains(&own(&[("a", 10, 20, "(x)w")])[0]),
+                "{results:?}"
+            );
+            assert_eq!(driver.count(&late()), 0);
+            assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
+        }
+    }
+}
+
+#[test]
+fn a_trusted_record_of_the_far_future_stops_no_session() {
+    for is_final in [false, true] {
+        for far in FAR {
+            let mut driver = TestDriver::new(app_with(is_final, ErrorPolicy::fail(), true));
             pipe(
                 &mut driver,
                 &[
@@ -418,8 +451,10 @@ fn a_record_of_the_far_future_stops_no_session() {
             );
             assert_eq!(read(&mut driver)[..1], own(&[("a", 10, 10, "x")]));
             assert!(driver.error().is_none());
-            // What is later than every moment is late, and so is everything after it.
-            assert!(driver.count(&late()) >= 1);
+            // A session at or after the last possible moment is closed at once.
+            let late = driver.read(&late());
+            let late: Vec<_> = late.iter().map(|it| it.timestamp.0).collect();
+            assert_eq!(late, [far, far, 20]);
         }
     }
 }

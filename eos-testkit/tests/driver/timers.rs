@@ -748,7 +748,15 @@ fn a_failed_tick_does_not_end_the_schedule() {
 /// A producer that writes microseconds or nanoseconds.
 #[test]
 fn a_record_of_the_far_future_does_not_tick_without_end() {
-    let mut driver = TestDriver::new(ticking(Clock::Stream, minutes(10)));
+    let mut app = App::new("a");
+    app.source(&input())
+        .trust_times()
+        .on_tick("tick", Clock::Stream, minutes(10), |ctx, tick| {
+            ctx.forward("tick".to_owned(), tick.missed.to_string())
+        })
+        .process(|ctx, record| ctx.forward_record(record))
+        .to(&output());
+    let mut driver = TestDriver::new(app);
     pipe(&mut driver, &[("a", "", 5), ("a", "", 11)]);
     driver.pipe_at(&input(), "a", "", Timestamp(i64::MAX));
     driver.pipe_at(&input(), "a", "", Timestamp(i64::MAX));

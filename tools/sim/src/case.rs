@@ -38,6 +38,8 @@ impl Case {
             .set("commit.interval.ms", 40)
             .set("session.timeout.ms", 3_000)
             .set("heartbeat.interval.ms", 300)
+            // Faults set the machine's clock back, and a record that was in time is far ahead then.
+            .set("max.timestamp.ahead.ms", -1)
             .set("transaction.timeout.ms", 6_000);
         (self.declare)(&mut app, cluster);
         app

@@ -23,6 +23,8 @@ pub(super) const ROWS: &[Property] = &[
         "When to commit: `adaptive` as soon as the worker's time and the brokers allow (after 10 ms at the earliest, for a tenth of its time, 2,000 partitions a second), `fixed` after `commit.interval.ms`."),
     ours("max.task.idle.ms", Clients::Runtime, number(-1, DAY_MS), "0", |s, v| s.max_task_idle = (count(v) >= 0).then(|| time(v)),
         "How long a task waits for records of an input that is read to its end, to merge by time; 0 waits only for records that are known to be on the broker, -1 never waits (KIP-695)."),
+    ours("max.timestamp.ahead.ms", Clients::Runtime, number(-1, 1 << 50), "3600000", |s, v| s.most_ahead = (count(v) >= 0).then(|| time(v)),
+        "How far the timestamp of a record may be ahead of the machine's clock, in a stage that depends on stream time: windows, sessions, event-time timers, rows that expire, deduplication. A record beyond it fails, and the error policy of its source decides. -1 accepts every timestamp."),
     ours("state.dir", Clients::Runtime, Kind::Text, "", |s, v| s.state_dir = Some(text(v).into()),
         "Where the identity of this process and the state of its tasks are kept; by default `eos` in the user's state directory."),
     ours("state.memory.bytes", Clients::Runtime, number(8 << 20, 1 << 50), "268435456", |s, v| s.state_memory = usize::try_from(count(v)).unwrap_or(usize::MAX),

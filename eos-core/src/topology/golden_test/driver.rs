@@ -87,6 +87,8 @@ impl Driver {
                 specs: self.topology.stores(),
                 task: Some(store),
                 windows: &[],
+                closed: &[],
+                most_ahead: None,
                 buffers: &buffers,
             },
             Origin {

@@ -426,7 +426,7 @@ fn kind_of<C: Client>(shared: &Shared<C>, index: usize) -> DueOf {
     match store.and_then(|store| store.windows) {
         Some(AnyWindows::Session(_) | AnyWindows::Sliding(_)) => DueOf::Closed,
         Some(AnyWindows::Fixed(_)) => DueOf::Window,
-        None => match store.and_then(StoreSpec::own_rows) {
+        None => match store.and_then(StoreSpec::waiting_rows) {
             Some(_) => DueOf::Waiting,
             None => DueOf::Timer,
         },

@@ -14,13 +14,13 @@ mod sequence;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use eos_protocol::{
     Admission, Attempt, Clock, CommitCause, Event, Guarantee, Now, Offset, Pick, TaskId, Timestamp,
     TopicPartition,
 };
 
+use super::future_timestamps::between;
 use super::shared::Shared;
 use super::task::{Readiness, Task};
 use super::task_state::TaskState;
@@ -45,8 +45,8 @@ use log_limiter::LogLimiter;
 use processed::{Failed, Processed, Unit};
 use send::Unsent;
 
-/// The longest accepted time of a record ahead of the machine's clock, in a stage that refuses records from the future.
-const MOST_AHEAD: Duration = Duration::from_secs(3_600);
+/// The bound before the machine's clock is read.
+const UNKNOWN: Timestamp = Timestamp(i64::MIN);
 
 /// A follow-up action that needs the whole worker.
 #[derive(Debug)]
@@ -131,6 +131,9 @@ pub(super) struct Pipeline {
     least_limit: usize,
     /// The time of the last record.
     clock: Now,
+    /// Records up to this time are not far ahead of the machine's clock. It is read anew in each step, because the clock may
+    /// be set back.
+    not_ahead: Timestamp,
     counters: Counters,
     log: LogLimiter,
     /// The calls of the worker, if the app makes asynchronous calls.
@@ -153,6 +156,7 @@ impl Pipeline {
             emission: Emission::default(),
             least_limit: limits.min().unwrap_or(usize::MAX),
             clock: Now::default(),
+            not_ahead: UNKNOWN,
             counters: Counters::default(),
             log: LogLimiter::default(),
             calls: executor.map(CallsOfWorker::new),
@@ -207,6 +211,7 @@ impl Pipeline {
     /// Sets the clock before the worker takes records.
     pub(super) fn set_clock(&mut self, now: Now) {
         self.clock = now;
+        self.not_ahead = UNKNOWN;
         self.unclaimed = false;
     }
 
@@ -382,7 +387,7 @@ impl Pipeline {
             let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));
             return Some(self.condemn(shared, task, record, fault, txn));
         }
-        let fault = from_the_future(shared, task.progress.task, record.timestamp)?;
+        let fault = self.future_fault(shared, task.progress.task, record.timestamp)?;
         // The policy of the first source of the topic decides.
         Some(self.refused(shared, task, record, 0, fault, txn))
     }
@@ -517,6 +522,30 @@ impl Pipeline {
         }
     }
 
+    /// Returns the fault of a record that is far ahead of the machine's clock, in a stage that refuses such records. If
+    /// stream time jumped, all windows would close, and all current records would be late.
+    fn future_fault<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: TaskId,
+        time: Option<Timestamp>,
+    ) -> Option<Fault> {
+        let time = time.filter(|time| *time > self.not_ahead)?;
+        let store = shared.topology.refuses_future(task.stage)?;
+        let limit = shared.spec.most_ahead?;
+        let now = shared.env.wall_clock();
+        let ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        self.not_ahead = Timestamp(now.0.saturating_add(ms));
+        (time > self.not_ahead).then(|| {
+            Fault::User(Failure::permanent(IdentityError::FutureTimestamp {
+                store: Arc::clone(store),
+                time,
+                ahead: between(now, time),
+                limit,
+            }))
+        })
+    }
+
     /// Whether the task waits for the next attempt of a record.
     fn is_parked<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) -> bool {
         let due = task.due_attempt.as_ref().map(|due| &due.attempt);
@@ -559,27 +588,6 @@ fn origin<'r, C: Client>(
         takes_moments: true,
         headers,
     }
-}
-
-/// Returns the fault of a record that is far ahead of the machine's clock, in a stage that refuses such records. If stream
-/// time jumped, a deduplication would refuse all current records as too old.
-fn from_the_future<C: Client>(
-    shared: &Shared<C>,
-    task: TaskId,
-    time: Option<Timestamp>,
-) -> Option<Fault> {
-    let store = shared.topology.refuses_future(task.stage)?;
-    let time = time?;
-    let ahead = time.0.saturating_sub(shared.env.wall_clock().0);
-    let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
-    (ahead > MOST_AHEAD).then(|| {
-        let store = Arc::clone(store);
-        Fault::User(Failure::permanent(IdentityError::FutureTimestamp {
-            store,
-            time,
-            ahead,
-        }))
-    })
 }
 
 /// Returns the time of the machine's clock, if a timer of the task uses it.

@@ -11,7 +11,7 @@ use super::Pipeline;
 use crate::client::{Client, Message};
 use crate::ctx::{Ctx, Origin};
 use crate::panics::panic_text;
-use crate::store::StateAccess;
+use crate::store::{MostAhead, StateAccess};
 use crate::topology::{Chains, DueOf, Fault, Moment, Next, Node, Raw, Scratch};
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
@@ -127,6 +127,11 @@ impl Pipeline {
         origin: Origin<'a>,
     ) -> Ctx<'a> {
         let topology = &*shared.topology;
+        let refuses = topology.refuses_future(origin.task.stage);
+        let most_ahead = refuses.and(shared.spec.most_ahead).map(|limit| MostAhead {
+            wall_clock: shared.env.wall(),
+            limit,
+        });
         Ctx::new(
             topology.token(),
             (topology.outputs(), &shared.spec.output_partitions),
@@ -135,6 +140,8 @@ impl Pipeline {
                 specs: topology.stores(),
                 task: state.map(|state| &state.store),
                 windows: state.map_or(&[], |state| state.windows.stores()),
+                closed: state.map_or(&[], |state| state.row_stores.closed()),
+                most_ahead,
                 buffers: &self.buffers,
             },
             origin,

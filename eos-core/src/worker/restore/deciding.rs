@@ -20,7 +20,7 @@ use crate::worker::shared::Shared;
 use crate::worker::storage::{HomeError, TaskHome};
 use crate::worker::tasks::Tasks;
 use crate::worker::wake::Wake;
-use crate::worker::windows::{Windowed, all_over};
+use crate::worker::windows::{RowStore, Windowed, all_over};
 use crate::worker::{NewTask, RecordsOf, WorkerError};
 
 /// The interval between two attempts to open a database that another worker still has open.
@@ -94,6 +94,7 @@ impl<C: Client> Restoring<C> {
             home,
             identity,
             windows: (stores.iter()).filter_map(|s| Windowed::of(s)).collect(),
+            row_stores: (stores.iter()).filter_map(|s| RowStore::of(s)).collect(),
             stream_time,
             stores: stores.iter().map(|s| (s.id, s.kind)).collect(),
             due: (stores.iter())

@@ -22,7 +22,7 @@ use super::shared::Shared;
 use super::storage::{HomeError, TaskHome};
 use super::tasks::Tasks;
 use super::wake::Wake;
-use super::windows::Windowed;
+use super::windows::{RowStore, Windowed};
 use super::{RecordsOf, WorkerError};
 use crate::client::{Client, Source};
 use crate::metrics::{Count, RestoringMetrics, WorkerMeter};
@@ -67,6 +67,8 @@ struct Restoring<C: Client> {
     names: Names,
     /// The windowed stores, as the program defines them.
     windows: Vec<Windowed>,
+    /// The stores of sessions and sliding windows, as the program defines them.
+    row_stores: Vec<RowStore>,
     /// The stream time of the last commit.
     stream_time: Option<Timestamp>,
     /// The changelogs, with their indexes in the topology's outputs.

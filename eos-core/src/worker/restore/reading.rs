@@ -9,7 +9,7 @@ use eos_protocol::state::{
 };
 use eos_protocol::{Clock, Now, Offset, TaskId, TopicPartition};
 use eos_state::changelog::{ATTEMPT, Changelog, Entry};
-use eos_state::{Load, TaskStore};
+use eos_state::{Load, StoreError, TaskStore};
 
 use super::other_store::with_name;
 use super::{Phase, Restoring, Turn, store_failed};
@@ -19,7 +19,7 @@ use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
 use crate::worker::tasks::Tasks;
-use crate::worker::windows::{Refused, Windows};
+use crate::worker::windows::{Refused, RowStores, Windows};
 use crate::worker::{RecordsOf, WorkerError};
 
 /// The maximum number of changelog records per fetch.
@@ -165,9 +165,15 @@ impl<C: Client> Restoring<C> {
             .map(|time| store.handled_to(Clock::Stream, time))
             .transpose();
         let handled = handled.map_err(|source| store_failed(self.task, source))?;
-        let windows = Windows::of(&store, self.windows, self.stream_time, handled);
-        let windows =
-            windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
+        let (time, refused) = (self.stream_time, |(id, refused)| {
+            no_windows(shared, self.task, id, refused)
+        });
+        let row_stores = RowStores::of(&store, &self.row_stores, time, handled).map_err(refused)?;
+        for clock in Clock::ALL {
+            let mark = store.mark(clock);
+            mark.map_err(|source| no_mark(shared, self.task, source))?;
+        }
+        let windows = Windows::of(&store, self.windows, time, handled).map_err(refused)?;
         tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,
             exact = self.kind == RestoreKind::Exact, kind = self.kind.name(), "task restored"
@@ -184,7 +190,7 @@ impl<C: Client> Restoring<C> {
             self.identity,
             outputs,
             offsets,
-            windows,
+            (windows, row_stores),
         ));
         Ok(())
     }
@@ -321,10 +327,23 @@ impl<C: Client> Reader<C> {
     }
 }
 
-fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused) -> WorkerError {
+/// Returns the error of a store's mark. A mark of another clock has the store's name.
+fn no_mark<C>(shared: &Shared<C>, task: TaskId, error: StoreError) -> WorkerError {
+    let StoreError::OtherClock { store: id } = error else {
+        return store_failed(task, error);
+    };
+    let store = name_of(shared, id);
+    WorkerError::Restart(Box::new(RestartError::OtherClock { task, store }))
+}
+
+fn name_of<C>(shared: &Shared<C>, id: StoreId) -> String {
     let mut stores = shared.topology.stores().iter();
     let named = stores.find(|store| store.id == id);
-    let store = named.map_or_else(|| id.to_string(), |store| store.name.to_string());
+    named.map_or_else(|| id.to_string(), |store| store.name.to_string())
+}
+
+fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused) -> WorkerError {
+    let store = name_of(shared, id);
     let buckets = id.seen_kind(&store).and_then(SeenKind::buckets);
     let error = match (refused, buckets) {
         (Refused::Other(source), Some(buckets)) => RestartError::OtherSeenWindow {
@@ -337,6 +356,11 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
             task,
             store,
             source,
+        },
+        (Refused::Results { was_final }, _) => RestartError::OtherResults {
+            task,
+            store,
+            was_final,
         },
         (Refused::Unreadable(source), _) => RestartError::Terms {
             task,

@@ -26,6 +26,7 @@ mod tables;
 mod topics;
 mod transactions;
 mod two_sources;
+mod unreadable_rows;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +89,8 @@ pub(in crate::worker) fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
             ..CommitPolicy::default()
         },
         max_idle: MaxIdle::default(),
+        // The clock begins at 0, and records are at any time.
+        most_ahead: None,
         limits: Limits::default(),
         first_start: FirstStart::Earliest,
         accepted_layout: None,

@@ -118,6 +118,33 @@ pub enum RestartError {
         /// Both kinds of windows.
         source: OtherWindows,
     },
+    /// The moments of a timer or tick belong to another clock.
+    #[error(
+        "task {task}: the moments of the timer or tick {store} in the existing state belong to another clock. No state is lost. Restore the clock \
+         (`Timer::event_time` or `Timer::wall_clock`, or the `Clock` of `on_tick`), or start under another app name"
+    )]
+    OtherClock {
+        /// The task.
+        task: TaskId,
+        /// The name of the timer or tick.
+        store: String,
+    },
+    /// A store of sessions or sliding windows changes between final results and updates.
+    #[error(
+        "task {task}, store {store}: the results in the existing state are {}, and this program emits {}. Neither can continue \
+         the other. No state is lost. {} `emit_on_close`, or start under another app name with new state",
+        if *was_final { "final" } else { "updates" },
+        if *was_final { "updates" } else { "final results" },
+        if *was_final { "Restore" } else { "Remove" }
+    )]
+    OtherResults {
+        /// The task.
+        task: TaskId,
+        /// The store's name.
+        store: String,
+        /// Whether the results in the existing state are final.
+        was_final: bool,
+    },
     /// The window of a deduplication store has changed.
     #[error(
         "task {task}, store {store}: the window of its ids is {found:?} in the existing state and {now:?} in this program. \

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::time::Duration;
 
-use eos_core::codec::{Json, Plain, PlainType, TimeWindowed};
+use eos_core::codec::{Json, Plain, PlainType, SessionWindowed, TimeWindowed};
 use eos_core::spi::stepped::codecs;
-use eos_core::windows::{Tumbling, Windowed};
+use eos_core::windows::{Tumbling, Window, Windowed};
 use eos_core::{Timestamp, Topic};
 use eos_testkit::conformance::codecs::{
     Violation, check_keys, check_ordered_keys, check_partitions, check_prefixes, check_refusals,
@@ -176,6 +176,30 @@ fn keys_in_windows() {
         window: at(0),
     };
     check_refusals(&TimeWindowed::of(hour), [null]).unwrap();
+}
+
+#[test]
+fn keys_in_sessions() {
+    let spans = [(0, 0), (0, 5), (5, 5), (-7, 3_600_000)];
+    let keys = || {
+        TEXTS.iter().flat_map(|key| {
+            spans.map(|(first, last)| Windowed {
+                key: (*key).to_owned(),
+                window: Window {
+                    start: Timestamp(first),
+                    end: Timestamp(last + 1),
+                },
+            })
+        })
+    };
+    let key = |windowed: &Windowed<String>| windowed.key.clone();
+    check_partitions(&SessionWindowed::of(Plain), keys(), key).unwrap();
+    check_partitions(&SessionWindowed::of(Json), keys(), key).unwrap();
+    let null = Windowed {
+        key: None::<String>,
+        window: Tumbling::of(Duration::from_secs(1)).at(Timestamp(0)),
+    };
+    check_refusals(&SessionWindowed::of(Plain), [null]).unwrap();
 }
 
 #[test]

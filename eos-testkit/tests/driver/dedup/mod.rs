@@ -281,7 +281,7 @@ fn a_record_from_the_future_fails_and_moves_no_time() {
     let future = Input::<String, String>::new("k", "a").at(Timestamp(BEGIN + 2 * hour));
     let error = driver.try_pipe(&input(), future).unwrap_err().to_string();
     assert!(
-        error.contains("s ahead of the machine's clock; the limit of store seen is one hour"),
+        error.contains("s ahead of the machine's clock; the limit is 3600s"),
         "{error}"
     );
 }

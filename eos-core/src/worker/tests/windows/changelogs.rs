@@ -229,7 +229,50 @@ fn a_copy_with_a_live_window_is_rebuilt_from_a_trimmed_changelog() {
     assert_eq!(windows.take(&["f@60"]), ["0:6"]);
 }
 
-/// A closure may write to a window that begins later than its record.
+/// The changelog would be kept until then, and the topic would grow.
+#[test]
+fn a_closure_can_not_write_to_a_window_of_the_far_future() {
+    let write = |trusted: bool| {
+        move |app: &mut App| {
+            let store = app.store(&WindowStore::<String, u64>::plain("counts").retention(ms(150)));
+            let source = app.source(&text("in"));
+            let source = match trusted {
+                true => source.trust_times(),
+                false => source,
+            };
+            source.with_store(&store).for_each(move |ctx, record| {
+                let year_9999 = crate::Timestamp(253_370_764_800_000);
+                ctx.store(&store).put(&record.value, year_9999, &1)?;
+                Ok(())
+            });
+        }
+    };
+    let mut windows = Windows::new();
+    for trusted in [true, false] {
+        let mut spec = spec_on(&windows.disk);
+        spec.most_ahead = Some(Duration::from_secs(3600));
+        spec.output_partitions = vec![1];
+        spec.output_limits = vec![None];
+        windows.bench.replace(spec, write(trusted));
+        windows.bench.assign(&[0]);
+        if trusted {
+            windows.take(&["a@10"]);
+            assert!(windows.ahead().1.is_some());
+            continue;
+        }
+        windows.bench.feed(0, &["b@20"]);
+        let error = windows.bench.end().unwrap_err().to_string();
+        for part in [
+            "store counts",
+            "ahead of the machine's clock",
+            "trust_times",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+/// A closure may write to a window that begins later than its record, up to an hour ahead of the clock.
 #[test]
 fn a_window_of_the_future_keeps_its_changelog() {
     let ahead = |app: &mut App| {

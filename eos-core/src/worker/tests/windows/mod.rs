@@ -1,6 +1,7 @@
 //! Windows: what is late, what is forgotten, and that a crash changes neither.
 
 mod changelogs;
+mod stale_copies;
 
 use eos_protocol::Partition;
 use eos_protocol::state::{Family, RestoreKind, StoreId};
@@ -368,12 +369,60 @@ fn a_record_that_fails_moves_no_stream_time() {
     assert_eq!(windows.take(&["c@30"]), ["0:3"]);
 }
 
+const YEAR_9999: &str = "b@253370764800000";
+const HOUR: i64 = 3_600_000;
+
+/// Windows that take records of up to an hour ahead of the clock.
+fn up_to_an_hour_ahead(policy: ErrorPolicy) -> Windows {
+    let mut windows = Windows::with(policy.clone());
+    let mut spec = spec_on(&windows.disk);
+    spec.most_ahead = Some(Duration::from_secs(3600));
+    windows.bench.replace(spec, counting(policy));
+    windows.bench.assign(&[0]);
+    windows.bench.settle();
+    windows
+}
+
+/// The policy decides about it, and it is counted.
 #[test]
-fn one_record_from_the_far_future_closes_everything_before_it() {
+fn a_record_from_the_far_future_closes_no_window() {
+    let mut windows = up_to_an_hour_ahead(ErrorPolicy::skip());
+    let last = format!("d@{}", i64::MAX);
+    let records = ["a@10", YEAR_9999, &last, "c@20"];
+    assert_eq!(windows.take(&records), ["0:1", "0:2"]);
+    assert_eq!(windows.totals().skipped, 2);
+    assert_eq!(windows.kept(), [0]);
+    let mut windows = up_to_an_hour_ahead(ErrorPolicy::fail());
+    windows.bench.feed(0, &[YEAR_9999]);
+    let error = windows.bench.end().unwrap_err().to_string();
+    for part in [
+        "ahead of the machine's clock",
+        "max.timestamp.ahead.ms",
+        "trust_times",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_record_up_to_the_limit_ahead_is_processed() {
+    let mut windows = up_to_an_hour_ahead(ErrorPolicy::skip());
+    let now = windows.bench.worker.shared.env.wall_clock().0;
+    // The clock goes on during the steps, by less than a minute.
+    let records = [
+        format!("a@{}", now + HOUR + 60_000),
+        format!("b@{}", now + HOUR),
+    ];
+    let taken = windows.take(&[&records[0], &records[1]]);
+    assert_eq!(taken.len(), 1, "{taken:?}");
+    assert_eq!(windows.totals().skipped, 1);
+}
+
+#[test]
+fn without_a_limit_a_record_from_the_far_future_closes_everything_before_it() {
     let mut windows = Windows::new();
-    let year_9999 = "b@253370764800000";
     assert_eq!(
-        windows.take(&["a@10", year_9999, "c@20"]),
+        windows.take(&["a@10", YEAR_9999, "c@20"]),
         ["0:1", "253370764800000:1", "c@20"]
     );
     let last = format!("d@{}", i64::MAX);

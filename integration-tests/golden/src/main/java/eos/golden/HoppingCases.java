@@ -1,7 +1,9 @@
 package eos.golden;
 
 import static eos.golden.Operator.HOPPING_AGGREGATE;
+import static eos.golden.Operator.HOPPING_AGGREGATE_ON_CLOSE;
 import static eos.golden.Operator.HOPPING_COUNT;
+import static eos.golden.Operator.HOPPING_REDUCE;
 
 import java.util.List;
 
@@ -87,6 +89,24 @@ final class HoppingCases {
             .in("a", "3", 12_000)
             .in("b", "4", 17_000)
             .in("a", "5", 21_000),
+        new Case(HOPPING_REDUCE, "order", "the first value of a window is its result")
+            .hopping(10_000, 5_000, 5_000)
+            .in("a", "1", 11_000)
+            .in("a", "2", 16_000)
+            .in("a", "3", 12_000)
+            .in("b", "4", 17_000)
+            .in("a", "5", 26_000)
+            .in("a", "6", 12_500)
+            .in("a", "7", 13_000),
+        new Case(HOPPING_AGGREGATE_ON_CLOSE, "order", "each result once, with all values in order of arrival")
+            .hopping(10_000, 5_000, 5_000)
+            .in("a", "1", 11_000)
+            .in("a", "2", 16_000)
+            .in("b", "3", 12_000)
+            .in("a", "4", 12_500)
+            .in("b", "5", 26_000)
+            .in("a", "6", 12_700)
+            .in("z", "7", 90_000),
         aggregate("null_result", "null deletes the result of each open window")
             .in("a", "1", 11_000)
             .in("a", "-", 12_000)

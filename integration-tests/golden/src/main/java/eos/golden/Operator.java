@@ -47,6 +47,8 @@ enum Operator {
   FILTER_WINDOW_COUNT(List.of("in")),
   HOPPING_COUNT(List.of("in")),
   HOPPING_AGGREGATE(List.of("in")),
+  HOPPING_REDUCE(List.of("in")),
+  HOPPING_AGGREGATE_ON_CLOSE(List.of("in")),
   WINDOW_COUNT_ON_CLOSE(List.of("in")),
   HOPPING_COUNT_ON_CLOSE(List.of("in")),
   /** Final counts, summed in windows of ten times the length. */
@@ -54,6 +56,8 @@ enum Operator {
   SESSION_COUNT(List.of("in")),
   SESSION_COUNT_ON_CLOSE(List.of("in")),
   SESSION_AGGREGATE(List.of("in")),
+  SESSION_REDUCE(List.of("in")),
+  SESSION_AGGREGATE_ON_CLOSE(List.of("in")),
   SLIDING_AGGREGATE(List.of("in")),
   SLIDING_AGGREGATE_ON_CLOSE(List.of("in"));
 
@@ -77,6 +81,8 @@ enum Operator {
           FILTER_WINDOW_COUNT,
           HOPPING_COUNT,
           HOPPING_AGGREGATE,
+          HOPPING_REDUCE,
+          HOPPING_AGGREGATE_ON_CLOSE,
           WINDOW_COUNT_ON_CLOSE,
           HOPPING_COUNT_ON_CLOSE,
           LONGER_ON_CLOSE,
@@ -88,7 +94,12 @@ enum Operator {
 
   boolean isSession() {
     return switch (this) {
-      case SESSION_COUNT, SESSION_COUNT_ON_CLOSE, SESSION_AGGREGATE -> true;
+      case SESSION_COUNT,
+          SESSION_COUNT_ON_CLOSE,
+          SESSION_AGGREGATE,
+          SESSION_REDUCE,
+          SESSION_AGGREGATE_ON_CLOSE ->
+          true;
       default -> false;
     };
   }
@@ -103,7 +114,9 @@ enum Operator {
       case WINDOW_COUNT_ON_CLOSE,
           HOPPING_COUNT_ON_CLOSE,
           LONGER_ON_CLOSE,
+          HOPPING_AGGREGATE_ON_CLOSE,
           SESSION_COUNT_ON_CLOSE,
+          SESSION_AGGREGATE_ON_CLOSE,
           SLIDING_AGGREGATE_ON_CLOSE -> true;
       default -> false;
     };
@@ -218,6 +231,20 @@ enum Operator {
                       Operator::append,
                       windowStore(Serdes.String(), retention)),
               Serdes.String());
+      case HOPPING_REDUCE ->
+          writeWindows(
+              of,
+              windows(of, builder.stream("in", strings))
+                  .reduce(Operator::concat, windowStore(Serdes.String(), retention)),
+              Serdes.String());
+      case HOPPING_AGGREGATE_ON_CLOSE ->
+          writeWindows(
+              of,
+              windows(of, builder.stream("in", strings))
+                  .emitStrategy(EmitStrategy.onWindowClose())
+                  .aggregate(
+                      () -> "<", Operator::append, windowStore(Serdes.String(), retention)),
+              Serdes.String());
       case WINDOW_COUNT_ON_CLOSE, HOPPING_COUNT_ON_CLOSE ->
           writeWindows(
               of,
@@ -267,9 +294,16 @@ enum Operator {
                   .aggregate(
                       () -> "<", Operator::append, windowStore(Serdes.String(), retention)),
               Serdes.String());
-      case SESSION_AGGREGATE ->
+      case SESSION_REDUCE ->
           writeSessions(
               sessions(of, builder.stream("in", strings))
+                  .reduce(Operator::concat, sessionStore(Serdes.String(), retention)),
+              Serdes.String());
+      case SESSION_AGGREGATE, SESSION_AGGREGATE_ON_CLOSE ->
+          writeSessions(
+              sessions(of, builder.stream("in", strings))
+                  .emitStrategy(
+                      isOnClose() ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate())
                   .aggregate(
                       () -> "<",
                       Operator::append,
@@ -278,6 +312,10 @@ enum Operator {
               Serdes.String());
     }
     return builder.build();
+  }
+
+  private static String concat(String old, String value) {
+    return old + "|" + value;
   }
 
   private static String append(String key, String value, String soFar) {

@@ -1,8 +1,10 @@
 package eos.golden;
 
 import static eos.golden.Operator.SESSION_AGGREGATE;
+import static eos.golden.Operator.SESSION_AGGREGATE_ON_CLOSE;
 import static eos.golden.Operator.SESSION_COUNT;
 import static eos.golden.Operator.SESSION_COUNT_ON_CLOSE;
+import static eos.golden.Operator.SESSION_REDUCE;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -89,6 +91,18 @@ final class SessionCases {
             .in("a", "4", 15_000)
             .in("b", "5", 16_000)
             .in("z", "6", 90_000));
+    for (Operator operator : List.of(SESSION_AGGREGATE, SESSION_AGGREGATE_ON_CLOSE, SESSION_REDUCE)) {
+      cases.add(
+          new Case(operator, "joined", "a record between two sessions joins their results")
+              .windows(10_000, 20_000)
+              .in("a", "1", 30_000)
+              .in("a", "2", 10_000)
+              .in("a", "3", 20_000)
+              .in("b", "4", 16_000)
+              .in("a", "5", 41_000)
+              .in("a", "6", 36_000)
+              .in("z", "7", 190_000));
+    }
     return cases;
   }
 }

@@ -1,0 +1,104 @@
+//! Rows of sessions and sliding windows that this version can't read.
+
+use eos_protocol::Partition;
+use eos_protocol::state::{OwnRows, StoreId};
+
+use super::*;
+use crate::ErrorPolicy;
+use crate::state::{SessionStore, SlidingStore};
+use crate::windows::{Session, Sliding};
+
+/// The place of the format's number in a row, behind the two moments.
+const FORMAT: usize = 16;
+
+fn changelog() -> TopicPartition {
+    TopicPartition::new("app-in-changelog", Partition::ZERO)
+}
+
+/// Counts records in sessions or sliding windows of 10 ms. A record that is called `drop` moves stream time only.
+fn counting(policy: ErrorPolicy, rows: OwnRows, is_final: bool) -> impl Fn(&mut App) {
+    move |app| {
+        let ten = Duration::from_millis(10);
+        let grouped = app.source(&text("in")).on_error(policy.clone());
+        let grouped = grouped
+            .filter(|value| !value.starts_with("drop"))
+            .group_by_key();
+        let out = Topic::<String, u64>::plain("out");
+        if rows == OwnRows::Sliding {
+            let counts = grouped.windowed_by(Sliding::of(ten));
+            let counts = counts.count(&SlidingStore::plain("counts"));
+            match is_final {
+                true => counts.emit_on_close().without_windows().to(&out),
+                false => counts.to_stream().without_windows().to(&out),
+            }
+        } else {
+            let counts = grouped.windowed_by(Session::gap(ten));
+            let counts = counts.count(&SessionStore::plain("counts"));
+            match is_final {
+                true => counts.emit_on_close().without_windows().to(&out),
+                false => {
+                    let counts = counts.to_stream().filter_map(|count| count);
+                    counts.without_windows().to(&out);
+                }
+            }
+        }
+    }
+}
+
+/// The rows of the changelog, with tombstones.
+fn rows(bench: &Bench, rows: OwnRows) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let id = StoreId::own("counts", rows).to_be_bytes();
+    let broker = bench.kafka.broker();
+    let log = broker.changelogs[&changelog()].iter().flatten();
+    let rows = log.filter(|(key, _)| key.starts_with(&[&id[..], &[1]].concat()));
+    rows.cloned().collect()
+}
+
+/// A newer version wrote the row, and the operator went back to this one. No policy may drop the row: it has the results of
+/// other records.
+#[test]
+fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
+    for policy in [ErrorPolicy::skip(), ErrorPolicy::dead_letter("letters")] {
+        for of in [OwnRows::Sessions, OwnRows::Sliding] {
+            for is_final in [false, true] {
+                // Each record reads the row, or makes it due.
+                for next in ["b@105", "drop@1000"] {
+                    let spec = || {
+                        let mut spec = spec(0, Guarantee::ExactlyOnce);
+                        spec.output_partitions = vec![1; 3];
+                        spec.output_limits = vec![None; 3];
+                        spec
+                    };
+                    let mut bench = Bench::of(spec(), counting(policy.clone(), of, is_final));
+                    bench.assign(&[0]);
+                    bench.take(&["a@100"]);
+                    let id = StoreId::own("counts", of).to_be_bytes();
+                    let mut found = 0;
+                    let mut broker = bench.kafka.broker();
+                    let log = broker.changelogs.get_mut(&changelog()).unwrap();
+                    for (key, value) in log.iter_mut().flatten() {
+                        if let Some(value) = value
+                            && key.starts_with(&id)
+                            && key[4] == 1
+                        {
+                            value[FORMAT] = 9;
+                            found += 1;
+                        }
+                    }
+                    drop(broker);
+                    assert_eq!(found, 1);
+                    bench.replace(spec(), counting(policy.clone(), of, is_final));
+                    bench.assign(&[0]);
+                    bench.settle();
+                    bench.feed(0, &[next]);
+                    let error = bench.end_with(|e| matches!(e, WorkerError::Store { .. }));
+                    for part in ["a row of the store counts", "format 9", "newest version"] {
+                        assert!(error.contains(part), "{error}");
+                    }
+                    let kept = rows(&bench, of);
+                    assert!(matches!(&kept[..], [(_, Some(row))] if row[FORMAT] == 9));
+                }
+            }
+        }
+    }
+}
