@@ -6,6 +6,7 @@
 
 mod basics;
 mod calls;
+mod clocks;
 mod codecs;
 mod dedup;
 mod dying;

@@ -402,8 +402,9 @@ fn arm_ticks<C: Client>(
         };
         let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
         let set_at = store.get_due(spec.id, &[], &mut Vec::new())?;
-        // A clock that was ahead leaves a tick in the far future.
-        let is_set = set_at.is_some_and(|at| at.0 <= next);
+        // A clock that was ahead leaves a tick in the far future. One that is less than a period back, or on a machine that
+        // is a little behind, must not repeat the tick that it has handled.
+        let is_set = set_at.is_some_and(|at| at.0 <= next.saturating_add(period));
         if !is_set && next <= Place::LAST.0 {
             store.put_due(spec.id, &[], Timestamp(next), &[])?;
             set = true;
