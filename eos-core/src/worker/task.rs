@@ -68,7 +68,7 @@ pub(super) struct Task<R> {
     pub(super) pause: Option<Box<TaskPause>>,
     /// The keys with sequenced dead letters, if a source has these.
     pub(super) parked: Option<Box<ParkedKeys>>,
-    /// The due items since the last record.
+    /// The moments that handlers of timers have set into the past.
     pub(super) rounds: Rounds,
     /// Whether a record comes before the next due item of the machine's clock.
     pub(super) is_record_first: bool,
@@ -297,6 +297,7 @@ impl<R: Records> Task<R> {
     /// Discards the task's part of the transaction. Returns the offsets to which the inputs rewind.
     pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<(TopicPartition, Offset)> {
         self.chains.discard();
+        self.rounds = Rounds::default();
         if let Some(state) = &mut self.state {
             state.discard();
         }

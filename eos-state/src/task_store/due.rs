@@ -74,6 +74,17 @@ pub struct DueItem {
     pub value: Vec<u8>,
 }
 
+/// An item of a due store that a record or a due item has set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetItem {
+    /// Its store.
+    pub store: StoreId,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its own moment.
+    pub due: Timestamp,
+}
+
 /// The number of clocks.
 const CLOCKS: usize = Clock::ALL.len();
 
@@ -432,6 +443,32 @@ impl TaskStore {
         }
         state.marks.borrow_mut()[at(clock)] = Some(last.clone());
         Ok(last)
+    }
+
+    /// Returns the items of a clock that the current record has set and listed. An item that was listed before and is only
+    /// put off is not among them.
+    ///
+    /// # Errors
+    /// If a row is damaged.
+    pub fn set_items(&self, clock: Clock) -> Result<Vec<SetItem>, StoreError> {
+        let mut places = Vec::new();
+        if self.due.is_some()
+            && let Some(index) = self.scratch.borrow().first()
+        {
+            for number in index.numbers() {
+                let (entry, value) = (index.key(number), index.value(number));
+                if value.is_some() && due::is_of(entry, clock) {
+                    places.extend(due::place_of(entry));
+                }
+            }
+        }
+        let (mut set, mut row) = (Vec::with_capacity(places.len()), Vec::new());
+        for Place { store, key, .. } in places {
+            if let Some(due) = self.get_due(store, &key, &mut row)? {
+                set.push(SetItem { store, key, due });
+            }
+        }
+        Ok(set)
     }
 
     /// Returns all places that the index of a clock lists, in order, for tests.

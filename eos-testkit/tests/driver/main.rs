@@ -24,6 +24,7 @@ mod operators;
 mod outages;
 mod own_time;
 mod parked;
+mod past;
 mod pauses;
 mod policies;
 mod programs;

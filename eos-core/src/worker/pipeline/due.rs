@@ -219,7 +219,12 @@ impl Pipeline {
             fired: now,
             missed,
         };
-        self.run_due(shared, &mut task.chains, node, state, moment, origin)
+        self.run_due(shared, &mut task.chains, node, state, moment, origin)?;
+        if kind_of(shared, index) == DueOf::Timer {
+            let set = state.store.set_items(item.clock).map_err(failed)?;
+            task.rounds.handled(item, now, set);
+        }
+        Ok(())
     }
 
     /// Handles a failed item. It leaves no effects.
