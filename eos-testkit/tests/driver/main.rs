@@ -8,6 +8,7 @@ mod basics;
 mod calls;
 mod clocks;
 mod codecs;
+mod culprits;
 mod dedup;
 mod dying;
 mod expiry;

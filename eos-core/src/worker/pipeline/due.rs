@@ -6,9 +6,10 @@
 //! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
 //! moment as stream time. Items of the machine's clock take turns with records.
 
+use eos_protocol::state::StoreId;
 use eos_protocol::windows::AnyWindows;
 use eos_protocol::{
-    Attempt, Clock, CommitCause, Offset, Place, TaskProgress, Timestamp, TopicPartition,
+    Clock, CommitCause, ItemName, Offset, Place, TaskProgress, Timestamp, TopicPartition,
 };
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
@@ -51,7 +52,7 @@ impl Pipeline {
         };
         let unit = Processed {
             task: task.progress.task,
-            unit: Unit::Due(clock),
+            unit: Unit::Index(clock),
             timestamp: None,
             failed: None,
         };
@@ -63,7 +64,7 @@ impl Pipeline {
         };
         match arm_ticks(shared, &state.store, clock, now) {
             Ok(false) => {}
-            Ok(true) => return Some(self.finished(shared, task, unit.of_index(clock), txn)),
+            Ok(true) => return Some(self.finished(shared, task, unit, txn)),
             Err(source) => return Some(failed(source)),
         }
         let state = task.state.as_mut()?;
@@ -75,7 +76,7 @@ impl Pipeline {
                 }
                 None
             }
-            Ok(NextDue::Moved) => Some(self.finished(shared, task, unit.of_index(clock), txn)),
+            Ok(NextDue::Moved) => Some(self.finished(shared, task, unit, txn)),
             Ok(NextDue::Item(item)) => {
                 if clock != Clock::Wall {
                     // Ahead of the records only if the inputs are idle.
@@ -115,18 +116,20 @@ impl Pipeline {
             of: kind_of(shared, index),
             source: Box::new(source),
         };
-        let own = (
-            TaskProgress::due_partition(task.progress.task, item.clock),
-            task.progress.next_due(item.clock),
-        );
+        let name = ItemName::of(item.place.store, &item.place.key, item.due);
+        let own = TaskProgress::item_partition(task.progress.task, name);
+        let unit = Processed {
+            unit: Unit::Due(item.clock, name),
+            ..unit
+        };
         if let Some(done) = self.meets_item(shared, task, (index, &item.place.key, item.due), txn) {
             return done;
         }
-        if txn.blame.is_culprit(&own.0, own.1) {
+        if txn.blame.is_culprit(&own, Offset::ZERO) {
             let last = txn.last_error();
             let last = last.map(|e| format!("{e}{}", crate::worker::error::advice(e)));
             let fault = fault(Fault::Aborts(last));
-            if txn.blame.is_hopeless(&own.0, own.1) {
+            if txn.blame.is_hopeless(&own, Offset::ZERO) {
                 return Done::failed(due_error(task, fault));
             }
             return self.drop_item(shared, task, unit, fault, txn);
@@ -233,7 +236,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         unit: Processed,
-        (partition, number): (TopicPartition, Offset),
+        partition: TopicPartition,
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
@@ -247,15 +250,9 @@ impl Pipeline {
         if let Some(retry) = retry.filter(|_| !fault.is_permanent()) {
             let plan = retry.plan(shared.env.entropy());
             let before = task.due_attempt.as_ref();
-            // The number may have changed, because other items came first.
-            let before = before
-                .filter(|before| before.item == item)
-                .map(|before| Attempt {
-                    partition: partition.clone(),
-                    offset: number,
-                    ..before.attempt.clone()
-                });
-            let attempt = plan.failed(shared.now(), &partition, number, before.as_ref());
+            let before = before.filter(|before| before.item == item);
+            let before = before.map(|before| &before.attempt);
+            let attempt = plan.failed(shared.now(), &partition, Offset::ZERO, before);
             if let Some(attempt) = attempt {
                 tracing::debug!(
                     app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
@@ -344,8 +341,9 @@ impl Pipeline {
             "a timer or final result failed and {}",
             if failed == Failed::Skipped { "is skipped" } else { "goes to the dead-letter topic" }
         );
+        let store = spec.map_or_else(|| StoreId::due(name), |spec| spec.id);
         let unit = Processed {
-            unit: Unit::Due(clock),
+            unit: Unit::Due(clock, ItemName::of(store, key, *at)),
             ..unit
         };
         Ok(unit.failed(failed))

@@ -487,8 +487,8 @@ impl Pipeline {
                 task.drop_head(input);
                 self.counters.processed += 1;
             }
-            Unit::Due(clock) => {
-                task.progress.handled_due(clock);
+            Unit::Due(clock, item) => {
+                task.progress.handled_due(item);
                 task.due_attempt = None;
                 task.is_record_first = clock != Clock::Stream;
             }

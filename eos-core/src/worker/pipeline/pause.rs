@@ -212,7 +212,7 @@ impl Pipeline {
         let last = pause.last_resort(verdict);
         let unit = Processed {
             task: task.progress.task,
-            unit: Unit::Due(Clock::Stream),
+            unit: Unit::Index(Clock::Stream),
             timestamp: None,
             failed: None,
         };
@@ -246,10 +246,9 @@ fn forgive<C: Client>(task: &mut Task<RecordsOf<C>>, txn: &mut TransactionDriver
     match task.pause.as_ref().map(|pause| pause.rule.place()) {
         Some(PausePlace::Record { partition, .. }) => txn.blame.revoked(partition),
         Some(PausePlace::Item { .. }) => {
-            for clock in Clock::ALL {
-                let due = TaskProgress::due_partition(task.progress.task, clock);
-                txn.blame.revoked(&due);
-            }
+            let id = task.progress.task;
+            txn.blame
+                .revoked_all(|partition| TaskProgress::is_item_of(partition, id));
         }
         None => {}
     }

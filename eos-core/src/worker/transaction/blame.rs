@@ -68,4 +68,8 @@ impl Blame {
     pub(in crate::worker) fn revoked(&mut self, partition: &TopicPartition) {
         self.isolation.revoked(partition);
     }
+
+    pub(in crate::worker) fn revoked_all(&mut self, is_gone: impl Fn(&TopicPartition) -> bool) {
+        self.isolation.revoked_all(is_gone);
+    }
 }
