@@ -27,6 +27,7 @@
 
 mod ahead;
 mod assignments;
+mod between;
 mod chores;
 mod error;
 #[cfg(test)]

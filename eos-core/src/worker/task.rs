@@ -9,6 +9,7 @@ use eos_protocol::{
 };
 
 use super::ahead::Ahead;
+use super::between::Between;
 use super::parked_keys::ParkedKeys;
 use super::rounds::Rounds;
 use super::task_pause::TaskPause;
@@ -70,8 +71,8 @@ pub(super) struct Task<R> {
     pub(super) parked: Option<Box<ParkedKeys>>,
     /// The moments that handlers of timers have set into the past.
     pub(super) rounds: Rounds,
-    /// Whether a record comes before the next due item of the machine's clock.
-    pub(super) is_record_first: bool,
+    /// The due items that may come before the next record.
+    pub(super) between: Between,
     /// Stream time while the inputs are idle, if the stage closes windows then.
     pub(super) idle: Option<IdleTime>,
     /// The offset and the time of the last head of each input. Empty if no time comes from key and value.
@@ -135,7 +136,7 @@ impl<R: Records> Task<R> {
                 progress.inputs().iter().map(|input| &input.partition.topic),
             ),
             rounds: Rounds::default(),
-            is_record_first: false,
+            between: Between::default(),
             idle: None,
             own_times: match has_own_time {
                 true => vec![None; progress.inputs().len()],

@@ -36,6 +36,8 @@ pub(super) struct DueStores {
     next: [Cell<Option<Timestamp>>; CLOCKS],
     /// The stores that are known to have a mark.
     marked: RefCell<Vec<StoreId>>,
+    /// The number of items of each clock that were set since the last query.
+    set: [Cell<u32>; CLOCKS],
     /// The search of each clock.
     searches: [RefCell<Search>; CLOCKS],
     buffers: RefCell<Buffers>,
@@ -189,6 +191,8 @@ impl TaskStore {
         // The row first: if it is too large, the index must not change.
         Moments { due, listed }.encode(row, value);
         self.write(store, full, Some(row))?;
+        let set = &state.set[at(clock)];
+        set.set(set.get().saturating_add(1));
         if !state.marked.borrow().contains(&store) {
             if !self.get(store, MARK_KEY, row)? {
                 self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
@@ -469,6 +473,13 @@ impl TaskStore {
             }
         }
         Ok(set)
+    }
+
+    /// Returns the number of times that an item of a clock was set since the last call, for dropped records too.
+    #[must_use]
+    pub fn take_set(&self, clock: Clock) -> u32 {
+        let state = self.due.as_ref();
+        state.map_or(0, |state| state.set[at(clock)].take())
     }
 
     /// Returns all places that the index of a clock lists, in order, for tests.

@@ -266,12 +266,14 @@ impl Pipeline {
         if let Some(done) = self.due(shared, task, Clock::Stream, txn) {
             return done;
         }
-        let is_record_first = std::mem::take(&mut task.is_record_first);
-        if !is_record_first && let Some(done) = self.between_records(shared, task, txn) {
+        if let Some(done) = self.between_records(shared, task, txn) {
             return done;
         }
+        let state = task.state.as_ref();
+        let set = state.map_or(0, |state| state.store.take_set(Clock::Background));
+        let any_came = task.between.record(set);
         match self.process_record(shared, task, source, txn) {
-            Done::Dry if is_record_first => {
+            Done::Dry if any_came => {
                 let done = self.between_records(shared, task, txn);
                 done.unwrap_or(Done::Dry)
             }
@@ -279,15 +281,21 @@ impl Pipeline {
         }
     }
 
-    /// Handles the next item that has no order relative to records. These items and records alternate.
+    /// Handles the next item that has no order relative to records.
     fn between_records<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
-        let wall = self.due(shared, task, Clock::Wall, txn);
-        wall.or_else(|| self.due(shared, task, Clock::Background, txn))
+        for clock in [Clock::Wall, Clock::Background] {
+            if task.between.may_come(clock)
+                && let Some(done) = self.due(shared, task, clock, txn)
+            {
+                return Some(done);
+            }
+        }
+        None
     }
 
     /// Processes the next record of a task.
@@ -490,11 +498,11 @@ impl Pipeline {
             Unit::Due(clock, item) => {
                 task.progress.handled_due(item);
                 task.due_attempt = None;
-                task.is_record_first = clock != Clock::Stream;
+                task.between.came(clock);
             }
             Unit::Index(clock) => {
                 task.progress.touch();
-                task.is_record_first = clock != Clock::Stream;
+                task.between.came(clock);
             }
         }
         // Only now, because a waiting record may have been dropped and is delivered again.
