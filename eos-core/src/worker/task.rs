@@ -11,6 +11,7 @@ use eos_protocol::{
 use super::ahead::Ahead;
 use super::between::Between;
 use super::parked_keys::ParkedKeys;
+use super::pipeline::Apart;
 use super::rounds::Rounds;
 use super::task_pause::TaskPause;
 use super::task_state::TaskState;
@@ -69,6 +70,8 @@ pub(super) struct Task<R> {
     pub(super) pause: Option<Box<TaskPause>>,
     /// The keys with sequenced dead letters, if a source has these.
     pub(super) parked: Option<Box<ParkedKeys>>,
+    /// A record that aborts its transactions, while the moments in its unit are handled apart from it.
+    pub(super) apart: Option<Box<Apart>>,
     /// The moments that handlers of timers have set into the past.
     pub(super) rounds: Rounds,
     /// The due items that may come before the next record.
@@ -135,6 +138,7 @@ impl<R: Records> Task<R> {
                 &chains,
                 progress.inputs().iter().map(|input| &input.partition.topic),
             ),
+            apart: None,
             rounds: Rounds::default(),
             between: Between::default(),
             idle: None,

@@ -112,6 +112,80 @@ fn a_moment_whose_output_is_refused_is_found_among_others() {
     assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
 }
 
+/// H1 of the design: the moment comes in the unit of the record, and its output aborts the transaction. The first moment
+/// of the key and the record are innocent.
+#[test]
+fn a_record_is_not_skipped_for_a_moment_of_its_key_whose_output_is_refused() {
+    let mut driver = start(app(ErrorPolicy::skip()));
+    let input_records = [
+        ("a", "", 0),
+        ("bad", "9", 0),
+        ("b", "", 1),
+        ("bad", "x", 20),
+        ("c", "", 21),
+    ];
+    driver.pipe_all(&input(), records(&input_records));
+    let out = [
+        ("a", ""),
+        ("bad", "9"),
+        ("b", ""),
+        ("bad", "first"),
+        ("bad", "x"),
+        ("c", ""),
+    ];
+    assert_eq!(driver.read_pairs(&output()), own(&out));
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
+    assert!(driver.timers(&first()).is_empty());
+}
+
+/// The other way round: the record is at fault, and the moments of its key are not lost with it.
+#[test]
+fn a_record_whose_output_is_refused_costs_no_moment_of_its_key() {
+    let mut driver = start(app(ErrorPolicy::skip()));
+    let input_records = [
+        ("a", "9", 0),
+        ("b", "", 1),
+        ("a", "large", 20),
+        ("c", "", 21),
+        ("d", "", 22),
+    ];
+    driver.pipe_all(&input(), records(&input_records));
+    let out = [
+        ("a", "9"),
+        ("b", ""),
+        ("a", "first"),
+        ("a", "second"),
+        ("c", ""),
+        ("d", ""),
+    ];
+    assert_eq!(driver.read_pairs(&output()), own(&out));
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
+}
+
+#[test]
+fn a_moment_in_the_unit_of_a_record_leaves_its_own_dead_letter() {
+    let mut driver = start(app(ErrorPolicy::dead_letter("dlq")));
+    driver.pipe_all(&input(), records(&[("bad", "9", 0), ("bad", "x", 20)]));
+    let out = [("bad", "9"), ("bad", "first"), ("bad", "x")];
+    assert_eq!(driver.read_pairs(&output()), own(&out));
+    let letters = driver.read(&Topic::<String, Option<String>>::plain("dlq"));
+    assert_eq!(letters.len(), 1);
+    let due = letters[0].headers.get("eos-due").map(<[u8]>::to_vec);
+    assert_eq!(due, Some(format!("second {}", 9 * MINUTE + 1).into_bytes()));
+}
+
+#[test]
+fn without_a_policy_the_error_names_the_moment_and_not_the_record() {
+    let mut driver = start(app(ErrorPolicy::fail()));
+    driver.pipe_input(&input(), records(&[("bad", "9", 0)]).remove(0));
+    let later = records(&[("bad", "x", 20)]).remove(0);
+    let error = driver.try_pipe(&input(), later).unwrap_err().to_string();
+    assert!(
+        error.contains("timer second") && error.contains("\"bad\""),
+        "{error}"
+    );
+}
+
 /// After an abort other items may come first: a record sets a moment of the machine's clock that is earlier than the one
 /// that aborts. The search for the culprit must not take it for this one.
 #[test]

@@ -13,6 +13,7 @@ use eos_protocol::{
 };
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
+use super::apart::aborts;
 use super::policy::{due_error, last_resort_of_task};
 use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
@@ -82,7 +83,7 @@ impl Pipeline {
                     // Ahead of the records only if the inputs are idle.
                     task.progress.run_on(now);
                 }
-                Some(self.handle(shared, task, unit, &item, txn))
+                Some(self.handle(shared, task, unit, (&item, true), txn))
             }
             Err(source) => Some(failed(source)),
         }
@@ -99,12 +100,13 @@ impl Pipeline {
         }
     }
 
-    fn handle<C: Client>(
+    /// Handles an item. One that is not in the order of its clock comes before a record of its key.
+    pub(super) fn handle<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         unit: Processed,
-        item: &DueItem,
+        (item, in_order): (&DueItem, bool),
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         let (index, name) = store_of(shared, item);
@@ -117,7 +119,8 @@ impl Pipeline {
             source: Box::new(source),
         };
         let name = ItemName::of(item.place.store, &item.place.key, item.due);
-        let own = TaskProgress::item_partition(task.progress.task, name);
+        let id = task.progress.task;
+        let own = || TaskProgress::item_partition(id, name);
         let unit = Processed {
             unit: Unit::Due(item.clock, name),
             ..unit
@@ -125,19 +128,17 @@ impl Pipeline {
         if let Some(done) = self.meets_item(shared, task, (index, &item.place.key, item.due), txn) {
             return done;
         }
-        if txn.blame.is_culprit(&own, Offset::ZERO) {
-            let last = txn.last_error();
-            let last = last.map(|e| format!("{e}{}", crate::worker::error::advice(e)));
-            let fault = fault(Fault::Aborts(last));
-            if txn.blame.is_hopeless(&own, Offset::ZERO) {
+        if txn.blame.has_culprit() && txn.blame.is_culprit(&own(), Offset::ZERO) {
+            let fault = fault(aborts(txn));
+            if txn.blame.is_hopeless(&own(), Offset::ZERO) {
                 return Done::failed(due_error(task, fault));
             }
             return self.drop_item(shared, task, unit, fault, txn);
         }
         if task.rounds.exceed(item) {
-            return self.refused_due(shared, task, unit, own, fault(Fault::Rounds(ROUNDS)), txn);
+            return self.refused_due(shared, task, unit, own(), fault(Fault::Rounds(ROUNDS)), txn);
         }
-        let handled = self.run_item(shared, task, index, item);
+        let handled = self.run_item(shared, task, index, (item, in_order));
         if let Some(error) = run::poisoned(unit.task, task.state.as_ref()) {
             task.forget();
             self.clear();
@@ -145,8 +146,10 @@ impl Pipeline {
         }
         match handled {
             Ok(()) => self.finished(shared, task, unit, txn),
-            Err(found @ Fault::Due { .. }) => self.refused_due(shared, task, unit, own, found, txn),
-            Err(other) => self.refused_due(shared, task, unit, own, fault(other), txn),
+            Err(found @ Fault::Due { .. }) => {
+                self.refused_due(shared, task, unit, own(), found, txn)
+            }
+            Err(other) => self.refused_due(shared, task, unit, own(), fault(other), txn),
         }
     }
 
@@ -156,7 +159,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         index: usize,
-        item: &DueItem,
+        (item, in_order): (&DueItem, bool),
     ) -> Result<(), Fault> {
         let Some(state) = &mut task.state else {
             return Ok(());
@@ -167,7 +170,12 @@ impl Pipeline {
                 source,
             })
         };
-        state.handle_due(item).map_err(failed)?;
+        match in_order {
+            true => state.handle_due(item),
+            // Items before it may still come, so the mark stays.
+            false => (state.store.delete_due(item.place.store, &item.place.key)).map(|_| ()),
+        }
+        .map_err(failed)?;
         // An expired row has no node.
         let Some(node) = task.chains.handler(index) else {
             return Ok(());
@@ -178,7 +186,9 @@ impl Pipeline {
         let wall_clock = shared.env.wall_clock();
         let now = match item.clock {
             Clock::Wall => wall_clock,
-            Clock::Stream | Clock::Background => task.progress.stream_time().unwrap_or(item.due),
+            Clock::Stream | Clock::Background => {
+                (task.progress.stream_time()).map_or(item.due, |time| time.max(item.due))
+            }
         };
         let stream_time = match item.clock {
             Clock::Stream => Some(item.place.moment()),

@@ -1,6 +1,7 @@
 //! The path of a record into the open transaction.
 
 mod ahead;
+mod apart;
 mod due;
 mod emission;
 mod inputs;
@@ -27,7 +28,7 @@ use super::task_state::TaskState;
 use super::tasks::Seek;
 use super::transaction::TransactionDriver;
 use super::wake::Wake;
-use super::{RecordsOf, WorkerError, error};
+use super::{RecordsOf, WorkerError};
 use crate::async_calls::Executor;
 use crate::client::{Client, Headers, Message, Records};
 use crate::ctx::Origin;
@@ -40,6 +41,7 @@ use crate::store::Buffers;
 use crate::topology::{Counts, Fault, Scratch};
 
 use ahead::CallsOfWorker;
+pub(super) use apart::Apart;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use processed::{Failed, Processed, Unit};
@@ -386,9 +388,8 @@ impl Pipeline {
         }
         let from = task.progress.inputs().get(input)?;
         if txn.blame.is_culprit(&from.partition, offset) {
-            let last = txn.last_error();
-            let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));
-            return Some(self.condemn(shared, task, record, fault, txn));
+            let place = (from.partition.clone(), offset);
+            return self.suspect(shared, task, record, place, txn);
         }
         let fault = from_the_future(shared, task.progress.task, record.timestamp)?;
         // The policy of the first source of the topic decides.
@@ -413,6 +414,11 @@ impl Pipeline {
         }
         match run {
             Ok(()) => {
+                if task.apart.is_some()
+                    && let Some(done) = self.take_apart(shared, task, record, txn)
+                {
+                    return done;
+                }
                 if task.parked.is_some()
                     && let Err(source) = Self::letter_processed(task)
                 {
@@ -512,6 +518,7 @@ impl Pipeline {
             None => {}
         }
         if self.scratch.get_mut().len() == 0 {
+            self.scratch.get_mut().drop_moments();
             return Done::Next;
         }
         self.unsent = Some(Unsent::all(task.progress.task.partition));
