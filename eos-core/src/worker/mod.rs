@@ -52,6 +52,7 @@ mod task_state;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod transaction;
 mod trimming;
 mod turns;

@@ -15,6 +15,7 @@ use super::pipeline::Apart;
 use super::rounds::Rounds;
 use super::task_pause::TaskPause;
 use super::task_state::TaskState;
+use super::ticks::Ticks;
 use crate::client::{Message, Records};
 use crate::rules;
 use crate::topology::{CallSpec, Chains, Raw};
@@ -74,6 +75,8 @@ pub(super) struct Task<R> {
     pub(super) apart: Option<Box<Apart>>,
     /// The moments that handlers of timers have set into the past.
     pub(super) rounds: Rounds,
+    /// The ticks that are set.
+    pub(super) ticks: Ticks,
     /// The due items that may come before the next record.
     pub(super) between: Between,
     /// Stream time while the inputs are idle, if the stage closes windows then.
@@ -140,6 +143,7 @@ impl<R: Records> Task<R> {
             ),
             apart: None,
             rounds: Rounds::default(),
+            ticks: Ticks::default(),
             between: Between::default(),
             idle: None,
             own_times: match has_own_time {
@@ -294,6 +298,7 @@ impl<R: Records> Task<R> {
     /// Forgets the changes of the current record.
     pub(super) fn forget(&mut self) {
         self.chains.discard();
+        self.ticks.forget();
         if let Some(state) = &mut self.state {
             state.store.drop_record();
         }
@@ -303,6 +308,7 @@ impl<R: Records> Task<R> {
     pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<(TopicPartition, Offset)> {
         self.chains.discard();
         self.rounds = Rounds::default();
+        self.ticks.forget();
         if let Some(state) = &mut self.state {
             state.discard();
         }

@@ -32,6 +32,8 @@ const READ_AT_ONCE: usize = 256;
 pub(super) struct DueStores {
     /// The last handled place of each clock, after the first query.
     marks: RefCell<[Option<Option<Place>>; CLOCKS]>,
+    /// The clocks of the stores.
+    clocks: [bool; CLOCKS],
     /// A bound for each clock: no item is due before it.
     next: [Cell<Option<Timestamp>>; CLOCKS],
     /// The stores that are known to have a mark.
@@ -114,6 +116,9 @@ impl TaskStore {
                 let cache = CommittedCache::new(&CacheMemory::default());
                 self.caches.get_mut().insert(0, cache);
                 self.due = Some(DueStores::default());
+            }
+            if let Some(state) = &mut self.due {
+                state.clocks[at(clock)] = true;
             }
         }
         Ok(self)
@@ -280,7 +285,9 @@ impl TaskStore {
     /// Whether the task has due stores of this clock.
     #[must_use]
     pub fn has_due_of(&self, clock: Clock) -> bool {
-        self.stores().iter().any(|slot| slot.clock == Some(clock))
+        self.due
+            .as_ref()
+            .is_some_and(|state| state.clocks[at(clock)])
     }
 
     /// Whether an item of this clock may be due at this moment. It compares two numbers in most cases.

@@ -16,7 +16,7 @@ use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 use super::apart::aborts;
 use super::policy::{due_error, last_resort_of_task};
 use super::{Done, Failed, Pipeline, Processed, Unit, run};
-use crate::client::{Client, Headers};
+use crate::client::{Client, Headers, Records};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
 use crate::store::StoreSpec;
@@ -25,6 +25,7 @@ use crate::worker::rounds::ROUNDS;
 use crate::worker::shared::Shared;
 use crate::worker::task::{DueAttempt, Task};
 use crate::worker::task_state::Dropped;
+use crate::worker::ticks::{self, Ticks};
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
 
@@ -63,17 +64,19 @@ impl Pipeline {
                 source: Box::new(source),
             })
         };
-        match arm_ticks(shared, &state.store, clock, now) {
-            Ok(false) => {}
-            Ok(true) => return Some(self.finished(shared, task, unit, txn)),
-            Err(source) => return Some(failed(source)),
+        if !task.ticks.are_set(clock, now) {
+            match arm_ticks(shared, &state.store, &mut task.ticks, clock, now) {
+                Ok(false) => {}
+                Ok(true) => return Some(self.finished(shared, task, unit, txn)),
+                Err(source) => return Some(failed(source)),
+            }
         }
         let state = task.state.as_mut()?;
         match state.next_due(clock, now, taken) {
             Ok(NextDue::Nothing) => {
                 task.rounds.end(clock);
                 if clock == Clock::Wall {
-                    self.wake_at(shared, task);
+                    self.wake_at(task, now);
                 }
                 None
             }
@@ -90,11 +93,11 @@ impl Pipeline {
     }
 
     /// Wakes the worker for the next moment of the machine's clock.
-    fn wake_at<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) {
+    fn wake_at<R: Records>(&mut self, task: &Task<R>, now: Timestamp) {
         let store = task.state.as_ref().map(|state| &state.store);
         let next = store.and_then(|store| store.next_due_at(Clock::Wall));
         if let Some(next) = next {
-            let wait = next.0.saturating_sub(shared.env.wall_clock().0).max(0);
+            let wait = next.0.saturating_sub(now.0).max(0);
             self.wake
                 .after(std::time::Duration::from_millis(wait.unsigned_abs()));
         }
@@ -220,6 +223,7 @@ impl Pipeline {
                     let set = state.store.put_due(*store, key, Timestamp(next), &[]);
                     set.map_err(failed)?;
                 }
+                task.ticks.forget();
                 missed.unsigned_abs()
             }
             None => 0,
@@ -319,6 +323,7 @@ impl Pipeline {
         };
         let spec = shared.topology.stores().get(*index);
         let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
+        task.ticks.forget();
         let dropped = match (&mut task.state, spec) {
             (Some(state), Some(spec)) => state.drop_due(spec, key, *at),
             _ => Ok(Vec::new()),
@@ -402,10 +407,11 @@ impl Pipeline {
 fn arm_ticks<C: Client>(
     shared: &Shared<C>,
     store: &TaskStore,
+    ticks: &mut Ticks,
     clock: Clock,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let mut set = false;
+    let (mut set, mut from) = (false, Timestamp(i64::MIN));
     for spec in shared.topology.stores() {
         let Some(period) = spec
             .period
@@ -413,16 +419,19 @@ fn arm_ticks<C: Client>(
         else {
             continue;
         };
-        let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
-        let set_at = store.get_due(spec.id, &[], &mut Vec::new())?;
-        // A clock that was ahead leaves a tick in the far future. One that is less than a period back, or on a machine that
-        // is a little behind, must not repeat the tick that it has handled.
-        let is_set = set_at.is_some_and(|at| at.0 <= next.saturating_add(period));
-        if !is_set && next <= Place::LAST.0 {
-            store.put_due(spec.id, &[], Timestamp(next), &[])?;
-            set = true;
+        let mut at = store.get_due(spec.id, &[], &mut Vec::new())?;
+        let (is_set, next) = ticks::is_set(at, period, now);
+        if !is_set {
+            at = Some(Timestamp(next)).filter(|next| *next <= Place::LAST);
+            if let Some(next) = at {
+                store.put_due(spec.id, &[], next, &[])?;
+                set = true;
+            }
         }
+        let own = at.map_or(Timestamp(i64::MAX), |at| ticks::set_from(at, period));
+        from = from.max(own);
     }
+    ticks.set_from(clock, from);
     Ok(set)
 }
 
