@@ -618,3 +618,7 @@ fn moments(store: StoreId, row: &[u8]) -> Result<Moments, StoreError> {
         found: "the row is cut short",
     })
 }
+
+#[cfg(test)]
+#[path = "due_test.rs"]
+mod tests;
