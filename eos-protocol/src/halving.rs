@@ -11,12 +11,19 @@
 //! Meanwhile, a worker's other partitions continue in small transactions of their own. Their commits prove nothing
 //! about the suspected records, so this module keeps everything by partition.
 //!
+//! A due item has a partition of its own ([`TaskProgress::item_partition`]), because items may come in another order after
+//! an abort. Another record may delete an item or move it, so its suspicion ends after some commits without it.
+//!
 //! Only aborts that a record can have caused belong here: a refused output, a transaction timeout. External causes (a
 //! rebalance, a broker that moves) prove nothing.
 
 use std::collections::BTreeMap;
 
 use crate::ids::{Offset, TopicPartition};
+use crate::progress::TaskProgress;
+
+/// The number of commits without a suspected due item after which the item counts as gone.
+const PATIENCE: u64 = 200;
 
 /// The records that a transaction took from one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +43,8 @@ pub struct Isolation {
     begun: BTreeMap<TopicPartition, Begun>,
     search: Option<Search>,
     culprits: Vec<Culprit>,
+    /// The number of commits since the first of these.
+    commits: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +65,8 @@ struct Begun {
     first: Offset,
     /// That record was its only one.
     alone: bool,
+    /// The number of commits before it.
+    at: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +75,9 @@ struct Search {
     limit: u64,
     /// The number of records in the transaction that raised the suspicion.
     normal: u64,
-    /// The uncommitted records of the last aborted transaction, which include the culprit.
-    suspected: Vec<(TopicPartition, Offset)>,
+    /// The uncommitted records of the last aborted transaction, which include the culprit: the offset after the last one,
+    /// and the number of commits before it.
+    suspected: BTreeMap<TopicPartition, (Offset, u64)>,
 }
 
 impl Isolation {
@@ -85,6 +97,7 @@ impl Isolation {
             let begun = Begun {
                 first: t.first,
                 alone: records == 1,
+                at: self.commits,
             };
             self.begun.insert(t.partition.clone(), begun);
         }
@@ -99,7 +112,7 @@ impl Isolation {
                 normal,
                 suspected: suspected
                     .iter()
-                    .map(|t| (t.partition.clone(), t.next))
+                    .map(|t| (t.partition.clone(), (t.next, self.commits)))
                     .collect(),
             });
         }
@@ -124,11 +137,21 @@ impl Isolation {
             self.begun.remove(&t.partition);
             self.culprits
                 .retain(|c| c.place.0 != t.partition || c.place.1 >= t.next);
-            if let Some(search) = &mut self.search {
-                search
-                    .suspected
-                    .retain(|(partition, next)| *partition != t.partition || *next > t.next);
+            if let Some(search) = &mut self.search
+                && let Some((next, _)) = search.suspected.get(&t.partition)
+                && *next <= t.next
+            {
+                search.suspected.remove(&t.partition);
             }
+        }
+        self.commits += 1;
+        let stays = |partition: &TopicPartition, at: u64| {
+            self.commits - at < PATIENCE || !TaskProgress::is_item(partition)
+        };
+        self.begun.retain(|partition, it| stays(partition, it.at));
+        if let Some(search) = &mut self.search {
+            let suspected = &mut search.suspected;
+            suspected.retain(|partition, (_, at)| stays(partition, *at));
         }
         if let Some(search) = &mut self.search
             && search.suspected.is_empty()
@@ -138,14 +161,29 @@ impl Isolation {
                 self.search = None;
             }
         }
+        if self.begun.is_empty() && self.search.is_none() {
+            self.commits = 0;
+        }
+    }
+
+    /// Forgets a culprit, because units that came with it are gone. It is a culprit again if it aborts two transactions
+    /// while it is alone.
+    pub fn acquitted(&mut self, partition: &TopicPartition, offset: Offset) {
+        self.culprits.retain(|c| !c.is_at(partition, offset));
+        self.begun.remove(partition);
     }
 
     /// Drops the partition, which another worker owns now.
     pub fn revoked(&mut self, partition: &TopicPartition) {
-        self.begun.remove(partition);
-        self.culprits.retain(|c| c.place.0 != *partition);
+        self.revoked_all(|it| it == partition);
+    }
+
+    /// The same, for all partitions that this function selects.
+    pub fn revoked_all(&mut self, is_gone: impl Fn(&TopicPartition) -> bool) {
+        self.begun.retain(|partition, _| !is_gone(partition));
+        self.culprits.retain(|c| !is_gone(&c.place.0));
         if let Some(search) = &mut self.search {
-            search.suspected.retain(|(p, _)| p != partition);
+            search.suspected.retain(|partition, _| !is_gone(partition));
         }
     }
 
@@ -183,6 +221,7 @@ impl Isolation {
 mod tests {
     use super::*;
     use crate::ids::Partition;
+    use crate::progress::ItemName;
     use proptest::prelude::*;
 
     fn partition(topic: &str) -> TopicPartition {
@@ -269,6 +308,17 @@ mod tests {
     }
 
     #[test]
+    fn rule_9_an_acquitted_record_has_to_abort_twice_again() {
+        let mut isolation = after(&[1, 1]);
+        isolation.acquitted(&partition("a"), offset(10));
+        assert_eq!(isolation.culprit(), None);
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        assert_eq!(isolation.culprit(), None);
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        assert!(isolation.is_culprit(&partition("a"), offset(10)));
+    }
+
+    #[test]
     fn rule_9_other_partitions_neither_clear_nor_condemn() {
         let mut isolation = after(&[8, 8, 4, 2]);
         isolation.aborted(&[took("a", 10, 11)], 1);
@@ -327,6 +377,54 @@ mod tests {
         let mut isolation = after(&[4, 4]);
         isolation.revoked(&partition("a"));
         isolation.committed([took("b", 0, 2)]);
+        assert_eq!(isolation, Isolation::default());
+    }
+
+    fn took_item(key: &str) -> Taken {
+        let (stage, partition) = (crate::ids::StageId(1), Partition::ZERO);
+        let task = crate::ids::TaskId { stage, partition };
+        let store = crate::state::StoreId::due("timer");
+        let item = ItemName::of(store, key.as_bytes(), crate::ids::Timestamp(5));
+        Taken {
+            partition: TaskProgress::item_partition(task, item),
+            first: Offset::ZERO,
+            next: Offset::ZERO.next(),
+        }
+    }
+
+    /// Other items come before the suspected one, after each abort.
+    #[test]
+    fn rule_9_an_item_is_found_whatever_comes_before_it() {
+        let bad = took_item("bad");
+        let mut isolation = Isolation::default();
+        isolation.aborted(&[took_item("a"), bad.clone(), took_item("b")], 3);
+        isolation.committed([took_item("early")]);
+        isolation.aborted(&[took_item("earlier"), bad.clone()], 2);
+        assert_eq!(isolation.limit(), Some(1));
+        for n in 0..2 {
+            isolation.committed([took_item(&format!("early {n}"))]);
+            assert_eq!(isolation.limit(), Some(1), "it is still suspected");
+            isolation.aborted(std::slice::from_ref(&bad), 1);
+        }
+        assert!(isolation.is_culprit(&bad.partition, Offset::ZERO));
+        assert!(!isolation.is_culprit(&took_item("early 1").partition, Offset::ZERO));
+        isolation.committed([took_item("early 2")]);
+        assert!(isolation.is_culprit(&bad.partition, Offset::ZERO));
+        isolation.committed([bad.clone()]);
+        assert!(!isolation.is_culprit(&bad.partition, Offset::ZERO));
+    }
+
+    /// A record has deleted it.
+    #[test]
+    fn rule_9_an_item_that_never_comes_again_does_not_hold_the_search_up() {
+        let mut isolation = Isolation::default();
+        for _ in 0..2 {
+            isolation.aborted(&[took_item("gone"), took("a", 1, 2)], 2);
+        }
+        isolation.committed([took("a", 1, 2)]);
+        for n in 2..300 {
+            isolation.committed([took("a", n, n + 1)]);
+        }
         assert_eq!(isolation, Isolation::default());
     }
 

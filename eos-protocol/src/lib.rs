@@ -101,7 +101,7 @@ pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
 pub use pause::{Met, Pause, PausePlace, Verdict};
-pub use progress::{Admission, Input, OutOfOrder, START_STEP, TaskProgress};
+pub use progress::{Admission, Input, ItemName, OutOfOrder, START_STEP, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
 pub use recommit::recommit_due;
 pub use retry::{Attempt, RetryPlan};

@@ -1,11 +1,11 @@
 //! A task's progress: its inputs' offsets and its last transaction's name.
 
-use crate::due::Clock;
+use crate::fnv::Fnv;
 use crate::guarantee::Guarantee;
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
-use crate::state::{PerFamily, StoreNames, TopicDigest};
+use crate::state::{PerFamily, StoreId, StoreNames, TopicDigest};
 
 /// The count of numbers that each start of a task skips under `AtLeastOnce`. An owner makes fewer attempts before it finds out that it
 /// has lost the task.
@@ -81,17 +81,29 @@ pub struct TaskProgress {
     stream_time: Option<Timestamp>,
     changelogs: PerFamily<Option<TopicDigest>>,
     stores: StoreNames,
-    /// The due items by clock.
-    due: [DueItems; 3],
+    /// The due items of the open transaction.
+    items: Vec<ItemName>,
 }
 
-/// The due items of one clock, counted since the start of the task. After an abort the same items come again, in the
-/// same order, so the numbers identify them as offsets identify records (rule 9).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct DueItems {
-    committed: i64,
-    next: i64,
+/// The name of a due item in the search for the cause of aborts (rule 9). Items may come in another order after an abort,
+/// and others may come in between, so a number would not identify them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ItemName(u64);
+
+impl ItemName {
+    /// The name of the item with this key and moment.
+    #[must_use]
+    pub fn of(store: StoreId, key: &[u8], due: Timestamp) -> Self {
+        let mut hash = Fnv::new();
+        hash.write(&store.to_be_bytes());
+        hash.write(&due.0.to_be_bytes());
+        hash.write(key);
+        Self(hash.finish())
+    }
 }
+
+/// The beginning of the names of partitions of due items. No topic has such a name.
+const ITEMS: &str = "due/";
 
 /// A record that must not come now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -147,7 +159,7 @@ impl TaskProgress {
             stream_time,
             changelogs: PerFamily::default(),
             stores: StoreNames::default(),
-            due: [DueItems::default(); 3],
+            items: Vec::new(),
         }
     }
 
@@ -220,35 +232,40 @@ impl TaskProgress {
                 next: input.next,
             })
         });
-        let due = Clock::ALL.into_iter().filter_map(|clock| {
-            let DueItems { committed, next } = self.due[usize::from(clock.number())];
-            (next > committed).then(|| Taken {
-                partition: Self::due_partition(self.task, clock),
-                first: Offset::new(committed).unwrap_or(Offset::ZERO),
-                next: Offset::new(next).unwrap_or(Offset::ZERO),
-            })
+        let items = self.items.iter().map(|item| Taken {
+            partition: Self::item_partition(self.task, *item),
+            first: Offset::ZERO,
+            next: Offset::ZERO.next(),
         });
-        records.chain(due)
+        records.chain(items)
     }
 
-    /// Returns the name under which [`taken`](Self::taken) lists the due items of a task. It is no topic.
+    /// Returns the name under which [`taken`](Self::taken) lists a due item, at offset 0. It is no topic.
     #[must_use]
-    pub fn due_partition(task: TaskId, clock: Clock) -> TopicPartition {
-        let name = format!("due/{}/{}", clock.number(), task.stage.0);
+    pub fn item_partition(task: TaskId, item: ItemName) -> TopicPartition {
+        let name = format!("{ITEMS}{}/{:016x}", task.stage.0, item.0);
         TopicPartition::new(&*name, task.partition)
     }
 
-    /// Returns the number of the next due item of a clock, as an offset in its [partition](Self::due_partition).
+    /// Whether this is the [partition](Self::item_partition) of a due item.
     #[must_use]
-    pub fn next_due(&self, clock: Clock) -> Offset {
-        let next = self.due[usize::from(clock.number())].next;
-        Offset::new(next).unwrap_or(Offset::ZERO)
+    pub fn is_item(partition: &TopicPartition) -> bool {
+        partition.topic.as_str().starts_with(ITEMS)
+    }
+
+    /// Whether this is the [partition](Self::item_partition) of a due item of this task.
+    #[must_use]
+    pub fn is_item_of(partition: &TopicPartition, task: TaskId) -> bool {
+        let item = partition.topic.as_str().strip_prefix(ITEMS);
+        let stage = item.and_then(|item| item.split_once('/'));
+        let stage = stage.and_then(|(stage, _)| stage.parse().ok());
+        partition.partition == task.partition && stage == Some(task.stage.0)
     }
 
     /// Marks a due item as handled: the next transaction covers it.
-    pub fn handled_due(&mut self, clock: Clock) {
+    pub fn handled_due(&mut self, item: ItemName) {
         self.touched = true;
-        self.due[usize::from(clock.number())].next += 1;
+        self.items.push(item);
     }
 
     /// Adds the task to the open transaction without a record.
@@ -440,9 +457,7 @@ impl TaskProgress {
                 input.committed = input.next;
                 input.first = None;
             }
-            for due in &mut self.due {
-                due.committed = due.next;
-            }
+            self.items.clear();
         }
         self.touched = false;
     }
@@ -468,9 +483,7 @@ impl TaskProgress {
         if self.unused > Seq(0) {
             self.unused = tried.next();
         }
-        for due in &mut self.due {
-            due.next = due.committed;
-        }
+        self.items.clear();
         for input in &mut self.inputs {
             input.next = input.committed;
             let before = input.expected.and_then(|expected| expected.first);

@@ -150,6 +150,11 @@ pub(crate) fn index_key(
     full.extend_from_slice(key);
 }
 
+/// Whether an index key belongs to a clock.
+pub(crate) fn is_of(full: &[u8], clock: Clock) -> bool {
+    full.starts_with(&[INDEX, clock.number()])
+}
+
 /// Returns the place of an index key.
 pub(crate) fn place_of(full: &[u8]) -> Option<Place> {
     let (round, rest) = full.get(2..)?.split_first_chunk()?;

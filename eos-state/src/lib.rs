@@ -55,4 +55,4 @@ pub use memory::MemoryBackend;
 pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
 pub use scan::Scan;
-pub use task_store::{Changed, Defences, DueItem, NextDue, TaskStore};
+pub use task_store::{Changed, Defences, DueItem, NextDue, SetItem, TaskStore};

@@ -11,7 +11,7 @@ use eos_protocol::Clock;
 use eos_protocol::state::{Family, PerFamily, Position, StoreId};
 
 use due::DueStores;
-pub use due::{DueItem, NextDue};
+pub use due::{DueItem, NextDue, SetItem};
 
 use crate::StoreError;
 use crate::backend::StoreBackend;

@@ -122,7 +122,8 @@ fn idle(app: &mut App, topics: &Topics) -> Result<()> {
 }
 
 /// A record sets a moment of each clock, as its value says: the event time and the time of the machine's clock, in
-/// milliseconds. It is written to the output, and its moment of event time follows.
+/// milliseconds. `-` cancels the first one, and leaves the second one as it is. The record is written to the output, and its
+/// moment of event time follows.
 fn timers(app: &mut App, topics: &Topics) {
     let event = app.timer(&Timer::<String>::event_time("event"));
     let wall = app.timer(&Timer::<String>::wall_clock("wall"));
@@ -137,8 +138,13 @@ fn timers(app: &mut App, topics: &Topics) {
         .process(move |ctx, record| {
             let moments = record.value.split_once(' ').ok_or("two moments")?;
             let moment = |text: &str| text.parse().map(Timestamp).map_err(Failure::from);
-            ctx.timer(&event).set(&record.key, moment(moments.0)?)?;
-            ctx.timer(&wall).set(&record.key, moment(moments.1)?)?;
+            match moments.0 {
+                "-" => ctx.timer(&event).cancel(&record.key)?,
+                at => ctx.timer(&event).set(&record.key, moment(at)?)?,
+            }
+            if moments.1 != "-" {
+                ctx.timer(&wall).set(&record.key, moment(moments.1)?)?;
+            }
             let time = record.timestamp.ok_or("no time")?;
             ctx.forward(record.key, format!("record {}", time.0))
         })

@@ -82,6 +82,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Ticks that come while the task is away, and ticks that stream time jumps over, are one call, which counts them
     /// ([`Tick::missed`]).
     ///
+    /// If the machine's clock is set back by less than a period, each tick comes once. If it is set back by more, ticks
+    /// come again from its new time on.
+    ///
     /// ```
     /// # use eos_core::timers::Clock;
     /// # use eos_core::{App, Topic};

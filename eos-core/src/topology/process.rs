@@ -244,16 +244,13 @@ where
             Fault::Due { .. } => fault,
             fault => blame(ctx, moment, fault),
         })?;
-        // So is an output that is too large, which shows when the unit is complete.
-        let outputs = before..ctx.outputs_so_far();
-        if !outputs.is_empty() {
-            ctx.add_moment(MomentOutputs {
-                outputs,
-                store: moment.store,
-                key: moment.key.to_vec(),
-                at: moment.at,
-            });
-        }
+        // So is an output that is too large or that the brokers refuse, which shows when the unit is complete.
+        ctx.add_moment(MomentOutputs {
+            outputs: before..ctx.outputs_so_far(),
+            store: moment.store,
+            key: moment.key.to_vec(),
+            at: moment.at,
+        });
         Ok(())
     }
 

@@ -20,7 +20,7 @@ const OVERHEAD: usize = 61 + 21;
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
     outputs: Vec<Output>,
-    /// The outputs of moments of timers that came in the unit of a record.
+    /// The moments of timers that came in the unit of a record.
     moments: Vec<MomentOutputs>,
     /// What the operators counted; most records count nothing.
     counts: Option<Counts>,
@@ -67,7 +67,7 @@ impl Counts {
     }
 }
 
-/// The outputs of a due item.
+/// A due item in the unit of a record, and its outputs.
 #[derive(Debug)]
 pub(crate) struct MomentOutputs {
     pub(crate) outputs: Range<usize>,
@@ -173,9 +173,25 @@ impl Scratch {
         self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
     }
 
-    /// Records which outputs belong to a moment of a timer.
+    /// Adds a moment of a timer, with its outputs.
     pub(crate) fn add_moment(&mut self, moment: MomentOutputs) {
         self.moments.push(moment);
+    }
+
+    /// Forgets the moments of a unit without outputs.
+    #[inline]
+    pub(crate) fn drop_moments(&mut self) {
+        if !self.moments.is_empty() {
+            self.moments.clear();
+        }
+    }
+
+    /// Takes the first moment of the unit.
+    pub(crate) fn take_first_moment(&mut self) -> Option<MomentOutputs> {
+        match self.moments.is_empty() {
+            true => None,
+            false => Some(self.moments.swap_remove(0)),
+        }
     }
 
     /// Returns the moment that an output belongs to.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::state::StoreNames;
 use eos_protocol::{
-    Clock, CommitCause, Event, Guarantee, Revocation, SeenTopic, Settle, TaskProgress, TopicName,
+    CommitCause, Event, Guarantee, Revocation, SeenTopic, Settle, TaskProgress, TopicName,
 };
 
 use crate::client::{Client, Source, SourceEvent};
@@ -121,13 +121,8 @@ impl<C: Client> Worker<C> {
         for partition in &plan.unassign {
             self.txn.blame.revoked(partition);
         }
-        for (task, clock) in plan
-            .close
-            .iter()
-            .flat_map(|id| Clock::ALL.map(|clock| (*id, clock)))
-        {
-            let due = TaskProgress::due_partition(task, clock);
-            self.txn.blame.revoked(&due);
+        for task in &plan.close {
+            (self.txn.blame).revoked_all(|it| TaskProgress::is_item_of(it, *task));
         }
         let unassigned = self.source.unassign(&plan.unassign);
         unassigned.map_err(WorkerError::Client)

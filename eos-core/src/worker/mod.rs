@@ -27,6 +27,7 @@
 
 mod ahead;
 mod assignments;
+mod between;
 mod chores;
 mod error;
 #[cfg(test)]
@@ -51,6 +52,7 @@ mod task_state;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod transaction;
 mod trimming;
 mod turns;

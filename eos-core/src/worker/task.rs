@@ -9,10 +9,13 @@ use eos_protocol::{
 };
 
 use super::ahead::Ahead;
+use super::between::Between;
 use super::parked_keys::ParkedKeys;
+use super::pipeline::Apart;
 use super::rounds::Rounds;
 use super::task_pause::TaskPause;
 use super::task_state::TaskState;
+use super::ticks::Ticks;
 use crate::client::{Message, Records};
 use crate::rules;
 use crate::topology::{CallSpec, Chains, Raw};
@@ -69,10 +72,14 @@ pub(super) struct Task<R> {
     pub(super) pauses: Vec<TaskPause>,
     /// The keys with sequenced dead letters, if a source has these.
     pub(super) parked: Option<Box<ParkedKeys>>,
-    /// The due items since the last record.
+    /// A record that aborts its transactions, while the moments in its unit are handled apart from it.
+    pub(super) apart: Option<Box<Apart>>,
+    /// The moments that handlers of timers have set into the past.
     pub(super) rounds: Rounds,
-    /// Whether a record comes before the next due item of the machine's clock.
-    pub(super) is_record_first: bool,
+    /// The ticks that are set.
+    pub(super) ticks: Ticks,
+    /// The due items that may come before the next record.
+    pub(super) between: Between,
     /// Stream time while the inputs are idle, if the stage closes windows then.
     pub(super) idle: Option<IdleTime>,
     /// The offset and the time of the last head of each input. Empty if no time comes from key and value.
@@ -134,8 +141,10 @@ impl<R: Records> Task<R> {
                 &chains,
                 progress.inputs().iter().map(|input| &input.partition.topic),
             ),
+            apart: None,
             rounds: Rounds::default(),
-            is_record_first: false,
+            ticks: Ticks::default(),
+            between: Between::default(),
             idle: None,
             own_times: match has_own_time {
                 true => vec![None; progress.inputs().len()],
@@ -287,6 +296,7 @@ impl<R: Records> Task<R> {
     /// Forgets the changes of the current record.
     pub(super) fn forget(&mut self) {
         self.chains.discard();
+        self.ticks.forget();
         if let Some(state) = &mut self.state {
             state.store.drop_record();
         }
@@ -295,6 +305,8 @@ impl<R: Records> Task<R> {
     /// Discards the task's part of the transaction. Returns the offsets to which the inputs rewind.
     pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<(TopicPartition, Offset)> {
         self.chains.discard();
+        self.rounds = Rounds::default();
+        self.ticks.forget();
         if let Some(state) = &mut self.state {
             state.discard();
         }

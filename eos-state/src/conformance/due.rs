@@ -1,7 +1,7 @@
 //! Random sequences of operations on due stores.
 //!
-//! The model knows the effective moment of each item: its own moment, or the first place behind the mark if it was set
-//! into the past. It sorts the items by that, and has no index.
+//! The model knows the effective moment of each item: its own moment or the earliest one that its unit allows, or the first
+//! place behind the mark if that is in the past. It sorts the items by that, and has no index.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,13 +17,14 @@ use super::run::{Outcome, broke, same};
 use super::{Engine, Lasts, Violation, position, run_sequences};
 use crate::{Defences, Load, NextDue, StoreKind, TaskStore};
 
-const STORES: [(StoreId, Clock); 3] = [
+const STORES: [(StoreId, Clock); 4] = [
     (StoreId::from_be_bytes([0, 0, 0, 1]), Clock::Stream),
     (StoreId::from_be_bytes([0, 0, 0, 2]), Clock::Wall),
     (
         StoreId::from_be_bytes([0x7f, 0xff, 0xff, 0xff]),
         Clock::Stream,
     ),
+    (StoreId::from_be_bytes([0, 0, 0, 4]), Clock::Background),
 ];
 /// A store without moments beside them.
 const PLAIN: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
@@ -70,7 +71,10 @@ pub(crate) fn check_defended(
 
 #[derive(Debug, Clone)]
 enum Operation {
-    Put(usize, Key, i64, Vec<u8>),
+    /// Sets an item to a moment. It may come no earlier than this many milliseconds later, if given.
+    Put(usize, Key, i64, Option<i64>, Vec<u8>),
+    /// Writes a row that is no item.
+    PutUndated(usize, Key, Vec<u8>),
     Delete(usize, Key),
     /// Handles what is due, and sets each handled item again after these milliseconds, if given.
     Work(Clock, i64, Option<i64>),
@@ -94,11 +98,14 @@ fn operation() -> impl Strategy<Value = Operation> {
     let key = || proptest::collection::vec(proptest::sample::select(vec![0, 1, 0xff]), 0..2);
     let (store, moment) = (0..STORES.len(), -3_i64..12);
     let value = proptest::collection::vec(any::<u8>(), 0..3);
+    let earliest = proptest::option::weighted(0.4, 0_i64..8);
     let again = proptest::option::weighted(0.3, -4_i64..6);
     prop_oneof![
-        12 => (store.clone(), key(), moment.clone(), value).prop_map(|(s, k, m, v)| Op::Put(s, k, m, v)),
+        12 => (store.clone(), key(), moment.clone(), earliest, value.clone())
+            .prop_map(|(s, k, m, e, v)| Op::Put(s, k, m, e, v)),
+        1 => (store.clone(), key(), value).prop_map(|(s, k, v)| Op::PutUndated(s, k, v)),
         3 => (store, key()).prop_map(|(s, k)| Op::Delete(s, k)),
-        8 => (prop_oneof![3 => Just(Clock::Stream), 1 => Just(Clock::Wall)], moment, again)
+        8 => (prop_oneof![6 => Just(Clock::Stream), 2 => Just(Clock::Wall), 1 => Just(Clock::Background)], moment, again)
             .prop_map(|(clock, now, again)| Op::Work(clock, now, again)),
         6 => Just(Op::Keep),
         1 => Just(Op::Drop),
@@ -121,7 +128,10 @@ struct Item {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Items {
     items: BTreeMap<(StoreId, Key), Item>,
+    undated: Rows,
     marks: [Option<Place>; 3],
+    /// The time that each clock has reached: that of the units which set items into their past.
+    reached: [Option<Timestamp>; 3],
 }
 
 impl Items {
@@ -129,8 +139,18 @@ impl Items {
         self.marks[clock.number() as usize].as_ref()
     }
 
-    fn put(&mut self, (store, clock): (StoreId, Clock), key: &Key, due: Timestamp, value: &[u8]) {
-        let effective = Place::listed_at(due, store, key, self.mark(clock));
+    fn put(
+        &mut self,
+        (store, clock): (StoreId, Clock),
+        key: &Key,
+        (due, earliest): (Timestamp, Timestamp),
+        value: &[u8],
+    ) {
+        if earliest > due {
+            let reached = &mut self.reached[clock.number() as usize];
+            *reached = (*reached).max(Some(earliest));
+        }
+        let effective = Place::listed_at(earliest, store, key, self.mark(clock));
         let item = Item {
             due,
             effective,
@@ -204,11 +224,23 @@ impl Run<'_> {
 
     fn step(&mut self, operation: &Operation) -> Outcome {
         match operation {
-            Operation::Put(store, key, due, value) => {
-                let (store, due) = (STORES[*store], Timestamp(*due));
-                let put = self.store()?.put_due(store.0, key, due, value);
+            Operation::Put(store, key, due, later, value) => {
+                let (store, later) = (STORES[*store], later.unwrap_or(0));
+                let moments = (Timestamp(*due), Timestamp(*due + later));
+                let task = self.store()?;
+                let put = match later {
+                    0 => task.put_due(store.0, key, moments.0, value),
+                    _ => task.put_due_from(store.0, key, moments, value),
+                };
                 put.map_err(broke)?;
-                self.shown.put(store, key, due, value);
+                self.shown.put(store, key, moments, value);
+                self.is_open.1 = true;
+            }
+            Operation::PutUndated(store, key, value) => {
+                let store = STORES[*store].0;
+                let put = self.store()?.put_undated(store, key, value);
+                put.map_err(broke)?;
+                (self.shown.undated).insert((store, key.clone()), value.clone());
                 self.is_open.1 = true;
             }
             Operation::Delete(store, key) => {
@@ -258,11 +290,10 @@ impl Run<'_> {
     }
 
     fn work(&mut self, clock: Clock, now: Timestamp, again: Option<i64>) -> Outcome {
-        // Stream time is never before a handled moment.
-        let now = self
-            .shown
-            .mark(clock)
-            .map_or(now, |mark| mark.moment().max(now));
+        // Stream time is never before a handled moment, or before the time of a unit.
+        let reached = self.shown.reached[clock.number() as usize];
+        let mark = self.shown.mark(clock).map(Place::moment);
+        let now = reached.max(mark).map_or(now, |time| time.max(now));
         for _ in 0..AT_ONCE {
             let expected = self.shown.first(clock);
             let expected = expected.filter(|(place, item)| item.due.min(place.moment()) <= now);
@@ -297,7 +328,7 @@ impl Run<'_> {
                 let due = Timestamp(item.due.0 + again);
                 let put = self.store()?.put_due(*store, key, due, b"again");
                 put.map_err(broke)?;
-                self.shown.put((*store, clock), key, due, b"again");
+                self.shown.put((*store, clock), key, (due, due), b"again");
             }
             self.is_open.1 = true;
             self.keep()?;
@@ -421,6 +452,12 @@ impl Run<'_> {
             listed,
             shown.items.keys().cloned().collect(),
         )?;
+        for ((store, key), expected) in &shown.undated {
+            let mut value = Vec::new();
+            let found = self.store()?.get_undated(*store, key, &mut value);
+            let found = found.map_err(broke)?.then_some(&value);
+            same("a row without a moment", found, Some(expected))?;
+        }
         for ((store, key), item) in &shown.items {
             let mut value = Vec::new();
             let due = self

@@ -32,10 +32,14 @@ const READ_AT_ONCE: usize = 256;
 pub(super) struct DueStores {
     /// The last handled place of each clock, after the first query.
     marks: RefCell<[Option<Option<Place>>; CLOCKS]>,
+    /// The clocks of the stores.
+    clocks: [bool; CLOCKS],
     /// A bound for each clock: no item is due before it.
     next: [Cell<Option<Timestamp>>; CLOCKS],
     /// The stores that are known to have a mark.
     marked: RefCell<Vec<StoreId>>,
+    /// The number of items of each clock that were set since the last query.
+    set: [Cell<u32>; CLOCKS],
     /// The search of each clock.
     searches: [RefCell<Search>; CLOCKS],
     buffers: RefCell<Buffers>,
@@ -74,6 +78,17 @@ pub struct DueItem {
     pub value: Vec<u8>,
 }
 
+/// An item of a due store that a record or a due item has set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetItem {
+    /// Its store.
+    pub store: StoreId,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its own moment.
+    pub due: Timestamp,
+}
+
 /// The number of clocks.
 const CLOCKS: usize = Clock::ALL.len();
 
@@ -101,6 +116,9 @@ impl TaskStore {
                 let cache = CommittedCache::new(&CacheMemory::default());
                 self.caches.get_mut().insert(0, cache);
                 self.due = Some(DueStores::default());
+            }
+            if let Some(state) = &mut self.due {
+                state.clocks[at(clock)] = true;
             }
         }
         Ok(self)
@@ -178,6 +196,8 @@ impl TaskStore {
         // The row first: if it is too large, the index must not change.
         Moments { due, listed }.encode(row, value);
         self.write(store, full, Some(row))?;
+        let set = &state.set[at(clock)];
+        set.set(set.get().saturating_add(1));
         if !state.marked.borrow().contains(&store) {
             if !self.get(store, MARK_KEY, row)? {
                 self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
@@ -281,7 +301,9 @@ impl TaskStore {
     /// Whether the task has due stores of this clock.
     #[must_use]
     pub fn has_due_of(&self, clock: Clock) -> bool {
-        self.stores().iter().any(|slot| slot.clock == Some(clock))
+        self.due
+            .as_ref()
+            .is_some_and(|state| state.clocks[at(clock)])
     }
 
     /// Whether an item of this clock may be due at this moment. It compares two numbers in most cases.
@@ -450,6 +472,39 @@ impl TaskStore {
         Ok(last)
     }
 
+    /// Returns the items of a clock that the current record has set and listed. An item that was listed before and is only
+    /// put off is not among them.
+    ///
+    /// # Errors
+    /// If a row is damaged.
+    pub fn set_items(&self, clock: Clock) -> Result<Vec<SetItem>, StoreError> {
+        let mut places = Vec::new();
+        if self.due.is_some()
+            && let Some(index) = self.scratch.borrow().first()
+        {
+            for number in index.numbers() {
+                let (entry, value) = (index.key(number), index.value(number));
+                if value.is_some() && due::is_of(entry, clock) {
+                    places.extend(due::place_of(entry));
+                }
+            }
+        }
+        let (mut set, mut row) = (Vec::with_capacity(places.len()), Vec::new());
+        for Place { store, key, .. } in places {
+            if let Some(due) = self.get_due(store, &key, &mut row)? {
+                set.push(SetItem { store, key, due });
+            }
+        }
+        Ok(set)
+    }
+
+    /// Returns the number of times that an item of a clock was set since the last call, for dropped records too.
+    #[must_use]
+    pub fn take_set(&self, clock: Clock) -> u32 {
+        let state = self.due.as_ref();
+        state.map_or(0, |state| state.set[at(clock)].take())
+    }
+
     /// Returns all places that the index of a clock lists, in order, for tests.
     ///
     /// # Errors
@@ -579,3 +634,7 @@ fn moments(store: StoreId, row: &[u8]) -> Result<Moments, StoreError> {
         found: "the row is cut short",
     })
 }
+
+#[cfg(test)]
+#[path = "due_test.rs"]
+mod tests;

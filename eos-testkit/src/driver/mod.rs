@@ -32,6 +32,7 @@ mod transactions;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use eos_core::metrics::Metrics;
 use eos_core::spi::stepped::{Process, Stepped};
@@ -118,6 +119,8 @@ pub struct TestDriver {
     begin: i64,
     /// The total advance of the clock, in milliseconds.
     advanced: i64,
+    /// The lead of the machines' clocks over the time that passes, in milliseconds.
+    set: Arc<AtomicI64>,
     holds: bool,
     error: Option<Arc<Error>>,
     /// The next offset to read, by topic and partition.
@@ -193,10 +196,11 @@ impl TestDriver {
         Builder::default()
     }
 
-    /// The time of the clock: the start time plus all advances.
+    /// The time of the clock: the start time plus all advances, or what [`set_wall_clock`](Self::set_wall_clock) made of
+    /// it.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        Timestamp(self.begin + self.advanced)
+        Timestamp(self.begin + self.advanced + self.set.load(Ordering::Relaxed))
     }
 
     /// The cluster that the app runs on. Use it to write beside the driver, as an upstream producer does, or to

@@ -1,7 +1,9 @@
 //! The passing of time, and moves of tasks between processes.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use eos_core::Timestamp;
 use eos_core::spi::stepped::StopMode;
 
 use super::TestDriver;
@@ -32,6 +34,45 @@ impl TestDriver {
                 process.purge();
             }
         }
+        self.go_or_panic();
+    }
+
+    /// Sets the clocks of all machines to another time, as a time service or an operator does. It may be an earlier time.
+    /// Then all due work runs.
+    ///
+    /// No time passes: timeouts and [`close_when_idle`](eos_core::Stream::close_when_idle) do not depend on this clock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use eos_core::timers::Clock;
+    /// use eos_core::{App, Topic};
+    /// use eos_testkit::TestDriver;
+    ///
+    /// let views = Topic::<String, String>::plain("views");
+    /// let ticks = Topic::<String, String>::plain("ticks");
+    /// let minute = Duration::from_secs(60);
+    /// let mut app = App::new("views-v1");
+    /// app.source(&views)
+    ///     .on_tick("tick", Clock::Wall, minute, |ctx, tick| ctx.forward(String::new(), tick.at.to_string()))
+    ///     .process(|_, _| ())
+    ///     .to(&ticks);
+    ///
+    /// let mut driver = TestDriver::new(app);
+    /// let begin = driver.now();
+    /// driver.advance_wall_clock(minute);
+    /// driver.set_wall_clock(begin);
+    /// driver.advance_wall_clock(minute);
+    /// assert_eq!(driver.read(&ticks).len(), 1);
+    /// ```
+    ///
+    /// # Panics
+    /// If the app ends with an error.
+    #[track_caller]
+    pub fn set_wall_clock(&mut self, to: Timestamp) {
+        let passed = self.begin.saturating_add(self.advanced);
+        self.set
+            .store(to.0.saturating_sub(passed), Ordering::Relaxed);
         self.go_or_panic();
     }
 

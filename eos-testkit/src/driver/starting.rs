@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ impl TestDriver {
             seated: 0,
             begin: builder.begin.0,
             advanced: 0,
+            set: Arc::default(),
             holds: false,
             error: None,
             next: BTreeMap::new(),
@@ -150,13 +152,15 @@ impl TestDriver {
 
     fn env(&self) -> Env {
         let (clock, wall, begin) = (self.cluster.clone(), self.cluster.clone(), self.begin);
+        let set = Arc::clone(&self.set);
         let chance = Mutex::new(Rng::new(self.crashes.into()));
         let since = move |now: i64| Now(Duration::from_millis((now - begin).unsigned_abs()));
         let next = move || {
             let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
             chance.draw()
         };
-        Env::new(move || since(clock.now()), next).with_wall_clock(move || Timestamp(wall.now()))
+        let time_of_day = move || Timestamp(wall.now() + set.load(Ordering::Relaxed));
+        Env::new(move || since(clock.now()), next).with_wall_clock(time_of_day)
     }
 }
 

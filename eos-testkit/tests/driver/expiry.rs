@@ -201,6 +201,73 @@ fn a_moment_sees_the_rows_of_its_time() {
     crash_everywhere(start, scenario);
 }
 
+/// Keeps two rows per record and pauses at the value `stop`. With a timer of the machine's clock, each record sets a moment
+/// that has passed.
+fn pausing(sets_moments: bool) -> App {
+    let mut app = App::new("a");
+    let codes = app.store(&store());
+    let timer = app.timer(&Timer::<String>::wall_clock("timer"));
+    app.source(&input())
+        .on_error(ErrorPolicy::pause())
+        .with_store(&codes)
+        .on_timer(&timer, |ctx, due| ctx.forward(due.key, "due".to_owned()))
+        .process(move |ctx, record| {
+            if record.value == "stop" {
+                return Err(Failure::from("stop"));
+            }
+            let store = ctx.store(&codes);
+            store.put(&record.key, &record.value)?;
+            store.put(&format!("{}, again", record.key), &record.value)?;
+            match sets_moments {
+                true => ctx.timer(&timer).set(&record.key, Timestamp(0)),
+                false => Ok(()),
+            }
+        })
+        .to(&output());
+    app
+}
+
+/// The number of records whose rows are in the changelog, expired ones included, when the last one pauses the task.
+fn kept_at_the_end(app: App, times: impl IntoIterator<Item = i64>) -> usize {
+    let mut driver = TestDriver::new(app);
+    let mut last = 0;
+    let records = times.into_iter().enumerate().map(|(n, time)| {
+        last = time;
+        Input::<String, String>::new(format!("{n:05}"), "x").at(Timestamp(time))
+    });
+    let mut records: Vec<_> = records.collect();
+    records.push(Input::new("end", "stop").at(Timestamp(last)));
+    driver.pipe_all(&input(), records);
+    assert_eq!(driver.paused().len(), 1);
+    let mut rows = std::collections::BTreeSet::new();
+    for it in driver.cluster().read("a-in-changelog", 0) {
+        let key = it.key.map(|key| key.to_vec()).unwrap_or_default();
+        match it.value {
+            Some(_) if key.ends_with(b", again") => rows.insert(key),
+            _ => rows.remove(&key),
+        };
+    }
+    rows.len()
+}
+
+/// Removals have no order relative to records. While a backlog of records lasts, they keep up.
+#[test]
+fn expired_rows_go_while_records_wait() {
+    for sets_moments in [false, true] {
+        // Two rows per millisecond, for 100 ms each.
+        let kept = kept_at_the_end(pausing(sets_moments), 0..2_000);
+        assert!((100..=105).contains(&kept), "{sets_moments}: {kept}");
+    }
+}
+
+/// H7 of the design: after a jump of stream time, no record waits for the removal of all rows that have expired.
+#[test]
+fn a_record_does_not_wait_until_all_expired_rows_are_gone() {
+    let times = (0..1_000).map(|_| 0).chain([1_000_000, 1_000_001]);
+    let kept = kept_at_the_end(pausing(false), times);
+    assert!((990..=1_002).contains(&kept), "{kept}");
+}
+
 #[test]
 fn a_row_without_stream_time_fails() {
     let mut app = App::new("a");

@@ -7,7 +7,9 @@
 mod basics;
 mod calls;
 mod changed_windows;
+mod clocks;
 mod codecs;
+mod culprits;
 mod dedup;
 mod dying;
 mod expiry;
@@ -24,6 +26,7 @@ mod operators;
 mod outages;
 mod own_time;
 mod parked;
+mod past;
 mod pauses;
 mod pauses_after_aborts;
 mod policies;

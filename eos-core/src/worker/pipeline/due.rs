@@ -6,15 +6,17 @@
 //! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
 //! moment as stream time. Items of the machine's clock take turns with records.
 
+use eos_protocol::state::StoreId;
 use eos_protocol::windows::AnyWindows;
 use eos_protocol::{
-    Attempt, Clock, CommitCause, Offset, Place, TaskProgress, Timestamp, TopicPartition,
+    Clock, CommitCause, ItemName, Offset, Place, TaskProgress, Timestamp, TopicPartition,
 };
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
+use super::apart::aborts;
 use super::policy::{due_error, last_resort_of_task};
 use super::{Done, Failed, Pipeline, Processed, Unit, run};
-use crate::client::{Client, Headers};
+use crate::client::{Client, Headers, Records};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
 use crate::store::StoreSpec;
@@ -23,6 +25,7 @@ use crate::worker::rounds::ROUNDS;
 use crate::worker::shared::Shared;
 use crate::worker::task::{DueAttempt, Task};
 use crate::worker::task_state::Dropped;
+use crate::worker::ticks::{self, Ticks};
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
 
@@ -51,7 +54,7 @@ impl Pipeline {
         };
         let unit = Processed {
             task: task.progress.task,
-            unit: Unit::Due(clock),
+            unit: Unit::Index(clock),
             timestamp: None,
             failed: None,
         };
@@ -61,49 +64,52 @@ impl Pipeline {
                 source: Box::new(source),
             })
         };
-        match arm_ticks(shared, &state.store, clock, now) {
-            Ok(false) => {}
-            Ok(true) => return Some(self.finished(shared, task, unit.of_index(clock), txn)),
-            Err(source) => return Some(failed(source)),
+        if !task.ticks.are_set(clock, now) {
+            match arm_ticks(shared, &state.store, &mut task.ticks, clock, now) {
+                Ok(false) => {}
+                Ok(true) => return Some(self.finished(shared, task, unit, txn)),
+                Err(source) => return Some(failed(source)),
+            }
         }
         let state = task.state.as_mut()?;
         match state.next_due(clock, now, taken) {
             Ok(NextDue::Nothing) => {
                 task.rounds.end(clock);
                 if clock == Clock::Wall {
-                    self.wake_at(shared, task);
+                    self.wake_at(task, now);
                 }
                 None
             }
-            Ok(NextDue::Moved) => Some(self.finished(shared, task, unit.of_index(clock), txn)),
+            Ok(NextDue::Moved) => Some(self.finished(shared, task, unit, txn)),
             Ok(NextDue::Item(item)) => {
                 if clock != Clock::Wall {
                     // Ahead of the records only if the inputs are idle.
                     task.progress.run_on(now);
                 }
-                Some(self.handle(shared, task, unit, &item, txn))
+                Some(self.handle(shared, task, unit, (&item, true), txn))
             }
             Err(source) => Some(failed(source)),
         }
     }
 
     /// Wakes the worker for the next moment of the machine's clock.
-    fn wake_at<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) {
+    fn wake_at<R: Records>(&mut self, task: &Task<R>, now: Timestamp) {
         let store = task.state.as_ref().map(|state| &state.store);
         let next = store.and_then(|store| store.next_due_at(Clock::Wall));
         if let Some(next) = next {
-            let wait = next.0.saturating_sub(shared.env.wall_clock().0).max(0);
+            let wait = next.0.saturating_sub(now.0).max(0);
             self.wake
                 .after(std::time::Duration::from_millis(wait.unsigned_abs()));
         }
     }
 
-    fn handle<C: Client>(
+    /// Handles an item. One that is not in the order of its clock comes before a record of its key.
+    pub(super) fn handle<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         unit: Processed,
-        item: &DueItem,
+        (item, in_order): (&DueItem, bool),
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         let (index, name) = store_of(shared, item);
@@ -115,26 +121,27 @@ impl Pipeline {
             of: kind_of(shared, index),
             source: Box::new(source),
         };
-        let own = (
-            TaskProgress::due_partition(task.progress.task, item.clock),
-            task.progress.next_due(item.clock),
-        );
+        let name = ItemName::of(item.place.store, &item.place.key, item.due);
+        let id = task.progress.task;
+        let own = || TaskProgress::item_partition(id, name);
+        let unit = Processed {
+            unit: Unit::Due(item.clock, name),
+            ..unit
+        };
         if let Some(done) = self.meets_item(shared, task, (index, &item.place.key, item.due), txn) {
             return done;
         }
-        if txn.blame.is_culprit(&own.0, own.1) {
-            let last = txn.last_error();
-            let last = last.map(|e| format!("{e}{}", crate::worker::error::advice(e)));
-            let fault = fault(Fault::Aborts(last));
-            if txn.blame.is_hopeless(&own.0, own.1) {
+        if txn.blame.has_culprit() && txn.blame.is_culprit(&own(), Offset::ZERO) {
+            let fault = fault(aborts(txn));
+            if txn.blame.is_hopeless(&own(), Offset::ZERO) {
                 return Done::failed(due_error(task, fault));
             }
             return self.drop_item(shared, task, unit, fault, txn);
         }
         if task.rounds.exceed(item) {
-            return self.refused_due(shared, task, unit, own, fault(Fault::Rounds(ROUNDS)), txn);
+            return self.refused_due(shared, task, unit, own(), fault(Fault::Rounds(ROUNDS)), txn);
         }
-        let handled = self.run_item(shared, task, index, item);
+        let handled = self.run_item(shared, task, index, (item, in_order));
         if let Some(error) = run::poisoned(unit.task, task.state.as_ref()) {
             task.forget();
             self.clear();
@@ -142,8 +149,10 @@ impl Pipeline {
         }
         match handled {
             Ok(()) => self.finished(shared, task, unit, txn),
-            Err(found @ Fault::Due { .. }) => self.refused_due(shared, task, unit, own, found, txn),
-            Err(other) => self.refused_due(shared, task, unit, own, fault(other), txn),
+            Err(found @ Fault::Due { .. }) => {
+                self.refused_due(shared, task, unit, own(), found, txn)
+            }
+            Err(other) => self.refused_due(shared, task, unit, own(), fault(other), txn),
         }
     }
 
@@ -153,7 +162,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         index: usize,
-        item: &DueItem,
+        (item, in_order): (&DueItem, bool),
     ) -> Result<(), Fault> {
         let Some(state) = &mut task.state else {
             return Ok(());
@@ -164,7 +173,12 @@ impl Pipeline {
                 source,
             })
         };
-        state.handle_due(item).map_err(failed)?;
+        match in_order {
+            true => state.handle_due(item),
+            // Items before it may still come, so the mark stays.
+            false => (state.store.delete_due(item.place.store, &item.place.key)).map(|_| ()),
+        }
+        .map_err(failed)?;
         // An expired row has no node.
         let Some(node) = task.chains.handler(index) else {
             return Ok(());
@@ -175,7 +189,9 @@ impl Pipeline {
         let wall_clock = shared.env.wall_clock();
         let now = match item.clock {
             Clock::Wall => wall_clock,
-            Clock::Stream | Clock::Background => task.progress.stream_time().unwrap_or(item.due),
+            Clock::Stream | Clock::Background => {
+                (task.progress.stream_time()).map_or(item.due, |time| time.max(item.due))
+            }
         };
         let stream_time = match item.clock {
             Clock::Stream => Some(item.place.moment()),
@@ -207,6 +223,7 @@ impl Pipeline {
                     let set = state.store.put_due(*store, key, Timestamp(next), &[]);
                     set.map_err(failed)?;
                 }
+                task.ticks.forget();
                 missed.unsigned_abs()
             }
             None => 0,
@@ -219,7 +236,12 @@ impl Pipeline {
             fired: now,
             missed,
         };
-        self.run_due(shared, &mut task.chains, node, state, moment, origin)
+        self.run_due(shared, &mut task.chains, node, state, moment, origin)?;
+        if kind_of(shared, index) == DueOf::Timer {
+            let set = state.store.set_items(item.clock).map_err(failed)?;
+            task.rounds.handled(item, now, set);
+        }
+        Ok(())
     }
 
     /// Handles a failed item. It leaves no effects.
@@ -228,7 +250,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         unit: Processed,
-        (partition, number): (TopicPartition, Offset),
+        partition: TopicPartition,
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
@@ -242,15 +264,9 @@ impl Pipeline {
         if let Some(retry) = retry.filter(|_| !fault.is_permanent()) {
             let plan = retry.plan(shared.env.entropy());
             let before = task.due_attempt.as_ref();
-            // The number may have changed, because other items came first.
-            let before = before
-                .filter(|before| before.item == item)
-                .map(|before| Attempt {
-                    partition: partition.clone(),
-                    offset: number,
-                    ..before.attempt.clone()
-                });
-            let attempt = plan.failed(shared.now(), &partition, number, before.as_ref());
+            let before = before.filter(|before| before.item == item);
+            let before = before.map(|before| &before.attempt);
+            let attempt = plan.failed(shared.now(), &partition, Offset::ZERO, before);
             if let Some(attempt) = attempt {
                 tracing::debug!(
                     app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
@@ -307,6 +323,7 @@ impl Pipeline {
         };
         let spec = shared.topology.stores().get(*index);
         let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
+        task.ticks.forget();
         let dropped = match (&mut task.state, spec) {
             (Some(state), Some(spec)) => state.drop_due(spec, key, *at),
             _ => Ok(Vec::new()),
@@ -339,8 +356,9 @@ impl Pipeline {
             "a timer or final result failed and {}",
             if failed == Failed::Skipped { "is skipped" } else { "goes to the dead-letter topic" }
         );
+        let store = spec.map_or_else(|| StoreId::due(name), |spec| spec.id);
         let unit = Processed {
-            unit: Unit::Due(clock),
+            unit: Unit::Due(clock, ItemName::of(store, key, *at)),
             ..unit
         };
         Ok(unit.failed(failed))
@@ -389,10 +407,11 @@ impl Pipeline {
 fn arm_ticks<C: Client>(
     shared: &Shared<C>,
     store: &TaskStore,
+    ticks: &mut Ticks,
     clock: Clock,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let mut set = false;
+    let (mut set, mut from) = (false, Timestamp(i64::MIN));
     for spec in shared.topology.stores() {
         let Some(period) = spec
             .period
@@ -400,15 +419,19 @@ fn arm_ticks<C: Client>(
         else {
             continue;
         };
-        let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
-        let set_at = store.get_due(spec.id, &[], &mut Vec::new())?;
-        // A clock that was ahead leaves a tick in the far future.
-        let is_set = set_at.is_some_and(|at| at.0 <= next);
-        if !is_set && next <= Place::LAST.0 {
-            store.put_due(spec.id, &[], Timestamp(next), &[])?;
-            set = true;
+        let mut at = store.get_due(spec.id, &[], &mut Vec::new())?;
+        let (is_set, next) = ticks::is_set(at, period, now);
+        if !is_set {
+            at = Some(Timestamp(next)).filter(|next| *next <= Place::LAST);
+            if let Some(next) = at {
+                store.put_due(spec.id, &[], next, &[])?;
+                set = true;
+            }
         }
+        let own = at.map_or(Timestamp(i64::MAX), |at| ticks::set_from(at, period));
+        from = from.max(own);
     }
+    ticks.set_from(clock, from);
     Ok(set)
 }
 

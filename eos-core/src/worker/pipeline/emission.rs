@@ -8,6 +8,7 @@ use super::{Pipeline, Raised, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::rules;
+use crate::worker::between::Between;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::tasks::Tasks;
@@ -74,7 +75,10 @@ impl Pipeline {
         self.clear();
         tasks.begin_turn(held.task);
         if let Some(task) = tasks.get_mut(held.task) {
-            task.is_record_first = held.record().is_some();
+            task.between = match held.record() {
+                Some(_) => Between::record_first(),
+                None => Between::default(),
+            };
             task.forget();
         }
     }

@@ -1,6 +1,7 @@
 //! The path of a record into the open transaction.
 
 mod ahead;
+mod apart;
 mod due;
 mod emission;
 mod inputs;
@@ -27,7 +28,7 @@ use super::task_state::TaskState;
 use super::tasks::Seek;
 use super::transaction::TransactionDriver;
 use super::wake::Wake;
-use super::{RecordsOf, WorkerError, error};
+use super::{RecordsOf, WorkerError};
 use crate::async_calls::Executor;
 use crate::client::{Client, Headers, Message, Records};
 use crate::ctx::Origin;
@@ -40,6 +41,7 @@ use crate::store::Buffers;
 use crate::topology::{Counts, Fault, Scratch};
 
 use ahead::CallsOfWorker;
+pub(super) use apart::Apart;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use processed::{Failed, Processed, Unit};
@@ -271,12 +273,14 @@ impl Pipeline {
         if let Some(done) = self.due(shared, task, Clock::Stream, txn) {
             return done;
         }
-        let is_record_first = std::mem::take(&mut task.is_record_first);
-        if !is_record_first && let Some(done) = self.between_records(shared, task, txn) {
+        if let Some(done) = self.between_records(shared, task, txn) {
             return done;
         }
+        let state = task.state.as_ref();
+        let set = state.map_or(0, |state| state.store.take_set(Clock::Background));
+        let any_came = task.between.record(set);
         match self.process_record(shared, task, source, txn) {
-            Done::Dry if is_record_first => {
+            Done::Dry if any_came => {
                 let done = self.between_records(shared, task, txn);
                 done.unwrap_or(Done::Dry)
             }
@@ -284,15 +288,21 @@ impl Pipeline {
         }
     }
 
-    /// Handles the next item that has no order relative to records. These items and records alternate.
+    /// Handles the next item that has no order relative to records.
     fn between_records<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
-        let wall = self.due(shared, task, Clock::Wall, txn);
-        wall.or_else(|| self.due(shared, task, Clock::Background, txn))
+        for clock in [Clock::Wall, Clock::Background] {
+            if task.between.may_come(clock)
+                && let Some(done) = self.due(shared, task, clock, txn)
+            {
+                return Some(done);
+            }
+        }
+        None
     }
 
     /// Processes the next record of a task.
@@ -383,9 +393,8 @@ impl Pipeline {
         }
         let from = task.progress.inputs().get(input)?;
         if txn.blame.is_culprit(&from.partition, offset) {
-            let last = txn.last_error();
-            let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));
-            return Some(self.condemn(shared, task, record, fault, txn));
+            let place = (from.partition.clone(), offset);
+            return self.suspect(shared, task, record, place, txn);
         }
         let fault = self.future_fault(shared, task.progress.task, record.timestamp)?;
         // The policy of the first source of the topic decides.
@@ -410,6 +419,11 @@ impl Pipeline {
         }
         match run {
             Ok(()) => {
+                if task.apart.is_some()
+                    && let Some(done) = self.take_apart(shared, task, record, txn)
+                {
+                    return done;
+                }
                 if task.parked.is_some()
                     && let Err(source) = Self::letter_processed(task)
                 {
@@ -492,14 +506,14 @@ impl Pipeline {
                 task.drop_head(input);
                 self.counters.processed += 1;
             }
-            Unit::Due(clock) => {
-                task.progress.handled_due(clock);
+            Unit::Due(clock, item) => {
+                task.progress.handled_due(item);
                 task.due_attempt = None;
-                task.is_record_first = clock != Clock::Stream;
+                task.between.came(clock);
             }
             Unit::Index(clock) => {
                 task.progress.touch();
-                task.is_record_first = clock != Clock::Stream;
+                task.between.came(clock);
             }
         }
         // Only now, because a waiting record may have been dropped and is delivered again.
@@ -512,6 +526,7 @@ impl Pipeline {
             task.pauses.iter_mut().for_each(|it| it.rule.merged());
         }
         if self.scratch.get_mut().len() == 0 {
+            self.scratch.get_mut().drop_moments();
             return Done::Next;
         }
         self.unsent = Some(Unsent::all(task.progress.task.partition));

@@ -218,7 +218,7 @@ impl Pipeline {
         let last = pause.last_resort(verdict);
         let unit = Processed {
             task: task.progress.task,
-            unit: Unit::Due(Clock::Stream),
+            unit: Unit::Index(Clock::Stream),
             timestamp: None,
             failed: None,
         };
@@ -258,10 +258,9 @@ fn forgive<C: Client>(
     match place {
         PausePlace::Record { partition, .. } => txn.blame.revoked(partition),
         PausePlace::Item { .. } => {
-            for clock in Clock::ALL {
-                let due = TaskProgress::due_partition(task.progress.task, clock);
-                txn.blame.revoked(&due);
-            }
+            let id = task.progress.task;
+            txn.blame
+                .revoked_all(|partition| TaskProgress::is_item_of(partition, id));
         }
     }
 }

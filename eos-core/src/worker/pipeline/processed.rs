@@ -1,6 +1,6 @@
 //! A processed record or due item, and its fate.
 
-use eos_protocol::{Clock, Offset, TaskId, Timestamp};
+use eos_protocol::{Clock, ItemName, Offset, TaskId, Timestamp};
 
 /// A processed record or due item. Its effects are in the scratch.
 #[derive(Debug, Clone, Copy)]
@@ -20,25 +20,17 @@ pub(super) enum Unit {
         offset: Offset,
     },
     /// A due item of this clock.
-    Due(Clock),
+    Due(Clock, ItemName),
     /// A change of the index of due items of this clock.
     Index(Clock),
 }
 
 impl Processed {
-    /// The same, for a change of the index of due items.
-    pub(super) fn of_index(self, clock: Clock) -> Self {
-        Self {
-            unit: Unit::Index(clock),
-            ..self
-        }
-    }
-
     /// Returns the input and the offset of a record.
     pub(super) fn record(&self) -> Option<(usize, Offset)> {
         match self.unit {
             Unit::Record { input, offset } => Some((input, offset)),
-            Unit::Due(_) | Unit::Index(_) => None,
+            Unit::Due(..) | Unit::Index(_) => None,
         }
     }
 }

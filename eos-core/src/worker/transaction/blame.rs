@@ -23,6 +23,11 @@ impl Blame {
         self.is_late |= is_late;
     }
 
+    /// Whether any record or due item is known to abort its transactions.
+    pub(in crate::worker) fn has_culprit(&self) -> bool {
+        self.isolation.culprit().is_some()
+    }
+
     /// Whether the record is known to abort its transactions.
     pub(in crate::worker) fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
         self.isolation.is_culprit(partition, offset)
@@ -65,7 +70,16 @@ impl Blame {
         }
     }
 
+    /// Records that another unit may be to blame for the aborts of this record.
+    pub(in crate::worker) fn acquitted(&mut self, partition: &TopicPartition, offset: Offset) {
+        self.isolation.acquitted(partition, offset);
+    }
+
     pub(in crate::worker) fn revoked(&mut self, partition: &TopicPartition) {
         self.isolation.revoked(partition);
+    }
+
+    pub(in crate::worker) fn revoked_all(&mut self, is_gone: impl Fn(&TopicPartition) -> bool) {
+        self.isolation.revoked_all(is_gone);
     }
 }

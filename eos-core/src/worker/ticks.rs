@@ -1,0 +1,80 @@
+//! What a task knows about its ticks without reading them.
+
+use eos_protocol::{Clock, Timestamp};
+
+/// The time from which on each tick of a clock is set, by clock. `None` if the rows of the ticks have to be read.
+///
+/// The worker asks for due items before each record, so it must not read these rows each time.
+#[derive(Debug, Default)]
+pub(super) struct Ticks([Option<Timestamp>; 3]);
+
+impl Ticks {
+    /// Whether each tick is set at this time of the clock.
+    #[inline]
+    pub(super) fn are_set(&self, clock: Clock, now: Timestamp) -> bool {
+        self.0[usize::from(clock.number())].is_some_and(|from| from <= now)
+    }
+
+    /// Each tick is set from this time of the clock on, until [`forget`](Self::forget).
+    pub(super) fn set_from(&mut self, clock: Clock, from: Timestamp) {
+        self.0[usize::from(clock.number())] = Some(from);
+    }
+
+    /// A tick was handled or removed, or effects were dropped that may have set one.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        self.0 = [None; 3];
+    }
+}
+
+/// Returns whether a tick counts as set, and the next multiple of its period.
+///
+/// A clock that was ahead leaves a tick in the far future, which is set again. One that goes back by less than a period, or
+/// on a machine that is a little behind, must not repeat the tick that it has handled.
+pub(super) fn is_set(at: Option<Timestamp>, period: i64, now: Timestamp) -> (bool, i64) {
+    let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
+    let is_set = at.is_some_and(|at| at.0 <= next.saturating_add(period));
+    (is_set, next)
+}
+
+/// Returns the first time of the clock at which a tick at this time counts as set.
+pub(super) fn set_from(at: Timestamp, period: i64) -> Timestamp {
+    let periods = at.0.div_euclid(period) + i64::from(at.0.rem_euclid(period) > 0);
+    Timestamp(periods.saturating_sub(2).saturating_mul(period))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_read_again_after_each_change() {
+        let mut ticks = Ticks::default();
+        let now = Timestamp(5);
+        assert!(!ticks.are_set(Clock::Wall, now));
+        ticks.set_from(Clock::Wall, Timestamp(5));
+        assert!(ticks.are_set(Clock::Wall, now));
+        assert!(
+            !ticks.are_set(Clock::Wall, Timestamp(4)),
+            "the clock was set back"
+        );
+        assert!(!ticks.are_set(Clock::Stream, now));
+        ticks.forget();
+        assert!(!ticks.are_set(Clock::Wall, now));
+    }
+
+    #[test]
+    fn the_first_time_at_which_a_tick_is_set_is_exact() {
+        for (at, period) in (-20..20).flat_map(|at| (1..9).map(move |period| (at, period))) {
+            for now in -60..60 {
+                let (at, now) = (Timestamp(at), Timestamp(now));
+                let is_set = is_set(Some(at), period, now).0;
+                assert_eq!(
+                    is_set,
+                    now >= set_from(at, period),
+                    "{at:?} {period} {now:?}"
+                );
+            }
+        }
+    }
+}
