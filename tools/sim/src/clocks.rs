@@ -69,6 +69,12 @@ impl Clocks {
         jumps.map(|(_, wall)| *wall).min()
     }
 
+    /// Returns the cluster's time at the last jump.
+    pub(super) fn last_jump(&self) -> Option<i64> {
+        let wall = self.state();
+        wall.jumps.last().map(|(at, _)| *at)
+    }
+
     fn state(&self) -> MutexGuard<'_, Wall> {
         self.wall.lock().unwrap_or_else(PoisonError::into_inner)
     }

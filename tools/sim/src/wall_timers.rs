@@ -68,9 +68,9 @@ fn declare(app: &mut App, clocks: &Clocks) {
     source
         .on_tick("wall", Clock::Wall, period, move |ctx, tick| {
             let (at, fired, missed) = (tick.at.0, tick.fired.0, tick.missed);
-            let now = of_tick.now();
+            let (now, wall) = (of_tick.now(), of_tick.wall());
             let partition = ctx.task().partition.get();
-            let text = format!("wall {partition} {at} {missed} {fired} {now}");
+            let text = format!("wall {partition} {at} {missed} {fired} {wall} {now}");
             ctx.forward("tick".to_owned(), text)
         })
         .on_tick("stream", Clock::Stream, period, |ctx, tick| {
@@ -227,9 +227,9 @@ struct Ticks<'a> {
 }
 
 impl Ticks<'_> {
-    /// Checks a tick: its moment, the number of missed ones, the time of its handler, and the cluster's time.
-    fn tick(&mut self, [at, missed, fired, now]: [i64; 4]) -> Result<(), String> {
-        if at > fired || at % PERIOD != 0 {
+    /// Checks a tick: its moment, the number of missed ones, the time of its handler, and the times of both clocks.
+    fn tick(&mut self, [at, missed, fired, wall, now]: [i64; 5]) -> Result<(), String> {
+        if at > fired || fired > wall || at % PERIOD != 0 {
             return Err("VIOLATED early".into());
         }
         if missed != (fired - at) / PERIOD {
@@ -256,18 +256,19 @@ impl Ticks<'_> {
         ((low.div_euclid(PERIOD) + 2) * PERIOD < next).then_some(low)
     }
 
-    /// Returns the violation at the end.
+    /// Returns the violation at the end. After its last jump, which is longer than two periods, the clock stood still.
     fn end(&self) -> Option<String> {
-        let (wall, now) = (self.clocks.wall(), self.clocks.now());
-        let Some((next, since)) = self.next else {
-            return Some("VIOLATED lost: there is no tick".into());
-        };
-        let next = match self.set_back(next, since, now) {
-            Some(low) => (low.div_euclid(PERIOD) + 1) * PERIOD,
-            None => next,
-        };
-        (next <= wall)
-            .then(|| format!("VIOLATED lost: no tick of {next}, and the clock is at {wall}"))
+        let (wall, last) = (self.clocks.wall(), self.clocks.last_jump());
+        match self.next {
+            None => Some("VIOLATED lost: there is no tick".into()),
+            Some((next, _)) if next <= wall => Some(format!(
+                "VIOLATED lost: no tick of {next}, and the clock is at {wall}"
+            )),
+            Some((_, since)) if last.is_some_and(|at| since < at) => Some(format!(
+                "VIOLATED lost: no tick after {since}, and the clock jumped at {last:?}"
+            )),
+            Some(_) => None,
+        }
     }
 }
 
@@ -323,7 +324,7 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         };
         let mut wrong = None;
         for text in own("wall") {
-            let numbers = [2, 3, 4, 5].map(|nth| loops::word(text, nth).unwrap_or(-1));
+            let numbers = [2, 3, 4, 5, 6].map(|nth| loops::word(text, nth).unwrap_or(-1));
             let wrong_tick = model.tick(numbers).err();
             wrong = wrong.or(wrong_tick.map(|wrong| format!("{wrong}: {text}")));
         }

@@ -17,6 +17,7 @@ use super::{Done, Failed, Pipeline, Processed, Unit, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
+use crate::rules;
 use crate::store::StoreSpec;
 use crate::topology::{DueOf, Fault, Moment};
 use crate::worker::rounds::ROUNDS;
@@ -402,8 +403,13 @@ fn arm_ticks<C: Client>(
         };
         let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
         let set_at = store.get_due(spec.id, &[], &mut Vec::new())?;
-        // A clock that was ahead leaves a tick in the far future.
-        let is_set = set_at.is_some_and(|at| at.0 <= next);
+        // A clock that was ahead leaves a tick in the far future. If it was only a little ahead, that tick is the next one,
+        // because the one before it has come.
+        let latest = match rules::keeps_set_ticks() {
+            true => next.saturating_add(period),
+            false => next,
+        };
+        let is_set = set_at.is_some_and(|at| at.0 <= latest);
         if !is_set && next <= Place::LAST.0 {
             store.put_due(spec.id, &[], Timestamp(next), &[])?;
             set = true;
