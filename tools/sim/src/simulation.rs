@@ -41,6 +41,8 @@ const BURSTS: i64 = 8_000;
 const BURST: i64 = 3_000;
 /// How far the wall clock jumps at most, beside the jumps that are faults, in milliseconds.
 const SMALL_JUMP: i64 = 1_700;
+/// The longest time that a topic can have as a setting.
+const FOR_EVER: &str = "9223372036854775807";
 /// How far the wall clock is set forward when more records arrive after the run is settled, in milliseconds.
 const LEAP: i64 = 5_000;
 /// The size of a restore's write, in bytes of memory. It is so small that a restore takes several writes.
@@ -122,6 +124,14 @@ impl<'a> Simulation<'a> {
         let partitions = i32::try_from(rng.between(1, 4)).unwrap_or(1);
         for topic in case.inputs.iter().chain(case.outputs) {
             if let Err(why) = cluster.add_topic(topic, partitions) {
+                unreachable!("{topic}: {why}");
+            }
+            // The moments of a wall clock that is days ahead are times of records.
+            if case.by_wall_clock
+                && let Err(why) = cluster.broker(|broker| {
+                    broker.configure_topic(topic, "message.timestamp.after.max.ms", FOR_EVER)
+                })
+            {
                 unreachable!("{topic}: {why}");
             }
         }
