@@ -111,7 +111,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("next_due", Shape::WallTimers, 100, LOST),
     // A tick comes again after the clock was set back a little.
     ("tick_set", Shape::WallTimers, 20, DOUBLED),
-    ("due_index", Shape::Expiring, 20, STATE),
+    ("due_index", Shape::Expiring, 20, ORDER),
     ("expired_rows", Shape::Expiring, 20, UNEXPECTED),
     ("fire_once", Shape::Sliding, 20, ORDER),
     ("due_index", Shape::Sliding, 20, LOST),
