@@ -146,13 +146,17 @@ impl Model {
             if windows.contains_key(&start) || is_closed(start, now) {
                 continue;
             }
+            // The window behind the record before can be the one that ends at this record. Then it is emitted twice, if a
+            // window that is near enough shows the record before.
+            if start == time - LENGTH
+                && previous == Some(start - 1)
+                && windows.range(start - LENGTH..start).next().is_some()
+            {
+                changed.push(start);
+            }
             windows.insert(start, (within().count() as u64, *highest));
             changed.push(start);
             self.made += 1;
-            // The window behind the record before can be the one that ends at this record. Then it is emitted twice.
-            if start == time - LENGTH && previous == Some(start - 1) {
-                changed.push(start);
-            }
         }
         for start in changed {
             let (count, highest) = windows.get(&start).copied().unwrap_or_default();
