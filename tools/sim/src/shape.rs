@@ -92,7 +92,7 @@ impl Shape {
             Shape::Async | Shape::Sequences | Shape::Reorder => 1,
             Shape::WallTimers | Shape::Expiring | Shape::Sliding | Shape::Idle => 1,
             // These shapes commit through the consumer.
-            Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
+            Shape::AtMostOnce | Shape::CountedAtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned | Shape::AtLeastOnce => 3,
         }
