@@ -139,6 +139,12 @@ rules! {
     keeps_windows_behind_cursor = WindowsBehindCursor,
     /// Stream time runs on only with evidence that the inputs are idle.
     proves_idle_inputs = IdleEvidence,
+    /// A tick is set again only if the clock was set back by more than a period.
+    keeps_set_ticks = TickSet,
+    /// Expired rows are deleted behind the moments that still see them.
+    keeps_rows_for_moments = ExpiredRows,
+    /// A row of sliding windows keeps which of its windows are emitted.
+    keeps_final_marks = FinalMarks,
     /// The scope of an id is a part of its key.
     keeps_scopes_apart = DedupKey,
     /// A sighting of an id is kept as long as a record within the lateness can be its duplicate.

@@ -117,6 +117,9 @@
 //! | `parked_after_abort` | after an abort, a task does not look again whether a key is parked |
 //! | `replay_bypasses_dedup` | a replay raises the generation of a record, so that a deduplication does not know it |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
+//! | `tick_set` | a tick is set again as soon as the clock is behind the one before it |
+//! | `expired_rows` | expired rows are deleted before the moments that still see them |
+//! | `final_marks` | a record forgets which sliding windows of its key are emitted |
 //! | `due_index` | a restore does not list the moments that it loads |
 //! | `claim_first` | at most once: records are processed before their offset is committed |
 //! | `late_attempts` | at least once: a restore takes records of former owners that arrived late |

@@ -101,6 +101,9 @@ pub(crate) enum Defence {
     CursorInside,
     WindowsBehindCursor,
     IdleEvidence,
+    TickSet,
+    ExpiredRows,
+    FinalMarks,
     DueIndex,
     ClaimFirst,
     LateAttempts,
@@ -188,7 +191,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 75] = [
+    pub(super) const ALL: [Self; 78] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -259,6 +262,9 @@ impl Defence {
         Self::CursorInside,
         Self::WindowsBehindCursor,
         Self::IdleEvidence,
+        Self::TickSet,
+        Self::ExpiredRows,
+        Self::FinalMarks,
         Self::DueIndex,
         Self::ClaimFirst,
         Self::LateAttempts,
@@ -338,6 +344,9 @@ impl Defence {
             Self::CursorInside => "cursor_inside",
             Self::WindowsBehindCursor => "windows_behind_cursor",
             Self::IdleEvidence => "idle_evidence",
+            Self::TickSet => "tick_set",
+            Self::ExpiredRows => "expired_rows",
+            Self::FinalMarks => "final_marks",
             Self::DueIndex => "due_index",
             Self::ClaimFirst => "claim_first",
             Self::LateAttempts => "late_attempts",

@@ -14,6 +14,7 @@ use super::row_store::RowStore;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::record::Record;
+use crate::rules;
 use crate::windowed_key::Windowed;
 
 /// Combines a record with the windows of its key around it, and with the windows that it defines, and keeps and forwards
@@ -226,6 +227,9 @@ where
                 last: window.highest,
                 result: window.result.clone().into(),
             });
+        }
+        if !rules::keeps_final_marks() {
+            row = row.without_mark();
         }
         row.forget(&self.windows, stream_time, store.is_final);
         self.write(&store, &encoded, &row)?;

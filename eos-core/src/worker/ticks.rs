@@ -2,6 +2,8 @@
 
 use eos_protocol::{Clock, Timestamp};
 
+use crate::rules;
+
 /// The time from which on each tick of a clock is set, by clock. `None` if the rows of the ticks have to be read.
 ///
 /// The worker asks for due items before each record, so it must not read these rows each time.
@@ -12,7 +14,8 @@ impl Ticks {
     /// Whether each tick is set at this time of the clock.
     #[inline]
     pub(super) fn are_set(&self, clock: Clock, now: Timestamp) -> bool {
-        self.0[usize::from(clock.number())].is_some_and(|from| from <= now)
+        self.0[usize::from(clock.number())]
+            .is_some_and(|from| from <= now && rules::keeps_set_ticks())
     }
 
     /// Each tick is set from this time of the clock on, until [`forget`](Self::forget).
@@ -33,7 +36,11 @@ impl Ticks {
 /// on a machine that is a little behind, must not repeat the tick that it has handled.
 pub(super) fn is_set(at: Option<Timestamp>, period: i64, now: Timestamp) -> (bool, i64) {
     let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
-    let is_set = at.is_some_and(|at| at.0 <= next.saturating_add(period));
+    let latest = match rules::keeps_set_ticks() {
+        true => next.saturating_add(period),
+        false => next,
+    };
+    let is_set = at.is_some_and(|at| at.0 <= latest);
     (is_set, next)
 }
 

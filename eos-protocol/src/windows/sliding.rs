@@ -163,6 +163,15 @@ impl<'a> SlidingRow<'a> {
         windows.filter(move |it| first <= it.first && it.first <= last)
     }
 
+    /// Returns the windows as if no result were emitted.
+    #[must_use]
+    pub fn without_mark(self) -> Self {
+        Self {
+            windows: self.windows,
+            ..Self::default()
+        }
+    }
+
     /// Whether there is no window.
     #[must_use]
     pub fn is_empty(&self) -> bool {

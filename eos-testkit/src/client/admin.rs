@@ -2,7 +2,7 @@
 
 use eos_client::Result;
 use kafka_protocol::messages::ResponseKind;
-use kafka_wire::batch::{BatchBuilder, Record, visible};
+use kafka_wire::batch::{BatchBuilder, ProducerIdentity, Record, visible};
 use kafka_wire::requests::{self, NO_PRODUCER};
 
 use super::fabric::Fabric;
@@ -20,18 +20,86 @@ pub struct Written<'a> {
     pub headers: &'a [(&'a str, &'a [u8])],
 }
 
+/// An open transaction that [`Cluster::write_in_transaction`](super::Cluster::write_in_transaction) began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transaction {
+    id: String,
+    producer: ProducerIdentity,
+}
+
 pub(super) fn produce(
     fabric: &mut Fabric,
     topic: &str,
     partition: i32,
     record: &Written<'_>,
 ) -> Result<i64, i16> {
+    write(fabric, (topic, partition), record, None)
+}
+
+pub(super) fn write_in_transaction(
+    fabric: &mut Fabric,
+    id: &str,
+    (topic, partition): (&str, i32),
+    record: &Written<'_>,
+) -> Result<(Transaction, i64), i16> {
+    let request = requests::init_producer_id(Some(id), 600_000, NO_PRODUCER);
+    let Some(ResponseKind::InitProducerId(answer)) = fabric.ask(request.into()) else {
+        return Err(-1);
+    };
+    refused(answer.error_code)?;
+    let transaction = Transaction {
+        id: id.to_owned(),
+        producer: ProducerIdentity {
+            id: answer.producer_id.0,
+            epoch: answer.producer_epoch,
+        },
+    };
+    let request = requests::add_partitions(id, transaction.producer, &[(topic, partition)]);
+    let Some(ResponseKind::AddPartitionsToTxn(answer)) = fabric.ask(request.into()) else {
+        return Err(-1);
+    };
+    let results = answer.results_by_topic_v3_and_below.iter();
+    let mut results = results.flat_map(|it| &it.results_by_partition);
+    results.try_for_each(|it| refused(it.partition_error_code))?;
+    let offset = write(fabric, (topic, partition), record, Some(&transaction))?;
+    Ok((transaction, offset))
+}
+
+pub(super) fn end_transaction(
+    fabric: &mut Fabric,
+    transaction: &Transaction,
+    commits: bool,
+) -> Result<(), i16> {
+    let request = requests::end_txn(&transaction.id, transaction.producer, commits);
+    match fabric.ask(request.into()) {
+        Some(ResponseKind::EndTxn(answer)) => refused(answer.error_code),
+        _ => Err(-1),
+    }
+}
+
+fn refused(code: i16) -> Result<(), i16> {
+    match code {
+        0 => Ok(()),
+        code => Err(code),
+    }
+}
+
+fn write(
+    fabric: &mut Fabric,
+    (topic, partition): (&str, i32),
+    record: &Written<'_>,
+    transaction: Option<&Transaction>,
+) -> Result<i64, i16> {
     let mut batch = BatchBuilder::new(256);
     let headers = record.headers.iter();
     let headers = headers.map(|(name, value)| (*name, Some(*value)));
     batch.push(record.timestamp, record.key, record.value, headers);
-    let records = batch.close(NO_PRODUCER, -1, false).into_bytes();
-    let request = requests::produce(topic, partition, records, None, -1);
+    let batch = match transaction {
+        Some(it) => batch.close(it.producer, 0, true),
+        None => batch.close(NO_PRODUCER, -1, false),
+    };
+    let id = transaction.map(|it| &*it.id);
+    let request = requests::produce(topic, partition, batch.into_bytes(), id, -1);
     let Some(ResponseKind::Produce(answer)) = fabric.ask(request.into()) else {
         return Err(-1);
     };

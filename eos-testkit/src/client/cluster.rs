@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use eos_protocol::CallSite;
 use kafka_wire::batch::Record;
 
-use super::admin::{self, Written};
+use super::admin::{self, Transaction, Written};
 use super::facts;
 use super::watcher::{Edge, Effect, Reaction, Watcher};
 use super::world::World;
@@ -118,6 +118,31 @@ impl Cluster {
     /// The error code of the broker.
     pub fn produce(&self, topic: &str, partition: i32, record: &Written<'_>) -> Result<i64, i16> {
         self.with(|world| admin::produce(&mut world.fabric, topic, partition, record))
+    }
+
+    /// Writes a record in a new transaction of another producer, at once, and returns its offset. The transaction stays open
+    /// until [`end_transaction`](Self::end_transaction).
+    ///
+    /// # Errors
+    /// The error code of the broker.
+    pub fn write_in_transaction(
+        &self,
+        id: &str,
+        topic: &str,
+        partition: i32,
+        record: &Written<'_>,
+    ) -> Result<(Transaction, i64), i16> {
+        self.with(|world| {
+            admin::write_in_transaction(&mut world.fabric, id, (topic, partition), record)
+        })
+    }
+
+    /// Commits or aborts a transaction of another producer.
+    ///
+    /// # Errors
+    /// The error code of the broker.
+    pub fn end_transaction(&self, transaction: &Transaction, commits: bool) -> Result<(), i16> {
+        self.with(|world| admin::end_transaction(&mut world.fabric, transaction, commits))
     }
 
     /// The committed records of a partition, from the beginning.

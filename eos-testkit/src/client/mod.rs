@@ -44,7 +44,7 @@ mod watcher;
 mod world;
 mod writer;
 
-pub use admin::Written;
+pub use admin::{Transaction, Written};
 pub use cluster::Cluster;
 pub use member::ModelMember;
 pub use network::{Fate, Sent};

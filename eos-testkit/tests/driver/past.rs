@@ -25,13 +25,16 @@ fn by_clock() -> Timer<String> {
     Timer::wall_clock("timer")
 }
 
+type OnRecord = fn(&Ctx<'_>, TimerHandle<String>, String, i64) -> Result<(), Failure>;
+type OnMoment = fn(&Ctx<'_>, TimerHandle<String>, &Due<String>) -> Result<(), Failure>;
+
 /// An app whose records set moments with the first function, and whose moments set others with the second one. It writes
 /// the key of each moment.
 fn app(
     timer: &Timer<String>,
     policy: impl Into<ErrorPolicy>,
-    record: fn(&Ctx<'_>, TimerHandle<String>, String, i64) -> Result<(), Failure>,
-    moment: fn(&Ctx<'_>, TimerHandle<String>, &Due<String>) -> Result<(), Failure>,
+    record: OnRecord,
+    moment: OnMoment,
 ) -> App {
     let mut app = App::new("a");
     let handle = app.timer(timer);

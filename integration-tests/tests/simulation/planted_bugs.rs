@@ -13,6 +13,8 @@ const UNEXPECTED: &[&str] = &["VIOLATED unexpected"];
 const ORDER: &[&str] = &["VIOLATED lost", "VIOLATED reordered", "VIOLATED doubled"];
 /// A duplicate that a deduplication lets pass.
 const PASSED: &[&str] = &["VIOLATED unexpected", "VIOLATED doubled"];
+/// A window that closes although the input is not idle.
+const EARLY: &[&str] = &["VIOLATED early"];
 /// Inputs with several.
 const DOUBLED: &[&str] = &["VIOLATED doubled"];
 /// Not everything is processed in time.
@@ -104,6 +106,18 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("next_due", Shape::OnClose, 100, LOST),
     ("fire_once", Shape::Sessions, 20, ORDER),
     ("due_index", Shape::Sessions, 20, LOST),
+    ("fire_once", Shape::WallTimers, 20, ORDER),
+    ("due_index", Shape::WallTimers, 20, LOST),
+    ("next_due", Shape::WallTimers, 100, LOST),
+    // A tick comes again after the clock was set back a little.
+    ("tick_set", Shape::WallTimers, 20, DOUBLED),
+    ("due_index", Shape::Expiring, 20, ORDER),
+    ("expired_rows", Shape::Expiring, 20, UNEXPECTED),
+    ("fire_once", Shape::Sliding, 20, ORDER),
+    ("due_index", Shape::Sliding, 20, LOST),
+    ("final_marks", Shape::Sliding, 20, DOUBLED),
+    ("idle_evidence", Shape::Idle, 20, EARLY),
+    ("cursor_inside", Shape::Idle, 100, LOST),
     ("dedup_key", Shape::Dedup, 20, UNEXPECTED),
     ("sightings", Shape::Dedup, 20, UNEXPECTED),
     ("timed_ids", Shape::Dedup, 20, UNEXPECTED),

@@ -13,6 +13,7 @@ use eos_protocol::calls::{CallId, CallPlace};
 use eos_protocol::{AppId, Offset, Partition, TopicPartition};
 
 use super::case::Case;
+use super::clocks::Clocks;
 use super::loops::{self, Emitted};
 use super::plain::STATELESS;
 use super::record::{Draft, Given, Kind};
@@ -49,14 +50,14 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
 }
 
 /// Writes the result of each call, and each key's results with their count.
-fn declare(app: &mut App, cluster: &Cluster) {
+fn declare(app: &mut App, clocks: &Clocks) {
     let [results, counts] = OUTPUTS.map(Topic::<String, String>::plain);
     let wait = Backoff::fixed(Duration::from_millis(10));
     let calls = Calls::at_once(5)
         .time_out(Duration::from_millis(TIME_OUT.unsigned_abs()))
         .retry(2, wait);
     let service = Service {
-        cluster: cluster.clone(),
+        cluster: clocks.cluster().clone(),
         tries: Arc::default(),
     };
     let served = app

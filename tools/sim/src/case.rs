@@ -2,10 +2,10 @@
 
 use eos_core::{App, Guarantee};
 
+use super::clocks::Clocks;
 use super::record::Draft;
 use super::remains::{Found, Left};
 use super::topics::APP;
-use eos_testkit::client::Cluster;
 use eos_testkit::rng::Rng;
 
 /// Everything that depends on the shape of a run.
@@ -21,18 +21,23 @@ pub(super) struct Case {
     pub(super) repartition: Option<&'static str>,
     pub(super) changelog: Option<&'static str>,
     pub(super) outputs: &'static [&'static str],
+    /// Whether the app acts by the wall clock. This clock makes small jumps until the last fault, and stands still from then
+    /// on, so that the app comes to rest.
+    pub(super) by_wall_clock: bool,
+    /// Whether the input has pauses, and transactions of other producers.
+    pub(super) pauses: bool,
     /// Draws the next record, with the current time.
     pub(super) draft: fn(&mut Rng, i64) -> Draft,
     /// Declares the app's streams. The value of each output is the input's value, followed by its key's count, if
     /// there is one.
-    pub(super) declare: fn(&mut App, &Cluster),
+    pub(super) declare: fn(&mut App, &Clocks),
     /// Adds the violations to the findings, and returns those of the oracle.
     pub(super) judge: fn(Left<'_>, &mut Found) -> Result<Vec<String>, String>,
 }
 
 impl Case {
-    /// Returns the app, with the time of this cluster.
-    pub(super) fn app(&self, cluster: &Cluster) -> App {
+    /// Returns the app, with these clocks.
+    pub(super) fn app(&self, clocks: &Clocks) -> App {
         let mut app = App::new(APP);
         app.guarantee(self.guarantee)
             .set("commit.interval.ms", 40)
@@ -41,7 +46,7 @@ impl Case {
             // Faults set the machine's clock back, and a record that was in time is far ahead then.
             .set("max.timestamp.ahead.ms", -1)
             .set("transaction.timeout.ms", 6_000);
-        (self.declare)(&mut app, cluster);
+        (self.declare)(&mut app, clocks);
         app
     }
 

@@ -3,8 +3,8 @@
 use super::case::Case;
 use super::shape::Shape;
 use super::{
-    calls, dedup, guarantees, joined, merged, on_close, parked, plain, policies, reorder,
-    sequences, sessions, timers, windowed,
+    calls, dedup, expiring, guarantees, idle, joined, merged, on_close, parked, plain, policies,
+    reorder, sequences, sessions, sliding, timers, wall_timers, windowed,
 };
 
 pub(super) fn of(shape: Shape) -> Case {
@@ -29,5 +29,9 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Parked => parked::PARKED,
         Shape::Sequences => sequences::SEQUENCES,
         Shape::Reorder => reorder::REORDER,
+        Shape::WallTimers => wall_timers::WALL_TIMERS,
+        Shape::Expiring => expiring::EXPIRING,
+        Shape::Sliding => sliding::SLIDING,
+        Shape::Idle => idle::IDLE,
     }
 }

@@ -211,6 +211,7 @@ mod tests {
             tombstone: false,
             kind: Kind::Good,
             behind,
+            arrived: 0,
         }
     }
 

@@ -49,8 +49,13 @@ pub(super) fn difference_by_key(
     first_difference((output, partition), &found, &expected)
 }
 
+/// Returns a number in a text, by its place among the words.
+pub(super) fn word(text: &str, nth: usize) -> Option<i64> {
+    text.split(' ').nth(nth)?.parse().ok()
+}
+
 /// Returns the records of a partition of an output.
-fn emitted(left: Left<'_>, output: &str, partition: i32) -> Vec<Emitted> {
+pub(super) fn emitted(left: Left<'_>, output: &str, partition: i32) -> Vec<Emitted> {
     let found = left.cluster.read(output, partition).into_iter();
     let emitted = found.map(|it| {
         let (key, value) = (text(it.key.as_deref()), text(it.value.as_deref()));

@@ -19,6 +19,8 @@ pub(super) const STATELESS: Case = Case {
     repartition: None,
     changelog: None,
     outputs: &OUTPUTS,
+    by_wall_clock: false,
+    pauses: false,
     draft: |_, now| Draft::plain(now),
     declare: |app, _| copy(app),
     judge: copied,

@@ -8,26 +8,26 @@ use std::time::Duration;
 use eos_core::{App, Backoff, ErrorPolicy, Failure, KeyValueStore, Topic};
 
 use super::case::Case;
+use super::clocks::Clocks;
 use super::plain::COUNTING;
 use super::record::{Draft, Given, Kind};
 use super::remains::{Found, Left, verdict};
 use super::topics::INPUT;
 use eos_oracle::{Evidence, Fold, Keys, Row};
-use eos_testkit::client::Cluster;
 use eos_testkit::rng::Rng;
 
 /// The policy after the last retry is to skip the record.
 pub(super) const SKIPPING: Case = Case {
     outputs: &OUTPUTS,
     draft,
-    declare: |app, cluster| declare(app, cluster, ErrorPolicy::skip()),
+    declare: |app, clocks| declare(app, clocks, ErrorPolicy::skip()),
     judge: |left, found| judge(left, found, false),
     ..COUNTING
 };
 
 /// The policy after the last retry is to write the record to a dead-letter topic.
 pub(super) const DEAD_LETTERS: Case = Case {
-    declare: |app, cluster| declare(app, cluster, ErrorPolicy::dead_letter(DEAD)),
+    declare: |app, clocks| declare(app, clocks, ErrorPolicy::dead_letter(DEAD)),
     judge: |left, found| judge(left, found, true),
     ..SKIPPING
 };
@@ -35,9 +35,9 @@ pub(super) const DEAD_LETTERS: Case = Case {
 /// The policy after the last retry is to pause the task. The simulation decides, and in the end each record becomes a dead
 /// letter.
 pub(super) const PAUSING: Case = Case {
-    declare: |app, cluster| {
+    declare: |app, clocks| {
         let policy = ErrorPolicy::pause().dead_letters_to(DEAD);
-        declare(app, cluster, policy.into());
+        declare(app, clocks, policy.into());
     },
     judge: |left, found| judge(left, found, true),
     ..SKIPPING
@@ -57,7 +57,7 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
 }
 
 /// The app keeps a count and emits a record before the closure fails. Neither effect may stay.
-fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
+fn declare(app: &mut App, clocks: &Clocks, last: ErrorPolicy) {
     let policy = ErrorPolicy::retry(2, Backoff::fixed(Duration::from_millis(70))).then(last);
     let plain = |value: &str| {
         let mut words = value.splitn(3, ' ');
@@ -88,7 +88,8 @@ fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
         .clone()
         .map(move |value| words(&value).0)
         .to(&Topic::plain(OUTPUTS[0]));
-    let (cluster, tries) = (cluster.clone(), Mutex::new(BTreeMap::<String, u32>::new()));
+    let cluster = clocks.cluster().clone();
+    let tries = Mutex::new(BTreeMap::<String, u32>::new());
     records
         .try_map(move |value| {
             let (value, seq, kind) = words(&value);

@@ -12,6 +12,7 @@ use eos_core::run::Resume;
 use eos_core::spi::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{CommitCause, Now, Timestamp};
 
+use super::clocks::Clocks;
 use super::disks::{Disks, ProcessDisk};
 use super::fault::Kind;
 use super::nemesis::{Died, Nemesis, Order};
@@ -36,8 +37,7 @@ pub(super) struct Processes<'a> {
     disks: &'a dyn Disks,
     app: Stepped<Cluster>,
     slots: Vec<Slot>,
-    /// The offset of the wall clock, in milliseconds.
-    wall: Arc<Mutex<i64>>,
+    clocks: Clocks,
     /// The start of the run, in milliseconds since the epoch.
     begin: i64,
     /// The number of workers that ended with each error.
@@ -84,24 +84,24 @@ impl Slot {
 impl<'a> Processes<'a> {
     pub(super) fn new(
         app: Stepped<Cluster>,
-        cluster: &Cluster,
+        clocks: &Clocks,
         nemesis: &Nemesis,
         disks: &'a dyn Disks,
         rng: &mut Rng,
     ) -> Processes<'a> {
-        let begin = cluster.now();
+        let begin = clocks.now();
         let slots = FIRST.map(|name| Slot {
             workers: u16::try_from(rng.between(1, 2)).unwrap_or(1),
             starts_at: begin + rng.between(0, 500),
             ..Slot::new(name, nemesis, disks)
         });
         Processes {
-            cluster: cluster.clone(),
+            cluster: clocks.cluster().clone(),
             nemesis: nemesis.clone(),
             disks,
             app,
             slots: slots.into(),
-            wall: Arc::default(),
+            clocks: clocks.clone(),
             begin,
             errors: BTreeMap::new(),
         }
@@ -216,7 +216,7 @@ impl<'a> Processes<'a> {
                 }
                 Order::Clock => {
                     let by = rng.between(-172_800_000, 172_800_000);
-                    *self.wall.lock().unwrap_or_else(PoisonError::into_inner) += by;
+                    self.clocks.jump(by);
                 }
             }
         }
@@ -254,8 +254,7 @@ impl<'a> Processes<'a> {
     }
 
     fn env(&self, rng: &mut Rng) -> Env {
-        let (clock, wall) = (self.cluster.clone(), self.cluster.clone());
-        let off = Arc::clone(&self.wall);
+        let (clock, clocks) = (self.cluster.clone(), self.clocks.clone());
         // Each start has its own generator, because a name from before a crash must not be repeated.
         let chance = Mutex::new(Rng::new(rng.draw()));
         let begin = self.begin;
@@ -267,10 +266,7 @@ impl<'a> Processes<'a> {
                 chance.draw()
             },
         )
-        .with_wall_clock(move || {
-            let off = *off.lock().unwrap_or_else(PoisonError::into_inner);
-            Timestamp(wall.now() + off)
-        })
+        .with_wall_clock(move || Timestamp(clocks.wall()))
         .with_unstoppable_calls()
     }
 

@@ -93,4 +93,6 @@ pub(crate) struct Given {
     /// The committed offset of the sibling topic when this record arrived. Records below it are processed
     /// before this one.
     pub(crate) behind: i64,
+    /// The time of the cluster when this record arrived.
+    pub(crate) arrived: i64,
 }

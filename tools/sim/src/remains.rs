@@ -7,6 +7,8 @@ use eos_protocol::TaskId;
 use eos_protocol::state::Standing;
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
+use super::clocks::Clocks;
+use super::foreign::Undecided;
 use super::record::Given;
 use super::topics::APP;
 use eos_oracle::{
@@ -134,6 +136,9 @@ pub(super) struct Left<'a> {
     /// The number of records that arrived before the last fault ended and all records were committed.
     pub(super) after_faults: usize,
     pub(super) databases: &'a [Copied],
+    pub(super) clocks: &'a Clocks,
+    /// The transactions of other producers in the input.
+    pub(super) foreign: &'a [Undecided],
 }
 
 impl<'a> Left<'a> {

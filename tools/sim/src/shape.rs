@@ -45,11 +45,19 @@ pub enum Shape {
     Sequences,
     /// Records that wait for their time, and records that wait for the numbers before them.
     Reorder,
+    /// Timers of the wall clock, which jumps, and ticks of both clocks.
+    WallTimers,
+    /// Rows that expire, read by records and by timers.
+    Expiring,
+    /// Sliding windows, with updates and with final results.
+    Sliding,
+    /// Final results of windows that close while the input is idle.
+    Idle,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 20] = [
+    pub const ALL: [Shape; 24] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -70,6 +78,10 @@ impl Shape {
         Shape::Parked,
         Shape::Sequences,
         Shape::Reorder,
+        Shape::WallTimers,
+        Shape::Expiring,
+        Shape::Sliding,
+        Shape::Idle,
     ];
 
     /// Returns the weight in the draw.
@@ -78,8 +90,9 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             Shape::Async | Shape::Sequences | Shape::Reorder => 1,
+            Shape::WallTimers | Shape::Expiring | Shape::Sliding | Shape::Idle => 1,
             // These shapes commit through the consumer.
-            Shape::AtMostOnce | Shape::CountedAtLeastOnce => 1,
+            Shape::AtMostOnce | Shape::CountedAtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned | Shape::AtLeastOnce => 3,
         }
@@ -117,6 +130,10 @@ impl Shape {
             Shape::Parked => "parked",
             Shape::Sequences => "sequences",
             Shape::Reorder => "reorder",
+            Shape::WallTimers => "wall_timers",
+            Shape::Expiring => "expiring",
+            Shape::Sliding => "sliding",
+            Shape::Idle => "idle",
         }
     }
 

@@ -6,7 +6,9 @@ use eos_client::Client;
 use eos_protocol::{Guarantee, Offset, Partition, TopicPartition, partition_for};
 
 use super::case::Case;
+use super::clocks::Clocks;
 use super::disks::{Disks, InMemory, PositionFirst, Unlocked};
+use super::foreign::{self, Foreign};
 use super::nemesis::Nemesis;
 use super::parked::Replayer;
 use super::processes::Processes;
@@ -33,6 +35,16 @@ const PATIENCE: i64 = 240_000;
 const QUIET: i64 = 10_000;
 /// The number of times that more records arrive after the run is settled.
 const ENCORES: u32 = 2;
+/// The time from the begin of one burst of records to the next, and of the burst, in milliseconds, if the input has
+/// pauses.
+const BURSTS: i64 = 8_000;
+const BURST: i64 = 3_000;
+/// How far the wall clock jumps at most, beside the jumps that are faults, in milliseconds.
+const SMALL_JUMP: i64 = 1_700;
+/// The longest time that a topic can have as a setting.
+const FOR_EVER: &str = "9223372036854775807";
+/// How far the wall clock is set forward when more records arrive after the run is settled, in milliseconds.
+const LEAP: i64 = 5_000;
 /// The size of a restore's write, in bytes of memory. It is so small that a restore takes several writes.
 const RESTORE_BATCH: usize = 240;
 
@@ -41,6 +53,8 @@ struct Simulation<'a> {
     case: Case,
     rng: Rng,
     cluster: Cluster,
+    clocks: Clocks,
+    foreign: Foreign,
     nemesis: Nemesis,
     processes: Processes<'a>,
     found: Found,
@@ -112,17 +126,28 @@ impl<'a> Simulation<'a> {
             if let Err(why) = cluster.add_topic(topic, partitions) {
                 unreachable!("{topic}: {why}");
             }
+            // The moments of a wall clock that is days ahead are times of records.
+            if case.by_wall_clock
+                && let Err(why) = cluster.broker(|broker| {
+                    broker.configure_topic(topic, "message.timestamp.after.max.ms", FOR_EVER)
+                })
+            {
+                unreachable!("{topic}: {why}");
+            }
         }
-        let app = match case.app(&cluster).stepped(cluster.clone()) {
+        let clocks = Clocks::new(&cluster);
+        let app = match case.app(&clocks).stepped(cluster.clone()) {
             Ok(app) => app.restore_batch(RESTORE_BATCH),
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
-        let processes = Processes::new(app, &cluster, &nemesis, disks, &mut rng);
+        let processes = Processes::new(app, &clocks, &nemesis, disks, &mut rng);
         Simulation {
             run,
             case,
             rng,
             cluster,
+            clocks,
+            foreign: Foreign::default(),
             nemesis,
             processes,
             found: Found::default(),
@@ -153,8 +178,7 @@ impl<'a> Simulation<'a> {
             let enough = self.inputs.len() >= RECORDS && self.nemesis.is_done();
             if rests_since.is_none() {
                 if over || enough {
-                    self.nemesis.rest();
-                    self.nemesis.note(|| "all goes well from here on".into());
+                    self.rest();
                     rests_since = Some(now);
                 } else {
                     self.feed();
@@ -162,6 +186,8 @@ impl<'a> Simulation<'a> {
             }
             self.processes.obey(&mut self.rng, &mut self.found);
             self.compact();
+            self.foreign
+                .decide(&self.cluster, rests_since.is_some(), &mut self.found);
             self.replay(rests_since.is_none());
             let idle = self.processes.step_all(&mut self.rng, &mut self.found);
             self.processes.look_for_two_owners(&mut self.found);
@@ -207,6 +233,15 @@ impl<'a> Simulation<'a> {
             self.cluster.pass(next);
         }
         self.finish()
+    }
+
+    /// Ends the faults.
+    fn rest(&mut self) {
+        self.nemesis.rest();
+        self.nemesis.note(|| "all goes well from here on".into());
+        if self.case.by_wall_clock {
+            self.clocks.stand_still();
+        }
     }
 
     /// In half of the runs Kafka's cleaner compacts the changelogs every second or two. Without the defence
@@ -268,6 +303,9 @@ impl<'a> Simulation<'a> {
             self.after_faults = self.inputs.len();
         }
         self.before_last = self.inputs.len();
+        if self.case.by_wall_clock {
+            self.clocks.jump(LEAP);
+        }
         for _ in 0..12 {
             self.feed_one();
         }
@@ -285,6 +323,8 @@ impl<'a> Simulation<'a> {
                 before_last: self.before_last,
                 after_faults: self.after_faults,
                 databases: &databases,
+                clocks: &self.clocks,
+                foreign: self.foreign.all(),
             };
             check::judge(&self.case, left, &mut self.found);
         }
@@ -303,6 +343,15 @@ impl<'a> Simulation<'a> {
 
     /// Adds some records.
     fn feed(&mut self) {
+        if self.case.by_wall_clock && self.rng.one_in(150) {
+            let by = self.rng.between(-SMALL_JUMP, SMALL_JUMP);
+            self.nemesis
+                .note(|| format!("the wall clock jumps by {by} ms"));
+            self.clocks.jump(by);
+        }
+        if self.case.pauses && (self.cluster.now() - BEGIN) % BURSTS >= BURST {
+            return;
+        }
         // The rate is high at first, and later just enough to keep all workers busy.
         let seldom = if self.inputs.len() < RECORDS { 3 } else { 12 };
         if !self.rng.one_in(seldom) {
@@ -337,7 +386,8 @@ impl<'a> Simulation<'a> {
             value: (!tombstone).then_some(&value[..]),
             headers: &[],
         };
-        match self.cluster.produce(topic, partition, &record) {
+        let arrived = self.cluster.now();
+        match self.write(topic, partition, &record) {
             Ok(offset) => self.inputs.push(Given {
                 seq,
                 topic,
@@ -348,12 +398,26 @@ impl<'a> Simulation<'a> {
                 tombstone,
                 kind,
                 behind: behind.ok().flatten().unwrap_or(0),
+                arrived,
             }),
             Err(code) => self
                 .found
                 .wrong
                 .push(format!("the input is refused: {code}")),
         }
+    }
+
+    /// Writes a record to the input. Other producers may write before it, or write it.
+    fn write(&mut self, topic: &str, partition: i32, record: &Written<'_>) -> Result<i64, i16> {
+        if self.case.pauses && self.foreign.is_decided() && self.rng.one_in(25) {
+            let (lasts, commits) = foreign::drawn(&mut self.rng);
+            let written =
+                (self.foreign).write(&self.cluster, partition, record, (lasts, commits))?;
+            if commits {
+                return Ok(written);
+            }
+        }
+        self.cluster.produce(topic, partition, record)
     }
 
     /// Returns whether every process runs, and everything is committed.

@@ -53,13 +53,13 @@ fn declare(app: &mut App) {
 
 /// The effect on the moment of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
+pub(super) enum Action {
     Keep,
     Cancel,
     Set(i64),
 }
 
-fn act(
+pub(super) fn act(
     ctx: &Ctx<'_>,
     timer: TimerHandle<String>,
     key: &String,

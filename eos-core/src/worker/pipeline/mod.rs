@@ -270,6 +270,11 @@ impl Pipeline {
         if !task.has_due() {
             return self.process_record(shared, task, source, txn);
         }
+        if !rules::keeps_rows_for_moments()
+            && let Some(done) = self.due(shared, task, Clock::Background, txn)
+        {
+            return done;
+        }
         if let Some(done) = self.due(shared, task, Clock::Stream, txn) {
             return done;
         }

@@ -122,6 +122,7 @@ impl Load {
             tombstone: false,
             kind,
             behind: 0,
+            arrived: now,
         });
         Ok(())
     }

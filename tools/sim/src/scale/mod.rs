@@ -15,6 +15,7 @@ use eos_core::App;
 use eos_core::spi::stepped::StopMode;
 
 use super::check;
+use super::clocks::Clocks;
 use super::plain::COUNTING;
 use super::remains::{Found, Left};
 use super::topics::{APP, INPUT, OUTPUTS};
@@ -106,7 +107,7 @@ impl Scale {
             app.set("commit.interval.ms", interval.as_millis())
                 .set("commit.pace", "fixed");
         }
-        (COUNTING.declare)(&mut app, cluster);
+        (COUNTING.declare)(&mut app, &Clocks::new(cluster));
         app
     }
 }
@@ -296,6 +297,7 @@ impl Sim {
         let records = self.load.given.len();
         if self.found.wrong.is_empty() {
             let databases = self.fleet.databases(&mut self.found);
+            let clocks = Clocks::new(&self.cluster);
             let left = Left {
                 cluster: &self.cluster,
                 changelog: COUNTING.changelog,
@@ -304,6 +306,8 @@ impl Sim {
                 before_last: records,
                 after_faults: records,
                 databases: &databases,
+                clocks: &clocks,
+                foreign: &[],
             };
             check::judge(&COUNTING, left, &mut self.found);
         }
