@@ -11,7 +11,7 @@
 //! Meanwhile, a worker's other partitions continue in small transactions of their own. Their commits prove nothing
 //! about the suspected records, so this module keeps everything by partition.
 //!
-//! A due item has a partition of its own ([`TaskProgress::item_partition`]), because items may come in another order after
+//! A due item has a partition of its own ([`ItemName::partition`]), because items may come in another order after
 //! an abort. Another record may delete an item or move it, so its suspicion ends after some commits without it.
 //!
 //! Only aborts that a record can have caused belong here: a refused output, a transaction timeout. External causes (a
@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{Offset, TopicPartition};
-use crate::progress::TaskProgress;
+use crate::item_name::ItemName;
 
 /// The number of commits without a suspected due item after which the item counts as gone.
 const PATIENCE: u64 = 200;
@@ -146,7 +146,7 @@ impl Isolation {
         }
         self.commits += 1;
         let stays = |partition: &TopicPartition, at: u64| {
-            self.commits - at < PATIENCE || !TaskProgress::is_item(partition)
+            self.commits - at < PATIENCE || !ItemName::is_item(partition)
         };
         self.begun.retain(|partition, it| stays(partition, it.at));
         if let Some(search) = &mut self.search {
@@ -221,7 +221,6 @@ impl Isolation {
 mod tests {
     use super::*;
     use crate::ids::Partition;
-    use crate::progress::ItemName;
     use proptest::prelude::*;
 
     fn partition(topic: &str) -> TopicPartition {
@@ -386,7 +385,7 @@ mod tests {
         let store = crate::state::StoreId::due("timer");
         let item = ItemName::of(store, key.as_bytes(), crate::ids::Timestamp(5));
         Taken {
-            partition: TaskProgress::item_partition(task, item),
+            partition: item.partition(task),
             first: Offset::ZERO,
             next: Offset::ZERO.next(),
         }

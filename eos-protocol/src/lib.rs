@@ -54,6 +54,7 @@ mod halving;
 pub mod identity;
 mod idle;
 mod ids;
+mod item_name;
 mod markers;
 mod membership;
 mod merge;
@@ -93,6 +94,7 @@ pub use ids::{
     AppId, Generation, InstanceId, Negative, Nonce, Offset, Partition, ProducerEpoch, Seq, StageId,
     TaskId, Timestamp, TopicName, TopicPartition, TransactionalId, WorkerId,
 };
+pub use item_name::ItemName;
 pub use markers::until_markers_are_written;
 pub use membership::{NotAMember, checked_membership};
 pub use merge::{BadMaxIdle, Lag, MaxIdle, Merge, Pick, Supply};
@@ -101,7 +103,7 @@ pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
 pub use pause::{Met, Pause, PausePlace, Verdict};
-pub use progress::{Admission, Input, ItemName, OutOfOrder, START_STEP, TaskProgress};
+pub use progress::{Admission, Input, OutOfOrder, START_STEP, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
 pub use recommit::recommit_due;
 pub use retry::{Attempt, RetryPlan};

@@ -1,11 +1,11 @@
 //! A task's progress: its inputs' offsets and its last transaction's name.
 
-use crate::fnv::Fnv;
 use crate::guarantee::Guarantee;
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
+use crate::item_name::ItemName;
 use crate::name::{LayoutHash, TransactionName};
-use crate::state::{PerFamily, StoreId, StoreNames, TopicDigest};
+use crate::state::{PerFamily, StoreNames, TopicDigest};
 
 /// The count of numbers that each start of a task skips under `AtLeastOnce`. An owner makes fewer attempts before it finds out that it
 /// has lost the task.
@@ -84,26 +84,6 @@ pub struct TaskProgress {
     /// The due items of the open transaction.
     items: Vec<ItemName>,
 }
-
-/// The name of a due item in the search for the cause of aborts (rule 9). Items may come in another order after an abort,
-/// and others may come in between, so a number would not identify them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ItemName(u64);
-
-impl ItemName {
-    /// The name of the item with this key and moment.
-    #[must_use]
-    pub fn of(store: StoreId, key: &[u8], due: Timestamp) -> Self {
-        let mut hash = Fnv::new();
-        hash.write(&store.to_be_bytes());
-        hash.write(&due.0.to_be_bytes());
-        hash.write(key);
-        Self(hash.finish())
-    }
-}
-
-/// The beginning of the names of partitions of due items. No topic has such a name.
-const ITEMS: &str = "due/";
 
 /// A record that must not come now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -233,33 +213,11 @@ impl TaskProgress {
             })
         });
         let items = self.items.iter().map(|item| Taken {
-            partition: Self::item_partition(self.task, *item),
+            partition: item.partition(self.task),
             first: Offset::ZERO,
             next: Offset::ZERO.next(),
         });
         records.chain(items)
-    }
-
-    /// Returns the name under which [`taken`](Self::taken) lists a due item, at offset 0. It is no topic.
-    #[must_use]
-    pub fn item_partition(task: TaskId, item: ItemName) -> TopicPartition {
-        let name = format!("{ITEMS}{}/{:016x}", task.stage.0, item.0);
-        TopicPartition::new(&*name, task.partition)
-    }
-
-    /// Whether this is the [partition](Self::item_partition) of a due item.
-    #[must_use]
-    pub fn is_item(partition: &TopicPartition) -> bool {
-        partition.topic.as_str().starts_with(ITEMS)
-    }
-
-    /// Whether this is the [partition](Self::item_partition) of a due item of this task.
-    #[must_use]
-    pub fn is_item_of(partition: &TopicPartition, task: TaskId) -> bool {
-        let item = partition.topic.as_str().strip_prefix(ITEMS);
-        let stage = item.and_then(|item| item.split_once('/'));
-        let stage = stage.and_then(|(stage, _)| stage.parse().ok());
-        partition.partition == task.partition && stage == Some(task.stage.0)
     }
 
     /// Marks a due item as handled: the next transaction covers it.

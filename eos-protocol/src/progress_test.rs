@@ -124,7 +124,7 @@ fn rule_9_a_due_item_is_known_by_its_own_name() {
     let store = StoreId::due("timer");
     let item = |key: &[u8], due| ItemName::of(store, key, Timestamp(due));
     let mut task = two_inputs();
-    let of = |item| TaskProgress::item_partition(task.task, item);
+    let of = |item: ItemName| item.partition(task.task);
     let (one, other) = (of(item(b"k", 5)), of(item(b"k", 6)));
     assert_ne!(one, other);
     assert_ne!(one, of(item(b"l", 5)));
@@ -132,14 +132,14 @@ fn rule_9_a_due_item_is_known_by_its_own_name() {
         one,
         of(ItemName::of(StoreId::due("other"), b"k", Timestamp(5)))
     );
-    assert!(TaskProgress::is_item(&one) && TaskProgress::is_item_of(&one, task.task));
+    assert!(ItemName::is_item(&one) && ItemName::is_item_of(&one, task.task));
     let input = task.inputs()[0].partition.clone();
-    assert!(!TaskProgress::is_item(&input) && !TaskProgress::is_item_of(&input, task.task));
+    assert!(!ItemName::is_item(&input) && !ItemName::is_item_of(&input, task.task));
     let (mut stage, mut partition) = (task.task, task.task);
     stage.stage.0 += 1;
     partition.partition = Partition::ZERO;
     for elsewhere in [stage, partition] {
-        assert!(!TaskProgress::is_item_of(&one, elsewhere));
+        assert!(!ItemName::is_item_of(&one, elsewhere));
     }
     let taken = |task: &TaskProgress| task.taken().map(|it| it.partition).collect::<Vec<_>>();
     task.handled_due(item(b"k", 5));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::state::StoreNames;
 use eos_protocol::{
-    CommitCause, Event, Guarantee, Revocation, SeenTopic, Settle, TaskProgress, TopicName,
+    CommitCause, Event, Guarantee, ItemName, Revocation, SeenTopic, Settle, TaskProgress, TopicName,
 };
 
 use crate::client::{Client, Source, SourceEvent};
@@ -122,7 +122,7 @@ impl<C: Client> Worker<C> {
             self.txn.blame.revoked(partition);
         }
         for task in &plan.close {
-            (self.txn.blame).revoked_all(|it| TaskProgress::is_item_of(it, *task));
+            (self.txn.blame).revoked_all(|it| ItemName::is_item_of(it, *task));
         }
         let unassigned = self.source.unassign(&plan.unassign);
         unassigned.map_err(WorkerError::Client)

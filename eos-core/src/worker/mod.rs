@@ -26,6 +26,7 @@
 //! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
 mod ahead;
+mod apart;
 mod assignments;
 mod between;
 mod chores;

@@ -9,9 +9,9 @@ use eos_protocol::{
 };
 
 use super::ahead::Ahead;
+use super::apart::Apart;
 use super::between::Between;
 use super::parked_keys::ParkedKeys;
-use super::pipeline::Apart;
 use super::rounds::Rounds;
 use super::task_pause::TaskPause;
 use super::task_state::TaskState;

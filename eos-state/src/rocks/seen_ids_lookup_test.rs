@@ -8,7 +8,7 @@ use eos_protocol::state::StoreId;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use tempfile::tempdir;
 
-use super::seen_ids_test::{row, store_of};
+use super::seen_ids_test::{row, settled, store_of};
 use super::*;
 use crate::TaskStore;
 use crate::conformance::position;
@@ -138,10 +138,12 @@ fn a_year_of_ids_does_not_slow_look_ups_down() {
         }
         store.flush().unwrap();
         if day == 7 {
+            settled(dir.path());
             let time = Timestamp(1_700_000_000_000 + 8 * DAY);
             eighth = Some(look_ups(&store, time, number));
         }
     }
+    settled(dir.path());
     let time = Timestamp(1_700_000_000_000 + days * DAY);
     let (tables, p99) = look_ups(&store, time, number);
     let (tables_before, p99_before) = eighth.unwrap();

@@ -115,7 +115,7 @@ fn measured(
 
 /// The bytes of the tables once compactions have stopped. The test writes an hour of ids in a minute, so without a pause
 /// compactions would lag behind on a loaded machine, as they do not at the real rate.
-fn settled(dir: &Path) -> u64 {
+pub(super) fn settled(dir: &Path) -> u64 {
     let mut bytes = tables(dir);
     loop {
         thread::sleep(Duration::from_millis(100));

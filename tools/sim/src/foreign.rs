@@ -1,17 +1,9 @@
 //! Transactions of other producers in the input.
 
-use super::remains::Found;
+use super::remains::{Found, Undecided};
 use super::topics::INPUT;
 use eos_testkit::client::{Cluster, Transaction, Written};
 use eos_testkit::rng::Rng;
-
-/// The time for which a transaction was open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Undecided {
-    pub(super) partition: i32,
-    pub(super) from: i64,
-    pub(super) until: i64,
-}
 
 /// A producer of transactions that stay open for seconds, one after the other.
 #[derive(Debug, Default)]

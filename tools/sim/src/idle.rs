@@ -13,11 +13,10 @@ use eos_core::{App, Topic};
 
 use super::case::Case;
 use super::clocks::Clocks;
-use super::foreign::Undecided;
 use super::loops;
 use super::plain::STATELESS;
 use super::record::{Draft, Given};
-use super::remains::{Found, Left};
+use super::remains::{Found, Left, Undecided};
 use super::topics::INPUT;
 use eos_testkit::rng::Rng;
 

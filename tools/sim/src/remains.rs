@@ -8,7 +8,6 @@ use eos_protocol::state::Standing;
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
 use super::clocks::Clocks;
-use super::foreign::Undecided;
 use super::record::Given;
 use super::topics::APP;
 use eos_oracle::{
@@ -119,6 +118,14 @@ impl Found {
     pub(super) fn judged(&mut self, by_oracle: Vec<String>) {
         self.wrong.splice(0..0, by_oracle);
     }
+}
+
+/// The time for which a transaction was open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Undecided {
+    pub(super) partition: i32,
+    pub(super) from: i64,
+    pub(super) until: i64,
 }
 
 /// The final state of a run.

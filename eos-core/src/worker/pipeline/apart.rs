@@ -7,20 +7,11 @@ use super::{Done, Pipeline, Processed, Unit};
 use crate::client::Client;
 use crate::topology::{Fault, MomentOutputs};
 use crate::worker::RecordsOf;
+use crate::worker::apart::Apart;
 use crate::worker::error::advice;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::transaction::TransactionDriver;
-
-/// A record that aborts its transactions. The moments in its unit are handled as units of their own, so that the search
-/// finds the one to blame: a moment, or the record without them.
-#[derive(Debug)]
-pub(in crate::worker) struct Apart {
-    partition: TopicPartition,
-    offset: Offset,
-    /// Whether the record had no moment in its unit when it was last suspected.
-    is_alone: bool,
-}
 
 /// Returns the fault of a record or item that aborts its transactions.
 pub(super) fn aborts<C: Client>(txn: &TransactionDriver<C>) -> Fault {

@@ -8,9 +8,7 @@
 
 use eos_protocol::state::StoreId;
 use eos_protocol::windows::AnyWindows;
-use eos_protocol::{
-    Clock, CommitCause, ItemName, Offset, Place, TaskProgress, Timestamp, TopicPartition,
-};
+use eos_protocol::{Clock, CommitCause, ItemName, Offset, Place, Timestamp, TopicPartition};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
 use super::apart::aborts;
@@ -123,7 +121,7 @@ impl Pipeline {
         };
         let name = ItemName::of(item.place.store, &item.place.key, item.due);
         let id = task.progress.task;
-        let own = || TaskProgress::item_partition(id, name);
+        let own = || name.partition(id);
         let unit = Processed {
             unit: Unit::Due(item.clock, name),
             ..unit

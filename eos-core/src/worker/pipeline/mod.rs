@@ -41,7 +41,6 @@ use crate::store::Buffers;
 use crate::topology::{Counts, Fault, Scratch};
 
 use ahead::CallsOfWorker;
-pub(super) use apart::Apart;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use processed::{Failed, Processed, Unit};
@@ -133,7 +132,7 @@ pub(super) struct Pipeline {
     least_limit: usize,
     /// The time of the last record.
     clock: Now,
-    /// Records up to this time are not far ahead of the machine's clock. It is read anew in each step, because the clock may
+    /// Records up to this time are not far ahead of the machine's clock. Each step reads the clock again, because it may
     /// be set back.
     not_ahead: Timestamp,
     counters: Counters,

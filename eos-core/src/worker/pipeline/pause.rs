@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eos_protocol::{
-    Clock, CommitCause, Met, Pause, PausePlace, TaskProgress, Timestamp, TopicName, Verdict,
+    Clock, CommitCause, ItemName, Met, Pause, PausePlace, Timestamp, TopicName, Verdict,
 };
 
 use super::{Done, Failed, Pipeline, Processed, Unit};
@@ -260,7 +260,7 @@ fn forgive<C: Client>(
         PausePlace::Item { .. } => {
             let id = task.progress.task;
             txn.blame
-                .revoked_all(|partition| TaskProgress::is_item_of(partition, id));
+                .revoked_all(|partition| ItemName::is_item_of(partition, id));
         }
     }
 }
