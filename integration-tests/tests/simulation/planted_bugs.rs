@@ -141,13 +141,8 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("failed_effects", Shape::Sequences, 20, UNEXPECTED),
     ("waiting_records", Shape::Reorder, 20, LOST),
     ("fire_once", Shape::Reorder, 20, ORDER),
-    ("due_index", Shape::Reorder, 20, LOST),
-    (
-        "into_the_past",
-        Shape::Reorder,
-        20,
-        &["VIOLATED unexpected", "VIOLATED lost"],
-    ),
+    // Not `due_index` and `into_the_past`: a record whose lower numbers are never called is held a thousand times before it
+    // fails, and such a run takes minutes.
     // A record waits although it failed.
     (
         "failed_effects",
