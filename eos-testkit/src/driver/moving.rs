@@ -54,7 +54,7 @@ impl TestDriver {
     /// let minute = Duration::from_secs(60);
     /// let mut app = App::new("views-v1");
     /// app.source(&views)
-    ///     .on_tick("tick", Clock::Wall, minute, |ctx, tick| ctx.forward(String::new(), tick.at.to_string()))
+    ///     .on_tick("tick", Clock::Wall, minute, |ctx, tick| ctx.forward(String::new(), tick.at.0.to_string()))
     ///     .process(|_, _| ())
     ///     .to(&ticks);
     ///

@@ -47,8 +47,8 @@ fn size() -> Size {
     }
 }
 
-/// Records with numbers. In poisoned keys one of three fails until its replay, and one of six fails also then, at every
-/// second offset.
+/// Records with numbers. In poisoned keys one of three fails until its replay, and one of six fails also then, at about
+/// every second offset.
 fn inputs(size: &Size, time: i64) -> Vec<Input> {
     let mut random = Random::new(seed());
     let records = (0..size.records).map(|n| {
