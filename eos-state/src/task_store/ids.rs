@@ -96,6 +96,8 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Step {
         Put(u64, u32),
+        /// A write that stays if the record is dropped.
+        Beside(u64, u32),
         Delete(u64, u32),
         Keep,
         Drop,
@@ -112,6 +114,7 @@ mod tests {
         let (window, id) = (0_u64..12, 0_u32..60);
         prop_oneof![
             8 => (window.clone(), id.clone()).prop_map(|(window, id)| Step::Put(window, id)),
+            2 => (window.clone(), id.clone()).prop_map(|(window, id)| Step::Beside(window, id)),
             1 => (window.clone(), id.clone()).prop_map(|(window, id)| Step::Delete(window, id)),
             4 => Just(Step::Keep),
             1 => Just(Step::Drop),
@@ -138,6 +141,9 @@ mod tests {
                 seq += 1;
                 match step {
                     Step::Put(window, id) => store.put(SEEN, &key(window, id), b"1").unwrap(),
+                    Step::Beside(window, id) => {
+                        store.put_beside(SEEN, &key(window, id), b"1").unwrap();
+                    }
                     Step::Delete(window, id) => store.delete(SEEN, &key(window, id)).unwrap(),
                     Step::Keep => store.keep_record(),
                     Step::Drop => store.drop_record(),
