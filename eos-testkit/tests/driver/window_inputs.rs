@@ -1,5 +1,6 @@
 //! Bad input and bad definitions of windows, sessions, sliding windows and timers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use eos_core::state::{SessionStore, SlidingStore, WindowStore};
@@ -268,6 +269,55 @@ fn windows_behind_final_results_need_the_grace_of_their_delay() {
                 let counts: Vec<_> = results.iter().map(|it| &it[it.len() - 1..]).collect();
                 assert_eq!(counts, ["6", "1"], "{kind}: {results:?}");
             }
+        }
+    }
+}
+
+/// A result that a later step makes too large for its topic.
+#[test]
+fn a_final_result_that_is_too_large_for_its_topic_is_left_to_the_policy() {
+    for kind in ["tumbling", "sessions", "sliding"] {
+        let app = |policy| {
+            let mut app = App::new("a");
+            let views = app.source(&views()).on_error(policy);
+            counts(views, kind)
+                .without_windows()
+                .map(|count| match count {
+                    2 => "x".repeat(2_000_000),
+                    _ => count.to_string(),
+                })
+                .to(&results());
+            app
+        };
+        // Two records of `a`, one of `b`, then everything closes.
+        let records = [("a", 100), ("a", 100), ("b", 100), ("c", 900)];
+        let mut driver = TestDriver::new(app(ErrorPolicy::dead_letter("letters")));
+        for (key, time) in records {
+            driver.pipe_at(&views(), key, "x", Timestamp(time));
+        }
+        // The broker refuses the transaction. The search for the cause waits between its attempts.
+        driver.advance_wall_clock(Duration::from_secs(30));
+        let letters = driver.count(&Topic::<String, u64>::plain("letters"));
+        let found: Vec<_> = read(&mut driver).iter().map(String::len).collect();
+        assert_eq!(
+            (found, letters),
+            (vec![1], 1),
+            "{kind} {:?}",
+            driver.error()
+        );
+        let letter = driver.read_one(&Topic::<String, u64>::plain("letters"));
+        assert_eq!((letter.key.as_str(), letter.value), ("a", 2), "{kind}");
+        let mut driver = TestDriver::new(app(ErrorPolicy::fail()));
+        for (key, time) in &records[..3] {
+            driver.pipe_at(&views(), *key, "x", Timestamp(*time));
+        }
+        let _refused = catch_unwind(AssertUnwindSafe(|| {
+            driver.pipe_at(&views(), "c", "x", Timestamp(900));
+            driver.advance_wall_clock(Duration::from_secs(30));
+        }));
+        let error = driver.error().unwrap().to_string();
+        for word in ["counts", "\"a\"", "MessageTooLarge"] {
+            assert!(error.contains(word), "{kind} {word}: {error}");
         }
     }
 }
