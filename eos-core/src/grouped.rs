@@ -1,16 +1,15 @@
-//! Grouped streams and tables.
+//! Grouped streams.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::codec::{Codec, Encode};
-use crate::error_policy::ErrorPolicy;
-use crate::keys::{Colocated, Partitioned};
+use crate::codec::Codec;
+use crate::keys::Colocated;
 use crate::store::{KeyValueStore, Stamped};
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{Aggregate, AggregateOrDelete, Kind, Node, PerCommit};
+use crate::tables::Table;
+use crate::topology::{Aggregate, AggregateOrDelete, Kind, Readers};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Groups the records by key, to count, reduce or aggregate them.
@@ -202,12 +201,14 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         store: &KeyValueStore<K, A>,
         f: impl Fn(&K, V, Option<A>) -> Option<A> + Send + Sync + 'static,
     ) -> Table<K, A> {
-        let f = Arc::new(f);
+        let (f, readers) = (Arc::new(f), Readers::none());
         let store = self.stream.own_store(&store.stamped());
-        let stream = self.stream.then(kind(store), move || {
-            Box::new(AggregateOrDelete::<K, V, A, _>::new(store, Arc::clone(&f)))
+        let read = readers.clone();
+        let exits = self.stream.then_table(kind(store), move || {
+            let f = Arc::clone(&f);
+            Box::new(AggregateOrDelete::<K, V, A, _>::new(store, f, read.exit()))
         });
-        Table::new(stream, store)
+        Table::in_store(exits, store, readers)
     }
 
     fn kept<A: 'static>(
@@ -216,130 +217,20 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         store: &KeyValueStore<K, A>,
         f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
     ) -> Table<K, A, A> {
-        let f = Arc::new(f);
-        let definition = store.stamped();
-        let store = self.stream.own_store(&definition);
-        let stream = self.stream.then(kind(store), move || {
-            Box::new(Aggregate::<K, V, A, _>::new(store, Arc::clone(&f)))
+        let (f, readers) = (Arc::new(f), Readers::none());
+        let store = self.stream.own_store(&store.stamped());
+        let read = readers.clone();
+        let exits = self.stream.then_table(kind(store), move || {
+            let f = Arc::clone(&f);
+            Box::new(Aggregate::<K, V, A, _>::new(store, f, read.exit()))
         });
-        Table::new(stream, store)
+        Table::in_store(exits, store, readers)
     }
 }
 
 impl<K, V> fmt::Debug for Grouped<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Grouped").field(&self.stream).finish()
-    }
-}
-
-/// The latest row of each key: an aggregated result, or the last value of a topic
-/// ([`App::table`](crate::App::table)).
-///
-/// Streams join with a table ([`Stream::join`]). A table emits every update at once, in order per key; with
-/// `emit_per_commit` it emits only the last update of each transaction. The timestamp of a result is the highest one
-/// of its records. A row of a topic has the timestamp of its record.
-///
-/// A join reads the row of the record's own key. Closures read rows of all keys in their task with [`rows`](Table::rows).
-///
-/// `U` is the type of an update. By default it is `Option<V>`: rows can be deleted, and `None` is a Kafka tombstone. It
-/// is `V` for tables whose rows are never deleted: [`count`](Grouped::count) returns a `Table<K, u64, u64>`.
-#[must_use = "nothing uses a table until a stream joins with it or reads its `rows`, or it ends in `to` or `to_stream`"]
-pub struct Table<K, V, U = Option<V>> {
-    pub(crate) stream: Stream<K, U>,
-    /// The index of the store with the rows.
-    pub(crate) store: usize,
-    types: PhantomData<fn() -> V>,
-}
-
-impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
-    pub(crate) fn new(stream: Stream<K, U>, store: usize) -> Self {
-        Self {
-            stream,
-            store,
-            types: PhantomData,
-        }
-    }
-
-    /// Writes each update to a topic.
-    pub fn to<KC, VC>(self, topic: &Topic<K, U, KC, VC>)
-    where
-        KC: Encode<K>,
-        VC: Encode<U>,
-    {
-        self.stream.to(topic);
-    }
-
-    /// Returns the stream of updates.
-    pub fn to_stream(self) -> Stream<K, U, Partitioned> {
-        self.stream
-    }
-
-    /// Sets the error policy for the sources of the table, like [`Stream::on_error`]. A value of the topic that can't
-    /// be decoded fails its record. If the policy skips the record, the row stays unchanged.
-    pub fn on_error(self, policy: impl Into<ErrorPolicy>) -> Self {
-        Self {
-            stream: self.stream.on_error(policy),
-            ..self
-        }
-    }
-}
-
-impl<K: 'static, V: 'static> Table<K, V, V> {
-    /// Emits only the last row of each key in a transaction, at the commit. If keys are updated often, the app emits far
-    /// fewer records and runs faster. Readers miss only intermediate results, which depend on the times of commits.
-    /// Streams that join with the table still see each row at once.
-    ///
-    /// ```
-    /// # use eos_core::{App, KeyValueStore, Topic};
-    /// # let mut app = App::new("a");
-    /// let clicks = Topic::<String, String>::plain("clicks");
-    /// let counts = KeyValueStore::<String, u64>::plain("counts");
-    /// app.source(&clicks)
-    ///     .group_by_key()
-    ///     .count(&counts)
-    ///     .emit_per_commit()
-    ///     .to(&Topic::plain("clicks-by-user"));
-    /// ```
-    ///
-    /// Kafka Streams does this for the keys in its cache (`statestore.cache.max.bytes`). Here it applies to all keys,
-    /// regardless of memory.
-    ///
-    /// A row is emitted in the transaction that changed it, with its timestamp and without headers. Within a task the
-    /// rows are in the order of the keys' bytes. In later closures, [`Ctx::offset`](crate::Ctx::offset) is the offset of
-    /// the last record from the stage's first topic.
-    ///
-    /// # Errors
-    /// A failure in a later step occurs at the commit and concerns many records, so no [`ErrorPolicy`] applies. The
-    /// transaction is aborted, and the worker stops with
-    /// [`WorkerError::Results`](crate::errors::WorkerError::Results).
-    pub fn emit_per_commit(self) -> Self {
-        self.per_commit(|row| row)
-    }
-}
-
-impl<K: 'static, V: 'static> Table<K, V> {
-    /// Emits only the last row of each key in a transaction, or its deletion. See
-    /// [`emit_per_commit`](Table::emit_per_commit) of tables without deletions. The timestamp of a tombstone is the
-    /// task's stream time.
-    ///
-    /// # Errors
-    /// See [`emit_per_commit`](Table::emit_per_commit) of tables without deletions.
-    pub fn emit_per_commit(self) -> Self {
-        self.per_commit(Some)
-    }
-}
-
-impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
-    fn per_commit(self, result: fn(Option<V>) -> Option<U>) -> Self {
-        let store = self.store;
-        let make = move || -> Box<dyn Node> { Box::new(PerCommit::<K, V, U>::new(store, result)) };
-        Table::new(self.stream.then(Kind::PerCommit(store), make), store)
-    }
-}
-
-impl<K, V, U> fmt::Debug for Table<K, V, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Table").field(&self.stream).finish()
     }
 }
 

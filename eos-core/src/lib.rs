@@ -90,12 +90,14 @@ mod rules;
 mod runtime;
 mod sequence;
 mod sessions;
+mod sides;
 mod sliding;
 mod store;
 mod store_handle;
 mod streams;
 mod table;
 mod table_rows;
+mod tables;
 mod timer;
 mod topic;
 #[cfg_attr(
@@ -118,7 +120,6 @@ pub use eos_protocol::{Guarantee, Timestamp};
 pub use error::{Error, Report, Result};
 pub use error_policy::{Backoff, ErrorPolicy};
 pub use failure::Failure;
-pub use grouped::Table;
 pub use output::Output;
 pub use process_ctx::{ProcessCtx, ValuesCtx};
 pub use processors::Processor;
@@ -127,6 +128,7 @@ pub use runtime::Handle;
 pub use store::KeyValueStore;
 pub use store_handle::Store;
 pub use streams::Stream;
+pub use tables::Table;
 pub use timer::Timer;
 pub use topic::{PlainTopic, Topic};
 
@@ -136,6 +138,7 @@ pub mod stream {
     pub use crate::keys::{Colocated, Partitioned, Scattered};
     pub use crate::streams::timed::{WithTicks, WithTimers};
     pub use crate::table::Nullable;
+    pub use crate::tables::GroupedTable;
 }
 
 /// Stores: the definitions beside `KeyValueStore`, and what [`Ctx::store`](crate::Ctx::store) returns for
@@ -160,6 +163,7 @@ pub mod windows {
     pub use eos_protocol::windows::{Hopping, Session, Sliding, Tumbling, Window};
 
     pub use crate::sessions::{SessionGroup, SessionTable};
+    pub use crate::sides::Sides;
     pub use crate::sliding::{SlidingGroup, SlidingTable};
     pub use crate::windowed::{WindowedGroup, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;

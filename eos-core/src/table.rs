@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::codec::Decode;
-use crate::grouped::Table;
 use crate::keys::Colocated;
 use crate::store::KeyValueStore;
 use crate::streams::Stream;
+use crate::tables::Table;
 use crate::topic::Topic;
-use crate::topology::{Join, Keep, Kind, Node};
+use crate::topology::{Join, Keep, Kind, Readers};
 
 impl App {
     /// Reads a topic as a table: a store holds the last value of each key. A tombstone deletes the row.
@@ -48,9 +48,13 @@ impl App {
     {
         let source = self.source(topic);
         let store = source.own_store(&store.stamped());
+        let readers = Readers::none();
+        let read = readers.clone();
         // `V` is `Option<V::Row>`: the trait is sealed.
-        let make = move || -> Box<dyn Node> { Box::new(Keep::<K, V::Row>::new(store)) };
-        Table::new(source.then(Kind::Table(store), make), store)
+        let exits = source.then_table(Kind::Table(store), move || {
+            Box::new(Keep::<K, V::Row>::new(store, read.exit()))
+        });
+        Table::in_store(exits, store, readers)
     }
 }
 
@@ -120,7 +124,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         P: Colocated,
     {
         let joined = move |value, row: Option<T>| row.map(|row| f(value, row));
-        self.joined("join", Kind::Join(table.store), table, joined)
+        self.joined(Kind::Join, table, joined)
     }
 
     /// Like [`join`](Self::join), and keeps records without a row. `f` then receives `None`.
@@ -148,20 +152,20 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         P: Colocated,
     {
         let joined = move |value, row| Some(f(value, row));
-        self.joined("left_join", Kind::LeftJoin(table.store), table, joined)
+        self.joined(Kind::LeftJoin, table, joined)
     }
 
     fn joined<T: 'static, U: 'static, R: 'static>(
         self,
-        method: &'static str,
         kind: Kind,
         table: &Table<K, T, U>,
         f: impl Fn(V, Option<T>) -> Option<R> + Send + Sync + 'static,
     ) -> Stream<K, R, P> {
-        let (store, f) = (table.store, Arc::new(f));
-        self.meets(&table.stream, store, method);
-        self.then(kind, move || {
-            Box::new(Join::<K, V, T, R, _>::new(store, Arc::clone(&f)))
+        let (rows, f) = (table.rows.clone(), Arc::new(f));
+        self.meets(&table.stream, rows.reads(), kind.method());
+        let reads = rows.reads().to_vec();
+        self.then_reading(&reads, kind, move || {
+            Box::new(Join::<K, V, T, R, _>::new(rows.clone(), Arc::clone(&f)))
         })
     }
 }

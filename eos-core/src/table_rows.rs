@@ -8,9 +8,10 @@ use eos_protocol::Timestamp;
 
 use crate::ctx::Ctx;
 use crate::failure::Failure;
-use crate::grouped::Table;
 use crate::store::{Entries, KeyValueStore, KeyValueView, Stamped, WindowStore, WindowView};
 use crate::store_handle::{StoreHandle, sealed};
+use crate::tables::Table;
+use crate::topology::Mistake;
 use crate::windowed_table::WindowedTable;
 
 /// The handle of a table's rows, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Closures capture
@@ -66,7 +67,11 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
     /// records that arrived in the meantime.
     #[must_use]
     pub fn rows(&self) -> Rows<KeyValueStore<K, V>> {
-        Rows::new(self.stream.app(), self.store)
+        let store = self.rows.store().unwrap_or_else(|| {
+            self.stream.wrong(Mistake::NotStored { method: "rows" });
+            usize::MAX
+        });
+        Rows::new(self.stream.app(), store)
     }
 }
 

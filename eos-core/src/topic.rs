@@ -9,8 +9,9 @@ use eos_protocol::{Timestamp, TopicName};
 
 use crate::client::Headers;
 use crate::codec::{
-    ArcCodec, Codec, CodecError, Decode, Encode, Encoded, Field, Json, Part, Plain,
+    ArcCodec, ChangeCodec, Codec, CodecError, Decode, Encode, Encoded, Field, Json, Part, Plain,
 };
+use crate::topology::Change;
 
 /// A topic: its name, and the types and codecs of its keys and values.
 ///
@@ -332,7 +333,20 @@ impl<K: 'static, V: 'static, KC: Codec<K>, VC: Codec<V>> Topic<K, V, KC, VC> {
         erased.partitioner = self.partitioner.clone();
         erased.renamed(self.name.clone())
     }
+
+    /// The same topic, for the changes of a table's rows.
+    pub(crate) fn changes(&self) -> TopicOfChanges<K, V> {
+        let erased = self.erased();
+        let (key, value) = &*erased.codecs;
+        let value: ArcCodec<Change<V>> = Arc::new(ChangeCodec(Arc::clone(value)));
+        let mut changes = Topic::<K, Change<V>>::with("", Arc::clone(key), value);
+        changes.partitioner = erased.partitioner;
+        changes.renamed(self.name.clone())
+    }
 }
+
+/// A repartition topic with the changes of a table's rows.
+pub(crate) type TopicOfChanges<K, V> = Topic<K, Change<V>, ArcCodec<K>, ArcCodec<Change<V>>>;
 
 /// The key codec of a topic's pair of codecs.
 struct KeyCodec<KC, VC>(Arc<(KC, VC)>);

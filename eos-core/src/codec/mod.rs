@@ -1,5 +1,6 @@
 //! Codecs of keys and values.
 
+mod change;
 mod json;
 mod null;
 mod ordered;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use crate::client::Headers;
 
+pub(crate) use change::ChangeCodec;
 pub use json::Json;
 pub(crate) use ordered::OrderedCodec;
 pub use ordered::{OrderedKey, PrefixOf};

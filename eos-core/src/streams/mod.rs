@@ -20,7 +20,7 @@ use crate::record::Record;
 use crate::store::{KeyValueStore, StoreSpec};
 use crate::timer::{Clock, tick_spec};
 use crate::topic::Topic;
-use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
+use crate::topology::{Change, Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 
 /// A stream of records in an app.
 ///
@@ -490,14 +490,18 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         });
     }
 
-    /// Lets the next node use the store of a table. Records a mistake if the table belongs to another app.
-    pub(crate) fn meets<L, W>(&self, table: &Stream<L, W>, store: usize, method: &'static str)
+    /// Lets the next node read the stores of a table. Records a mistake if the table belongs to another app.
+    pub(crate) fn meets<L, W>(&self, table: &Stream<L, W>, stores: &[usize], method: &'static str)
     where
         L: 'static,
         W: 'static,
     {
         if Arc::ptr_eq(&self.graph, &table.graph) {
-            self.graph().use_store(store, &self.sources);
+            let mut graph = self.graph();
+            for &store in stores {
+                graph.use_store(store, &self.sources);
+            }
+            graph.read_rows(&table.parents);
         } else {
             self.of_other_app(table, method, "table");
         }
@@ -533,6 +537,50 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             timers: self.timers,
             types: PhantomData,
         }
+    }
+
+    /// Adds a node that reads stores of other tables.
+    pub(crate) fn then_reading<K2: 'static, V2: 'static, P2>(
+        self,
+        stores: &[usize],
+        kind: Kind,
+        make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
+    ) -> Stream<K2, V2, P2> {
+        let stream = self.then(kind, make);
+        stream.reads(stores);
+        stream
+    }
+
+    /// Declares the stores of other tables that the last node reads.
+    pub(crate) fn reads(&self, stores: &[usize]) {
+        let mut graph = self.graph();
+        for exit in &self.parents {
+            if let Exit::Node(node) = exit {
+                graph.reads(*node, stores);
+            }
+        }
+    }
+
+    /// Adds a node of a table. Returns its updates and its changes.
+    pub(crate) fn then_table<K2, V2, U>(
+        self,
+        kind: Kind,
+        make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
+    ) -> (Stream<K2, U>, Stream<K2, Change<V2>>) {
+        let updates: Stream<K2, U> = self.then(kind, make);
+        let rest = updates.parents.iter().map(|exit| match exit {
+            Exit::Node(node) => Exit::Rest(*node),
+            other => *other,
+        });
+        let changes = Stream {
+            graph: Arc::clone(&updates.graph),
+            parents: rest.collect(),
+            sources: updates.sources.clone(),
+            stores: Vec::new(),
+            timers: Vec::new(),
+            types: PhantomData,
+        };
+        (updates, changes)
     }
 
     fn part(

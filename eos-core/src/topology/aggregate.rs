@@ -4,6 +4,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::changes::ChangesExit;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
@@ -16,14 +17,16 @@ use crate::store::Stamped;
 pub(crate) struct Aggregate<K, V, A, F> {
     store: usize,
     f: Arc<F>,
-    types: PhantomData<fn(K, V) -> A>,
+    changes: ChangesExit<K, A>,
+    types: PhantomData<fn(V)>,
 }
 
 impl<K, V, A, F> Aggregate<K, V, A, F> {
-    pub(crate) fn new(store: usize, f: Arc<F>) -> Self {
+    pub(crate) fn new(store: usize, f: Arc<F>, changes: ChangesExit<K, A>) -> Self {
         Self {
             store,
             f,
+            changes,
             types: PhantomData,
         }
     }
@@ -56,11 +59,17 @@ where
             Some(stamped) => (Some(stamped.value), stamped.timestamp),
             None => (None, None),
         };
+        let copied = self.changes.before(old.as_ref());
         let stamped = Stamped {
             value: (self.f)(&key, value, old),
             timestamp: timestamp.max(before),
         };
         store.write(&key, &stamped).map_err(Fault::State)?;
+        if self.changes.is_read() {
+            let about = (&key, stamped.timestamp, &headers);
+            let values = (copied, Some(&stamped.value));
+            self.changes.forward(ctx, next, about, values)?;
+        }
         next.forward(
             ctx,
             &mut Some(Record {

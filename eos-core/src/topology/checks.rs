@@ -132,8 +132,9 @@ impl Graph {
             dangling("source");
         }
         for node in self.behind(&[at]).iter().filter_map(|&n| self.nodes.get(n)) {
-            let ends = node.out.children.is_empty() && !self.is_a_table(node.kind);
             let rest_ends = node.rest.children.is_empty();
+            let of_a_table = !rest_ends && node.kind.exits() == 1;
+            let ends = node.out.children.is_empty() && !of_a_table && !self.is_a_table(node);
             if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
                 dangling(node.kind.method());
             }
@@ -361,18 +362,20 @@ impl Graph {
     }
 
     /// Whether it stores rows that need no exit: those of a topic, or those that a join or a closure reads.
-    fn is_a_table(&self, kind: Kind) -> bool {
+    fn is_a_table(&self, node: &NodeSpec) -> bool {
+        let kind = node.kind;
         let is_read = |store| {
             let mut nodes = self.nodes.iter();
             nodes.any(|node| {
                 let by_closure = node.kind.has_context() && node.stores.contains(&store);
-                node.kind.joins() == Some(store) || by_closure
+                node.reads.contains(&store) || by_closure
             })
         };
         match kind {
-            Kind::Table(_) => true,
+            _ if node.is_read => true,
+            Kind::Table(_) | Kind::ToTable(_) => true,
             // Final results and new records are forwarded once, so they need an exit.
-            Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) | Kind::Dedup(_) => false,
+            Kind::OnClose(_) | Kind::Dedup(_) => false,
             Kind::DedupBySequence(_) | Kind::Newest(_) => false,
             Kind::ReorderByTime(..) | Kind::Reorder { .. } => false,
             _ => kind.own_store().is_some_and(is_read),

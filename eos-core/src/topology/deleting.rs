@@ -4,6 +4,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::changes::ChangesExit;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
@@ -16,14 +17,16 @@ use crate::store::Stamped;
 pub(crate) struct AggregateOrDelete<K, V, A, F> {
     store: usize,
     f: Arc<F>,
-    types: PhantomData<fn(K, V) -> A>,
+    changes: ChangesExit<K, A>,
+    types: PhantomData<fn(V)>,
 }
 
 impl<K, V, A, F> AggregateOrDelete<K, V, A, F> {
-    pub(crate) fn new(store: usize, f: Arc<F>) -> Self {
+    pub(crate) fn new(store: usize, f: Arc<F>, changes: ChangesExit<K, A>) -> Self {
         Self {
             store,
             f,
+            changes,
             types: PhantomData,
         }
     }
@@ -57,6 +60,8 @@ where
             None => (None, None),
         };
         let timestamp = timestamp.max(before);
+        let copied = self.changes.before(old.as_ref());
+        let was_there = old.is_some();
         let value = match (self.f)(&key, value, old) {
             Some(value) => {
                 let stamped = Stamped { value, timestamp };
@@ -68,6 +73,11 @@ where
                 None
             }
         };
+        if was_there || value.is_some() {
+            let about = (&key, timestamp, &headers);
+            self.changes
+                .forward(ctx, next, about, (copied, value.as_ref()))?;
+        }
         next.forward(
             ctx,
             &mut Some(Record {

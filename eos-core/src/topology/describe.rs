@@ -181,12 +181,12 @@ impl Graph {
             if kind.has_context() {
                 node.stores.contains(at)
             } else {
-                kind.own_store() == Some(*at)
+                kind.own_store() == Some(*at) || node.reads.contains(at)
             }
         });
         used.map(|(at, store)| {
             let reads_table = kind.has_context() && self.is_kept_by_a_node(at);
-            let reads_only = kind.joins().is_some() || reads_table;
+            let reads_only = kind.own_store() != Some(at) && (node.reads.contains(&at) || reads_table);
             Used {
                 name: store.name.to_string(),
                 changelog: (!reads_only)
@@ -239,10 +239,9 @@ fn sink(topic: TopicName) -> Role {
 }
 
 fn node_name(node: &NodeSpec) -> String {
-    // Otherwise it would have the name of its source.
-    let of = match node.kind {
-        Kind::Table(_) => "KTABLE",
-        _ => "KSTREAM",
+    let of = match node.kind.is_of_a_table() {
+        true => "KTABLE",
+        false => "KSTREAM",
     };
     format!("{of}-{}-{:010}", node.kind.streams_name(), node.number)
 }

@@ -105,6 +105,24 @@ pub enum Mistake {
         /// The name of its store.
         name: String,
     },
+    /// A step needs the rows of a table in a store, and the table has none.
+    #[error(
+        "`{method}` needs a table with a store, and this one is made of other tables. Add `.stored(&store)` before \
+         `.{method}(..)`"
+    )]
+    NotStored {
+        /// The method.
+        method: &'static str,
+    },
+    /// Two joined tables are made of the same table, and the join has no store.
+    #[error(
+        "`{method}` joins tables that are made of the same table, whose updates change both rows at once, so the result \
+         before an update is known only to a store. Add `.stored(&store)` behind `.{method}(..)`"
+    )]
+    RelatedTables {
+        /// The method.
+        method: &'static str,
+    },
     /// A chain has no end.
     #[error(
         "the chain that reads {topic} ends in `{kind}`, so its records go nowhere. End it with \

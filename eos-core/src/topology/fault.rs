@@ -94,6 +94,12 @@ pub(crate) enum Fault {
         .0.n
     )]
     Parked(LetterNumber),
+    #[error(
+        "the row left a group that has no result in the store {store}, so there is nothing to subtract it from. The store \
+         was added to a running app, or records of the repartition topic were skipped. Reset the app's state and offsets, \
+         or give the grouping a repartition topic with a new name and reprocess the table's topic"
+    )]
+    NothingToSubtract { store: Arc<str> },
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -119,6 +125,7 @@ impl Fault {
             Self::Due { source, .. } | Self::Call { source, .. } => source.kind(),
             Self::TimeOut(_) => "TimeOut",
             Self::Parked(_) => "ParkedKey",
+            Self::NothingToSubtract { .. } => "NothingToSubtract",
             Self::Panic(_) => "Panic",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",
@@ -146,7 +153,7 @@ impl Fault {
                 !matches!(error, CodecError::Unavailable { .. })
             }
             Self::Rounds(_) | Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
-            Self::NoOwnTime => true,
+            Self::NoOwnTime | Self::NothingToSubtract { .. } => true,
             Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
             Self::Due { source, .. } | Self::Call { source, .. } => source.is_permanent(),

@@ -63,6 +63,10 @@ pub(super) struct NodeSpec {
     pub(super) number: usize,
     /// The stores that its closure may use.
     pub(super) stores: Vec<usize>,
+    /// The stores of other tables that it reads.
+    pub(super) reads: Vec<usize>,
+    /// Whether other nodes read the rows of its table, so that it needs no exit.
+    pub(super) is_read: bool,
 }
 
 /// The path of the records that leave by one exit.
@@ -182,8 +186,28 @@ impl Graph {
             rest: Way::default(),
             number,
             stores: stores.to_vec(),
+            reads: Vec::new(),
+            is_read: false,
         });
         at
+    }
+
+    /// Declares the stores of other tables that a node reads.
+    pub(crate) fn reads(&mut self, node: usize, stores: &[usize]) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.reads.extend(stores);
+        }
+    }
+
+    /// Declares that other nodes read the rows of the table behind these exits.
+    pub(crate) fn read_rows(&mut self, exits: &[Exit]) {
+        for exit in exits {
+            if let Exit::Node(at) | Exit::Rest(at) = *exit
+                && let Some(node) = self.nodes.get_mut(at)
+            {
+                node.is_read = true;
+            }
+        }
     }
 
     /// Allows several nodes behind each of these exits.

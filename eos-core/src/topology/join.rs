@@ -7,22 +7,22 @@ use std::sync::Arc;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
+use super::rows_of::RowsOf;
 use crate::ctx::Ctx;
 use crate::record::Record;
-use crate::store::Stamped;
 
 /// Combines a record's value with the row of its key, if there is one. Forwards the result with the record's own time
 /// (`KStreamKTableJoin`). If `f` returns `None`, the record is dropped.
 pub(crate) struct Join<K, V, T, R, F> {
-    store: usize,
+    rows: RowsOf<K, T>,
     f: Arc<F>,
-    types: PhantomData<fn(K, V, T) -> R>,
+    types: PhantomData<fn(V) -> R>,
 }
 
 impl<K, V, T, R, F> Join<K, V, T, R, F> {
-    pub(crate) fn new(store: usize, f: Arc<F>) -> Self {
+    pub(crate) fn new(rows: RowsOf<K, T>, f: Arc<F>) -> Self {
         Self {
-            store,
+            rows,
             f,
             types: PhantomData,
         }
@@ -52,8 +52,7 @@ where
         else {
             return Ok(());
         };
-        let store = ctx.store_at::<K, Stamped<T>>(self.store);
-        let row = store.read(&key).map_err(Fault::State)?;
+        let row = self.rows.get(ctx, &key)?;
         match (self.f)(value, row.map(|row| row.value)) {
             Some(value) => next.forward(
                 ctx,

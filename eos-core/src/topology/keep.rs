@@ -1,8 +1,8 @@
 //! The node that keeps the rows of a topic.
 
 use std::any::Any;
-use std::marker::PhantomData;
 
+use super::changes::ChangesExit;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
@@ -15,15 +15,12 @@ use crate::store::Stamped;
 /// The last record to arrive wins, whatever its time. The same holds for a tombstone (`KTableSource`).
 pub(crate) struct Keep<K, V> {
     store: usize,
-    types: PhantomData<fn(K, V)>,
+    changes: ChangesExit<K, V>,
 }
 
 impl<K, V> Keep<K, V> {
-    pub(crate) fn new(store: usize) -> Self {
-        Self {
-            store,
-            types: PhantomData,
-        }
+    pub(crate) fn new(store: usize, changes: ChangesExit<K, V>) -> Self {
+        Self { store, changes }
     }
 }
 
@@ -44,6 +41,10 @@ impl<K: 'static, V: 'static> Node for Keep<K, V> {
             return Ok(());
         };
         let store = ctx.store_at::<K, Stamped<V>>(self.store);
+        let old = match self.changes.is_read() {
+            true => store.read(&key).map_err(Fault::State)?,
+            false => None,
+        };
         let value = match value {
             Some(value) => {
                 let row = Stamped { value, timestamp };
@@ -55,6 +56,12 @@ impl<K: 'static, V: 'static> Node for Keep<K, V> {
                 None
             }
         };
+        let old = old.map(|row| row.value);
+        if old.is_some() || value.is_some() {
+            let about = (&key, timestamp, &headers);
+            self.changes
+                .forward(ctx, next, about, (old, value.as_ref()))?;
+        }
         next.forward(
             ctx,
             &mut Some(Record {

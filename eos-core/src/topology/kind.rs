@@ -36,10 +36,23 @@ pub(crate) enum Kind {
     AggregateOrDelete(usize),
     /// The store of the topic's rows.
     Table(usize),
-    /// The store of the joined table.
-    Join(usize),
-    /// The store of the joined table.
-    LeftJoin(usize),
+    /// The store of the rows.
+    ToTable(usize),
+    TableFilter,
+    TableMap,
+    /// The store of the rows.
+    Stored(usize),
+    /// One side of a join of two tables.
+    TableJoin(TableJoinKind, Side),
+    TableSelect,
+    /// The store of the counts.
+    TableCount(usize),
+    /// The store of the results.
+    TableReduce(usize),
+    /// The store of the results.
+    TableAggregate(usize),
+    Join,
+    LeftJoin,
     /// The store of the results.
     PerCommit(usize),
     /// The store of the results.
@@ -69,6 +82,42 @@ pub(crate) enum Kind {
     Route(usize, usize),
 }
 
+/// The kind of a join of two tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableJoinKind {
+    Inner,
+    Left,
+    Outer,
+}
+
+/// A side of a join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+impl TableJoinKind {
+    fn method(self) -> &'static str {
+        match self {
+            Self::Inner => "join",
+            Self::Left => "left_join",
+            Self::Outer => "outer_join",
+        }
+    }
+
+    fn streams_name(self, side: Side) -> &'static str {
+        match (self, side) {
+            (Self::Inner, Side::Left) => "JOINTHIS",
+            (Self::Inner, Side::Right) => "JOINOTHER",
+            (Self::Left, Side::Left) => "LEFTTHIS",
+            (Self::Left, Side::Right) => "LEFTOTHER",
+            (Self::Outer, Side::Left) => "OUTERTHIS",
+            (Self::Outer, Side::Right) => "OUTEROTHER",
+        }
+    }
+}
+
 impl Kind {
     /// The name of the stream method that declares the node.
     pub(crate) fn method(self) -> &'static str {
@@ -95,8 +144,17 @@ impl Kind {
             Self::Aggregate(_) => "aggregate",
             Self::AggregateOrDelete(_) => "aggregate_or_delete",
             Self::Table(_) => "table",
-            Self::Join(_) => "join",
-            Self::LeftJoin(_) => "left_join",
+            Self::ToTable(_) => "to_table",
+            Self::TableFilter => "filter",
+            Self::TableMap => "map",
+            Self::Stored(_) => "stored",
+            Self::TableJoin(kind, _) => kind.method(),
+            Self::TableSelect => "group_by",
+            Self::TableCount(_) => "count",
+            Self::TableReduce(_) => "reduce",
+            Self::TableAggregate(_) => "aggregate",
+            Self::Join => "join",
+            Self::LeftJoin => "left_join",
             Self::PerCommit(_) => "emit_per_commit",
             Self::OnClose(_) => "emit_on_close",
             Self::Dedup(_) => "dedup",
@@ -159,10 +217,12 @@ impl Kind {
         matches!(self, Self::Process | Self::ProcessValues | Self::ForEach)
     }
 
-    /// The store that the node writes or queries. Closures can only read it.
+    /// The store that the node writes. Closures can only read it.
     pub(crate) fn own_store(self) -> Option<usize> {
         match self {
             Self::Table(store)
+            | Self::ToTable(store)
+            | Self::Stored(store)
             | Self::PerCommit(store)
             | Self::OnClose(store)
             | Self::Dedup(store)
@@ -170,7 +230,7 @@ impl Kind {
             | Self::Newest(store)
             | Self::ReorderByTime(store, _)
             | Self::Reorder { store, .. } => Some(store),
-            _ => self.aggregates().or_else(|| self.joins()),
+            _ => self.aggregates(),
         }
     }
 
@@ -181,17 +241,28 @@ impl Kind {
             | Self::Reduce(store)
             | Self::ReduceOrDelete(store)
             | Self::Aggregate(store)
-            | Self::AggregateOrDelete(store) => Some(store),
+            | Self::AggregateOrDelete(store)
+            | Self::TableCount(store)
+            | Self::TableReduce(store)
+            | Self::TableAggregate(store) => Some(store),
             _ => None,
         }
     }
 
-    /// The store of the joined table.
-    pub(crate) fn joins(self) -> Option<usize> {
-        match self {
-            Self::Join(store) | Self::LeftJoin(store) => Some(store),
-            _ => None,
-        }
+    /// Whether the node belongs to a table, so its name in Kafka Streams begins with `KTABLE`.
+    pub(crate) fn is_of_a_table(self) -> bool {
+        matches!(
+            self,
+            Self::Table(_)
+                | Self::TableFilter
+                | Self::TableMap
+                | Self::Stored(_)
+                | Self::TableJoin(..)
+                | Self::TableSelect
+                | Self::TableCount(_)
+                | Self::TableReduce(_)
+                | Self::TableAggregate(_)
+        )
     }
 
     /// The number of exits.
@@ -209,8 +280,16 @@ impl Kind {
     pub(crate) fn streams_name(self) -> &'static str {
         match self {
             Self::Table(_) => "SOURCE",
-            Self::Join(_) => "JOIN",
-            Self::LeftJoin(_) => "LEFTJOIN",
+            Self::ToTable(_) => "TOTABLE",
+            Self::TableFilter => "FILTER",
+            Self::TableMap => "MAPVALUES",
+            Self::Stored(_) => "STORED",
+            Self::TableJoin(kind, side) => kind.streams_name(side),
+            Self::TableSelect => "SELECT",
+            Self::TableCount(_) | Self::TableAggregate(_) => "AGGREGATE",
+            Self::TableReduce(_) => "REDUCE",
+            Self::Join => "JOIN",
+            Self::LeftJoin => "LEFTJOIN",
             Self::Map | Self::TryMap => "MAPVALUES",
             Self::FilterMap => "FILTERMAPVALUES",
             Self::Filter => "FILTER",

@@ -1,0 +1,129 @@
+//! Changes of tables' rows, for the steps that need the row before an update.
+
+use std::sync::{Arc, OnceLock};
+
+use eos_protocol::Timestamp;
+
+use super::fault::Fault;
+use super::node::Next;
+use crate::client::Headers;
+use crate::ctx::Ctx;
+use crate::record::Record;
+
+/// An update of a row: the values before and after it. `None` means that there is no row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change<V> {
+    pub(crate) old: Option<V>,
+    pub(crate) new: Option<V>,
+}
+
+/// Copies keys and values. A table has these functions only if a step reads its changes, because other tables need no
+/// `Clone`.
+struct Copies<K, V> {
+    key: fn(&K) -> K,
+    value: fn(&V) -> V,
+}
+
+impl<K, V> Clone for Copies<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Copies<K, V> {}
+
+/// Whether a step reads the changes of a table. The declaration of the table and its nodes share it.
+pub(crate) struct Readers<K, V>(Arc<OnceLock<Copies<K, V>>>);
+
+impl<K, V> Readers<K, V> {
+    pub(crate) fn none() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Declares that a step reads the changes.
+    pub(crate) fn add(&self)
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.0.get_or_init(|| Copies {
+            key: K::clone,
+            value: V::clone,
+        });
+    }
+
+    /// Returns the exit of a node of the table. Call it when the graph is complete.
+    pub(crate) fn exit(&self) -> ChangesExit<K, V> {
+        ChangesExit(self.0.get().copied())
+    }
+}
+
+impl<K, V> Clone for Readers<K, V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// The second exit of a table's node, which forwards changes if a step reads them.
+pub(crate) struct ChangesExit<K, V>(Option<Copies<K, V>>);
+
+impl<K: 'static, V: 'static> ChangesExit<K, V> {
+    /// Whether a step reads the changes. Only then does a node need the row before an update.
+    pub(super) fn is_read(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Copies the value before an update, if a step reads it.
+    pub(super) fn before(&self, old: Option<&V>) -> Option<V> {
+        old.zip(self.0).map(|(old, copies)| (copies.value)(old))
+    }
+
+    /// Forwards a change, if a step reads it. It comes before the update itself: a join of two tables that come from one
+    /// topic then finds the other table as it was.
+    pub(super) fn forward(
+        &self,
+        ctx: &Ctx<'_>,
+        next: &mut Next<'_>,
+        (key, timestamp, headers): (&K, Option<Timestamp>, &Headers),
+        (old, new): (Option<V>, Option<&V>),
+    ) -> Result<(), Fault> {
+        let Some(copies) = self.0 else {
+            return Ok(());
+        };
+        let new = new.map(copies.value);
+        next.forward_rest(
+            ctx,
+            &mut Some(Record {
+                key: (copies.key)(key),
+                value: Change { old, new },
+                timestamp,
+                headers: headers.clone(),
+            }),
+        )
+    }
+
+    /// Forwards a change of a table that may have no store: by both exits.
+    pub(super) fn forward_both(
+        &self,
+        ctx: &Ctx<'_>,
+        next: &mut Next<'_>,
+        record: Record<K, Change<V>>,
+    ) -> Result<(), Fault> {
+        let Record {
+            key,
+            value: Change { old, new },
+            timestamp,
+            headers,
+        } = record;
+        self.forward(ctx, next, (&key, timestamp, &headers), (old, new.as_ref()))?;
+        next.forward(
+            ctx,
+            &mut Some(Record {
+                key,
+                value: new,
+                timestamp,
+                headers,
+            }),
+        )
+    }
+}

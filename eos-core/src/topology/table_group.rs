@@ -1,0 +1,203 @@
+//! The nodes of tables that are grouped by a new key.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::changes::{Change, ChangesExit};
+use super::fault::{EncodeError, Fault};
+use super::node::{Next, Node};
+use super::nodes::take;
+use crate::codec::Encoded;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::store::Stamped;
+use crate::topic::{TopicOfChanges, WritableTopic};
+
+/// Gives rows new keys (`KTableRepartitionMap`). If an update keeps the new key, one record has both values (KIP-904), so
+/// the group never misses the row. Otherwise the old value leaves its group first.
+pub(crate) struct Regroup<K, V, L, W, F> {
+    topic: TopicOfChanges<L, W>,
+    f: Arc<F>,
+    /// The buffers of the two encoded keys.
+    keys: [Vec<u8>; 2],
+    types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V, L: 'static, W: 'static, F> Regroup<K, V, L, W, F> {
+    pub(crate) fn new(topic: TopicOfChanges<L, W>, f: Arc<F>) -> Self {
+        Self {
+            topic,
+            f,
+            keys: Default::default(),
+            types: PhantomData,
+        }
+    }
+
+    /// Whether two keys have the same bytes.
+    fn is_same(&mut self, ctx: &Ctx<'_>, keys: [&L; 2]) -> Result<bool, Fault> {
+        let topic = &self.topic;
+        let mut nulls = 0;
+        for (key, into) in keys.into_iter().zip(&mut self.keys) {
+            into.clear();
+            let encoded = topic.encode_key(key, into, ctx.headers());
+            let encoded = encoded.map_err(|source| {
+                let topic = topic.name.clone();
+                Fault::Encode(EncodeError { topic, source })
+            })?;
+            nulls += usize::from(matches!(encoded, Encoded::Null));
+        }
+        let [old, new] = &self.keys;
+        // A null is not an empty key.
+        Ok(old == new && nulls != 1)
+    }
+}
+
+impl<K, V, L, W, F> Node for Regroup<K, V, L, W, F>
+where
+    K: 'static,
+    V: 'static,
+    L: 'static,
+    W: 'static,
+    F: Fn(&K, &V) -> (L, W) + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value: Change { old, new },
+            timestamp,
+            headers,
+        }) = take::<K, Change<V>>(record)
+        else {
+            return Ok(());
+        };
+        let old = old.as_ref().map(|old| (self.f)(&key, old));
+        let new = new.as_ref().map(|new| (self.f)(&key, new));
+        let mut forward = |key: L, old: Option<W>, new: Option<W>| {
+            let headers = headers.clone();
+            next.forward(
+                ctx,
+                &mut Some(Record {
+                    key,
+                    value: Change { old, new },
+                    timestamp,
+                    headers,
+                }),
+            )
+        };
+        match (old, new) {
+            (None, None) => Ok(()),
+            (Some((key, old)), None) => forward(key, Some(old), None),
+            (None, Some((key, new))) => forward(key, None, Some(new)),
+            (Some((from, old)), Some((to, new))) => {
+                if self.is_same(ctx, [&from, &to])? {
+                    return forward(to, Some(old), Some(new));
+                }
+                forward(from, Some(old), None)?;
+                forward(to, None, Some(new))
+            }
+        }
+    }
+}
+
+/// Combines the changes of a group's rows with its result: subtracts the old value, then adds the new one
+/// (`KTableAggregate`).
+pub(crate) struct AggregateChanges<K, V, A, U, F> {
+    store: usize,
+    f: Arc<F>,
+    /// Converts a result, or its absence, into the forwarded value.
+    update: fn(Option<A>) -> Option<U>,
+    changes: ChangesExit<K, A>,
+    types: PhantomData<fn(V)>,
+}
+
+impl<K, V, A, U, F> AggregateChanges<K, V, A, U, F> {
+    pub(crate) fn new(
+        store: usize,
+        f: Arc<F>,
+        update: fn(Option<A>) -> Option<U>,
+        changes: ChangesExit<K, A>,
+    ) -> Self {
+        Self {
+            store,
+            f,
+            update,
+            changes,
+            types: PhantomData,
+        }
+    }
+}
+
+/// The reason why a change can't be combined with a result: there is nothing to subtract from.
+#[derive(Debug)]
+pub(crate) struct NothingToSubtract;
+
+impl<K, V, A, U, F> Node for AggregateChanges<K, V, A, U, F>
+where
+    K: 'static,
+    V: 'static,
+    A: 'static,
+    U: 'static,
+    F: Fn(&K, Change<V>, Option<A>) -> Result<Option<A>, NothingToSubtract> + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value: change,
+            timestamp,
+            headers,
+        }) = take::<K, Change<V>>(record)
+        else {
+            return Ok(());
+        };
+        let store = ctx.store_at::<K, Stamped<A>>(self.store);
+        let (result, before) = match store.read(&key).map_err(Fault::State)? {
+            Some(row) => (Some(row.value), row.timestamp),
+            None => (None, None),
+        };
+        let old = self.changes.before(result.as_ref());
+        let timestamp = timestamp.max(before);
+        let result = (self.f)(&key, change, result).map_err(|NothingToSubtract| {
+            let spec = ctx.state().specs.get(self.store);
+            Fault::NothingToSubtract {
+                store: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
+            }
+        })?;
+        let result = match result {
+            Some(value) => {
+                let row = Stamped { value, timestamp };
+                store.write(&key, &row).map_err(Fault::State)?;
+                Some(row.value)
+            }
+            None => {
+                store.forget(&key).map_err(Fault::State)?;
+                None
+            }
+        };
+        let about = (&key, timestamp, &headers);
+        self.changes
+            .forward(ctx, next, about, (old, result.as_ref()))?;
+        match (self.update)(result) {
+            Some(value) => next.forward(
+                ctx,
+                &mut Some(Record {
+                    key,
+                    value,
+                    timestamp,
+                    headers,
+                }),
+            ),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The nodes of tables that are made of one other table.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::changes::{Change, ChangesExit};
+use super::fault::Fault;
+use super::node::{Next, Node};
+use super::nodes::take;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::store::Stamped;
+
+/// Makes each row of a row of another table, or of none: `filter` and `map`.
+///
+/// A row that was not there before and is not there now has no update. Kafka Streams forwards a tombstone then
+/// (`KTableFilter`), unless a later step needs old values (KAFKA-10077).
+pub(crate) struct TableStep<K, V, W, F> {
+    f: Arc<F>,
+    changes: ChangesExit<K, W>,
+    types: PhantomData<fn(V)>,
+}
+
+impl<K, V, W, F> TableStep<K, V, W, F> {
+    pub(crate) fn new(f: Arc<F>, changes: ChangesExit<K, W>) -> Self {
+        Self {
+            f,
+            changes,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K, V, W, F> Node for TableStep<K, V, W, F>
+where
+    K: 'static,
+    V: 'static,
+    W: 'static,
+    F: Fn(&K, V) -> Option<W> + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(record) = take::<K, Change<V>>(record) else {
+            return Ok(());
+        };
+        let Record {
+            key,
+            value: Change { old, new },
+            timestamp,
+            headers,
+        } = record;
+        let old = old.and_then(|old| (self.f)(&key, old));
+        let new = new.and_then(|new| (self.f)(&key, new));
+        if old.is_none() && new.is_none() {
+            return Ok(());
+        }
+        let record = Record {
+            key,
+            value: Change { old, new },
+            timestamp,
+            headers,
+        };
+        self.changes.forward_both(ctx, next, record)
+    }
+}
+
+/// Keeps the rows of a table in a store.
+pub(crate) struct KeepChanges<K, V> {
+    store: usize,
+    /// Whether the old values are unknown, so that the store has to be read.
+    reads_old: bool,
+    changes: ChangesExit<K, V>,
+}
+
+impl<K, V> KeepChanges<K, V> {
+    pub(crate) fn new(store: usize, reads_old: bool, changes: ChangesExit<K, V>) -> Self {
+        Self {
+            store,
+            reads_old,
+            changes,
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Node for KeepChanges<K, V> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value: Change { mut old, new },
+            timestamp,
+            headers,
+        }) = take::<K, Change<V>>(record)
+        else {
+            return Ok(());
+        };
+        let store = ctx.store_at::<K, Stamped<V>>(self.store);
+        if self.reads_old {
+            let row = store.read(&key).map_err(Fault::State)?;
+            old = row.map(|row| row.value);
+        }
+        let new = match new {
+            Some(value) => {
+                let row = Stamped { value, timestamp };
+                store.write(&key, &row).map_err(Fault::State)?;
+                Some(row.value)
+            }
+            None if old.is_none() => return Ok(()),
+            None => {
+                store.forget(&key).map_err(Fault::State)?;
+                None
+            }
+        };
+        let record = Record {
+            key,
+            value: Change { old, new },
+            timestamp,
+            headers,
+        };
+        self.changes.forward_both(ctx, next, record)
+    }
+}
