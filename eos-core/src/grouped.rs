@@ -7,8 +7,8 @@ use crate::codec::Codec;
 use crate::keys::Colocated;
 use crate::store::{KeyValueStore, Stamped};
 use crate::streams::Stream;
-use crate::topic::Topic;
 use crate::tables::Table;
+use crate::topic::Topic;
 use crate::topology::{Aggregate, AggregateOrDelete, Kind, Readers};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {

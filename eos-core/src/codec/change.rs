@@ -138,7 +138,10 @@ mod tests {
     #[test]
     fn another_version_is_refused_with_the_fix() {
         let error = decoded(&[2, 0]).unwrap_err().to_string();
-        assert!(error.contains("its version is 2, and this program reads 1"), "{error}");
+        assert!(
+            error.contains("its version is 2, and this program reads 1"),
+            "{error}"
+        );
         assert!(decoded(&[1, 3, 0, 0, 0, 9, b'a']).is_err());
     }
 }

@@ -136,8 +136,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
             get(left, right)
         });
         let is_related = rows.related_by().is_some();
-        self.stream
-            .meets(&other.stream, other.rows.reads(), method);
+        self.stream.meets(&other.stream, other.rows.reads(), method);
         other.stream.meets(&self.stream, self.rows.reads(), method);
 
         let (rows_there, g, read) = (other.rows.clone(), Arc::clone(&f), readers.clone());

@@ -45,11 +45,7 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         Self::new(exits, RowsOf::stored(store), readers)
     }
 
-    fn new(
-        (stream, changes): Exits<K, V, U>,
-        rows: RowsOf<K, V>,
-        readers: Readers<K, V>,
-    ) -> Self {
+    fn new((stream, changes): Exits<K, V, U>, rows: RowsOf<K, V>, readers: Readers<K, V>) -> Self {
         Self {
             stream,
             changes,
@@ -179,4 +175,3 @@ impl<K, V, U> fmt::Debug for Table<K, V, U> {
         f.debug_tuple("Table").field(&self.stream).finish()
     }
 }
-

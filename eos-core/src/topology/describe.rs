@@ -186,7 +186,8 @@ impl Graph {
         });
         used.map(|(at, store)| {
             let reads_table = kind.has_context() && self.is_kept_by_a_node(at);
-            let reads_only = kind.own_store() != Some(at) && (node.reads.contains(&at) || reads_table);
+            let reads_only =
+                kind.own_store() != Some(at) && (node.reads.contains(&at) || reads_table);
             Used {
                 name: store.name.to_string(),
                 changelog: (!reads_only)

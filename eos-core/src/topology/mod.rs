@@ -4,8 +4,8 @@ mod aggregate;
 mod call_checks;
 mod calls;
 mod chains;
-mod checked;
 mod changes;
+mod checked;
 mod checks;
 mod checks_of_order;
 #[cfg(test)]

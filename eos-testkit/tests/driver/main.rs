@@ -38,6 +38,7 @@ mod sequence_presets;
 mod sessions;
 mod sliding;
 mod state;
+mod tables;
 mod timers;
 mod topics;
 mod window_inputs;

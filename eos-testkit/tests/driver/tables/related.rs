@@ -1,0 +1,99 @@
+//! Joins of tables that are made of the same table.
+
+use eos_core::{App, KeyValueStore, Topic};
+
+use super::{check, mistakes, rows, store, table};
+
+/// Each of the joined rows changes with the first, so only a store knows the result before.
+fn related(app: &mut App) -> eos_core::Table<String, String> {
+    let all = table(app, "in");
+    let short = all.clone().filter(|value| value.len() < 3);
+    all.join(&short, |one, other| format!("{one}/{other}"))
+}
+
+#[test]
+fn they_need_a_store() {
+    let expected = "`join` joins tables that are made of the same table";
+    let text = mistakes(|app| related(app).to(&rows("out")));
+    assert!(text.contains(expected), "{text}");
+    let text = mistakes(|app| related(app).filter(|_| true).to(&rows("out")));
+    assert!(text.contains(expected), "{text}");
+    let text = mistakes(|app| {
+        let grouped =
+            related(app).group_by(&Topic::<String, u64>::plain("g"), |_, row| (row.clone(), 1));
+        grouped
+            .count(&KeyValueStore::plain("counts"))
+            .to(&Topic::plain("out"));
+    });
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_group_behind_a_store_subtracts_what_it_added() {
+    check(
+        |app| {
+            related(app)
+                .stored(&store("pairs"))
+                .group_by(&Topic::<String, u64>::plain("by-pair"), |_, pair| {
+                    (pair.clone(), 1)
+                })
+                .count(&KeyValueStore::plain("counts"))
+                .to_stream()
+                .map(|count| Some(count.to_string()))
+                .to(&rows("out"));
+        },
+        &[
+            ("in", "k", Some("ab")),
+            ("in", "k", Some("cd")),
+            ("in", "k", Some("long")),
+            ("in", "k", Some("ef")),
+            ("in", "k", None),
+        ],
+        // Both sides of the join emit each update.
+        &[
+            ("ab/ab", Some("1")),
+            ("ab/ab", Some("1")),
+            ("ab/ab", Some("0")),
+            ("cd/cd", Some("1")),
+            ("cd/cd", Some("1")),
+            ("cd/cd", Some("0")),
+            ("ef/ef", Some("1")),
+            ("ef/ef", Some("1")),
+            ("ef/ef", Some("0")),
+        ],
+    );
+}
+
+#[test]
+fn results_of_one_topic_that_are_no_parents_of_each_other_join_exactly() {
+    check(
+        |app| {
+            let orders = app.source(&Topic::<String, Option<String>>::plain("in"));
+            let orders = orders.map(Option::unwrap_or_default);
+            let counts = orders
+                .clone()
+                .group_by_key()
+                .count(&KeyValueStore::plain("counts"));
+            let last = orders
+                .group_by_key()
+                .reduce(&store("last"), |_, value| value);
+            counts
+                .join(&last, |count, last| format!("{count}{last}"))
+                .group_by(&Topic::<String, u64>::plain("by-pair"), |_, pair| {
+                    (pair.clone(), 1)
+                })
+                .count(&KeyValueStore::plain("pairs"))
+                .to_stream()
+                .map(|count| Some(count.to_string()))
+                .to(&rows("out"));
+        },
+        &[("in", "k", Some("a")), ("in", "k", Some("b"))],
+        &[
+            ("1a", Some("1")),
+            ("1a", Some("0")),
+            ("2a", Some("1")),
+            ("2a", Some("0")),
+            ("2b", Some("1")),
+        ],
+    );
+}

@@ -1,0 +1,183 @@
+//! `filter`, `map`, `stored` and `to_table`.
+
+use eos_core::{App, KeyValueStore, Timestamp, Topic};
+use eos_testkit::TestDriver;
+
+use super::{check, mistakes, rows, store, table};
+
+#[test]
+fn a_filter_emits_a_tombstone_only_for_a_row_that_passed() {
+    check(
+        |app| {
+            table(app, "in")
+                .filter(|value| value.len() < 3)
+                .to(&rows("out"));
+        },
+        &[
+            ("in", "k", Some("long")),
+            ("in", "k", Some("ab")),
+            ("in", "k", Some("cd")),
+            ("in", "k", Some("longer")),
+            ("in", "k", Some("longest")),
+            ("in", "k", None),
+            ("in", "l", None),
+            ("in", "k", Some("x")),
+            ("in", "k", None),
+        ],
+        &[
+            ("k", Some("ab")),
+            ("k", Some("cd")),
+            ("k", None),
+            ("k", Some("x")),
+            ("k", None),
+        ],
+    );
+}
+
+#[test]
+fn maps_and_filters_follow_each_other_with_keys() {
+    check(
+        |app| {
+            table(app, "in")
+                .map_row(|key, value| format!("{key}:{value}"))
+                .filter_row(|key, value| key != "no" && value.len() < 6)
+                .map(|value| value.len().to_string())
+                .to(&rows("out"));
+        },
+        &[
+            ("in", "no", Some("a")),
+            ("in", "k", Some("abc")),
+            ("in", "k", Some("abcdef")),
+        ],
+        &[("k", Some("5")), ("k", None)],
+    );
+}
+
+#[test]
+fn streams_join_with_the_rows_of_a_filter_without_a_store() {
+    check(
+        |app| {
+            let short = table(app, "in")
+                .filter(|value| value.len() < 3)
+                .map(|value| value + "!");
+            app.source(&rows("reads"))
+                .left_join(&short, |_, row| row)
+                .to(&rows("out"));
+        },
+        &[
+            ("in", "k", Some("ab")),
+            ("reads", "k", None),
+            ("in", "k", Some("abcd")),
+            ("reads", "k", None),
+        ],
+        &[("k", Some("ab!")), ("k", None)],
+    );
+}
+
+#[test]
+fn a_stored_table_has_rows_and_emits_once_per_commit() {
+    let start = || {
+        let mut app = App::new("a");
+        table(&mut app, "in")
+            .filter(|value| value.len() < 3)
+            .stored(&store("short"))
+            .emit_per_commit()
+            .to(&rows("out"));
+        TestDriver::builder().hold().start(app)
+    };
+    let mut driver = start();
+    for value in ["a", "long", "b", "c"] {
+        driver.pipe(&rows("in"), "k", Some(value.to_owned()));
+    }
+    driver.commit();
+    assert_eq!(
+        driver.read_pairs(&rows("out")),
+        [("k".to_owned(), Some("c".to_owned()))]
+    );
+    assert_eq!(driver.store(&store("short")).len(), 1);
+    driver.pipe(&rows("in"), "k", Some("longer".to_owned()));
+    driver.commit();
+    assert_eq!(driver.read_pairs(&rows("out")), [("k".to_owned(), None)]);
+    assert_eq!(driver.store(&store("short")).len(), 0);
+}
+
+#[test]
+fn a_stream_becomes_a_table() {
+    check(
+        |app| {
+            let states = app
+                .source(&Topic::<String, Option<String>>::plain("events"))
+                .map(|event| event.filter(|event| event != "removed"))
+                .to_table(&store("states"));
+            app.source(&rows("reads"))
+                .left_join(&states, |_, row| row)
+                .to(&rows("out"));
+        },
+        &[
+            ("events", "k", Some("new")),
+            ("reads", "k", None),
+            ("events", "k", Some("removed")),
+            ("reads", "k", None),
+        ],
+        &[("k", Some("new")), ("k", None)],
+    );
+}
+
+#[test]
+fn counts_and_clones_have_steps_too() {
+    let mut app = App::new("a");
+    let counts = app
+        .source(&Topic::<String, String>::plain("clicks"))
+        .group_by_key()
+        .count(&KeyValueStore::plain("counts"));
+    let out = |name: &str| Topic::<String, Option<u64>>::plain(name);
+    counts.clone().filter(|n| n % 2 == 0).to(&out("even"));
+    counts.clone().filter(|n| *n > 2).to(&out("many"));
+    counts.to(&Topic::plain("all"));
+    let mut driver = TestDriver::new(app);
+    for n in 0..4 {
+        driver.pipe_at(
+            &Topic::<String, String>::plain("clicks"),
+            "k",
+            "v",
+            Timestamp(1_000 + n),
+        );
+    }
+    let values = |pairs: Vec<(String, Option<u64>)>| -> Vec<Option<u64>> {
+        pairs.into_iter().map(|(_, value)| value).collect()
+    };
+    assert_eq!(
+        values(driver.read_pairs(&out("even"))),
+        [Some(2), None, Some(4)]
+    );
+    assert_eq!(values(driver.read_pairs(&out("many"))), [Some(3), Some(4)]);
+    let all = driver.read(&Topic::<String, u64>::plain("all"));
+    assert_eq!(all.len(), 4);
+}
+
+#[test]
+fn a_table_without_a_store_refuses_what_needs_one() {
+    let text = mistakes(|app| {
+        table(app, "in")
+            .filter(|_| true)
+            .emit_per_commit()
+            .to(&rows("out"));
+    });
+    assert!(
+        text.contains("Add `.stored(&store)` before `.emit_per_commit(..)`"),
+        "{text}"
+    );
+    let text = mistakes(|app| {
+        let short = table(app, "in").filter(|_| true);
+        let handle = short.rows();
+        app.source(&rows("reads"))
+            .with_store(&handle)
+            .for_each(move |ctx, record| ctx.store(&handle).get(&record.key).map(drop));
+    });
+    assert!(
+        text.contains("Add `.stored(&store)` before `.rows(..)`"),
+        "{text}"
+    );
+    let text = mistakes(|app| drop(table(app, "in").filter(|_| true)));
+    assert!(text.contains("ends in `filter`"), "{text}");
+}
