@@ -56,6 +56,7 @@ pub mod metrics;
 
 mod app;
 mod async_calls;
+mod cogrouped;
 #[cfg_attr(
     not(feature = "kafka"),
     allow(dead_code, reason = "without the adapter there is no client to run on")
@@ -132,6 +133,7 @@ pub use topic::{PlainTopic, Topic};
 
 /// Streams of grouped records, and where the records of one key are.
 pub mod stream {
+    pub use crate::cogrouped::Cogrouped;
     pub use crate::grouped::Grouped;
     pub use crate::keys::{Colocated, Partitioned, Scattered};
     pub use crate::streams::timed::{WithTicks, WithTimers};

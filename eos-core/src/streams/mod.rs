@@ -496,11 +496,28 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         L: 'static,
         W: 'static,
     {
-        if Arc::ptr_eq(&self.graph, &table.graph) {
+        self.shares(table, store, (method, "table"));
+    }
+
+    /// Lets the next node use a store of another stream. If that stream belongs to another app, records a mistake and
+    /// returns false.
+    pub(crate) fn shares<L, W>(
+        &self,
+        other: &Stream<L, W>,
+        store: usize,
+        (method, what): (&'static str, &'static str),
+    ) -> bool
+    where
+        L: 'static,
+        W: 'static,
+    {
+        let is_ours = Arc::ptr_eq(&self.graph, &other.graph);
+        if is_ours {
             self.graph().use_store(store, &self.sources);
         } else {
-            self.of_other_app(table, method, "table");
+            self.of_other_app(other, method, what);
         }
+        is_ours
     }
 
     /// Records the mistake in both apps, so that either reports it.

@@ -371,6 +371,7 @@ impl Graph {
         };
         match kind {
             Kind::Table(_) => true,
+            Kind::CogroupMerge(store) => is_read(store),
             // Final results and new records are forwarded once, so they need an exit.
             Kind::Join(_) | Kind::LeftJoin(_) | Kind::OnClose(_) | Kind::Dedup(_) => false,
             Kind::DedupBySequence(_) | Kind::Newest(_) => false,

@@ -239,9 +239,10 @@ fn sink(topic: TopicName) -> Role {
 }
 
 fn node_name(node: &NodeSpec) -> String {
-    // Otherwise it would have the name of its source.
     let of = match node.kind {
+        // Otherwise it would have the name of its source.
         Kind::Table(_) => "KTABLE",
+        Kind::Cogroup(_) | Kind::CogroupOrDelete(_) | Kind::CogroupMerge(_) => "COGROUPKSTREAM",
         _ => "KSTREAM",
     };
     format!("{of}-{}-{:010}", node.kind.streams_name(), node.number)

@@ -9,6 +9,7 @@ mod calls;
 mod changed_windows;
 mod clocks;
 mod codecs;
+mod cogroup;
 mod culprits;
 mod dedup;
 mod dying;

@@ -24,6 +24,7 @@ public final class Main {
   public static void main(String[] args) throws IOException {
     List<Case> cases = new ArrayList<>();
     cases.addAll(AggregationCases.all());
+    cases.addAll(CogroupCases.all());
     cases.addAll(GroupByCases.all());
     cases.addAll(TableCases.all());
     cases.addAll(JoinCases.all());
