@@ -20,7 +20,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// of partitions and the same partitioner.
     ///
     /// ```
-    /// # use eos_core::{App, KeyValueStore, PlainTopic, Topic};
+    /// # use eos_core::{App, KeyValueStore, Topic};
     /// # let mut app = App::new("a");
     /// let clicks = app.source(&Topic::<String, String>::plain("clicks")).group_by_key();
     /// let orders = app.source(&Topic::<String, u64>::plain("orders")).group_by_key();

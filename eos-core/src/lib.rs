@@ -32,6 +32,7 @@
 //!
 //! # Where to go on
 //! - [`guide`]: concepts, operators and their names in Kafka Streams, error policies, processors, state, stopping, tests
+//! - [`from_kafka_streams`]: each method of Kafka Streams, and the code that does the same
 //! - [`Stream`]: the operators; [`stream`]: groups, and where the records of one key are
 //! - [`Ctx`], [`Processor`], [`processor`]: steps with a context
 //! - [`KeyValueStore`], [`state`]: stores; [`windows`]: windows of time
@@ -304,6 +305,10 @@ pub mod spi {
 #[cfg(doc)]
 #[doc = include_str!("../../docs/guide.md")]
 pub mod guide {}
+
+#[cfg(doc)]
+#[doc = include_str!("../../docs/from-kafka-streams.md")]
+pub mod from_kafka_streams {}
 
 #[cfg(doc)]
 #[doc = include_str!("../../docs/exactly-once.md")]

@@ -252,24 +252,22 @@ fn topics_with_other_partitions_are_refused() {
 #[test]
 fn the_table_is_like_any_other() {
     let mut app = App::new("a");
-    let orders = app.source(&orders()).group_by_key();
+    let cents = app.source(&orders()).group_by_key();
     let table = app
         .source(&clicks())
         .group_by_key()
         .cogroup(&store(), String::new, |_, page, so_far| so_far + &page)
-        .and(orders, |_, cents, so_far| format!("{so_far}{cents}"))
+        .and(cents, |_, cents, so_far| format!("{so_far}{cents}"))
         .into_table();
+    let joined: PlainTopic<String, String> = Topic::plain("joined");
     app.source(&reviews())
         .join(&table, |stars, customer| format!("{stars} by {customer}"))
-        .to(&Topic::plain("joined"));
+        .to(&joined);
     table.emit_per_commit().to(&results());
     let mut driver = TestDriver::new(app);
     driver.pipe_all(&clicks(), [pair("ada", "x"), pair("ada", "y")]);
     driver.pipe(&orders(), "ada", 7_u64);
     driver.pipe(&reviews(), "ada", 5);
-    assert_eq!(
-        driver.read_pairs(&PlainTopic::<String, String>::plain("joined")),
-        [pair("ada", "5 by xy7")]
-    );
+    assert_eq!(driver.read_pairs(&joined), [pair("ada", "5 by xy7")]);
     assert_eq!(read(&mut driver).last(), Some(&pair("ada", "xy7")));
 }

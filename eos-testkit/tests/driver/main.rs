@@ -15,6 +15,7 @@ mod dedup;
 mod dying;
 mod expiry;
 mod found;
+mod from_kafka_streams;
 mod golden;
 mod guarantees;
 mod idle;
