@@ -32,6 +32,7 @@
 //!
 //! # Where to go on
 //! - [`guide`]: concepts, operators and their names in Kafka Streams, error policies, processors, state, stopping, tests
+//! - [`from_kafka_streams`]: each method of Kafka Streams, and the code that does the same
 //! - [`Stream`]: the operators; [`stream`]: groups, and where the records of one key are
 //! - [`Ctx`], [`Processor`], [`processor`]: steps with a context
 //! - [`KeyValueStore`], [`state`]: stores; [`windows`]: windows of time
@@ -56,6 +57,7 @@ pub mod metrics;
 
 mod app;
 mod async_calls;
+mod cogrouped;
 #[cfg_attr(
     not(feature = "kafka"),
     allow(dead_code, reason = "without the adapter there is no client to run on")
@@ -134,6 +136,7 @@ pub use topic::{PlainTopic, Topic};
 
 /// Streams of grouped records, and where the records of one key are.
 pub mod stream {
+    pub use crate::cogrouped::Cogrouped;
     pub use crate::grouped::Grouped;
     pub use crate::keys::{Colocated, Partitioned, Scattered};
     pub use crate::streams::timed::{WithTicks, WithTimers};
@@ -306,6 +309,10 @@ pub mod spi {
 #[cfg(doc)]
 #[doc = include_str!("../../docs/guide.md")]
 pub mod guide {}
+
+#[cfg(doc)]
+#[doc = include_str!("../../docs/from-kafka-streams.md")]
+pub mod from_kafka_streams {}
 
 #[cfg(doc)]
 #[doc = include_str!("../../docs/exactly-once.md")]

@@ -496,15 +496,32 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         L: 'static,
         W: 'static,
     {
-        if Arc::ptr_eq(&self.graph, &table.graph) {
+        self.shares(table, stores, (method, "table"));
+    }
+
+    /// Lets the next node use stores of another stream. If that stream belongs to another app, records a mistake and
+    /// returns false.
+    pub(crate) fn shares<L, W>(
+        &self,
+        other: &Stream<L, W>,
+        stores: &[usize],
+        (method, what): (&'static str, &'static str),
+    ) -> bool
+    where
+        L: 'static,
+        W: 'static,
+    {
+        let is_ours = Arc::ptr_eq(&self.graph, &other.graph);
+        if is_ours {
             let mut graph = self.graph();
             for &store in stores {
                 graph.use_store(store, &self.sources);
             }
-            graph.read_rows(&table.parents);
+            graph.read_rows(&other.parents);
         } else {
-            self.of_other_app(table, method, "table");
+            self.of_other_app(other, method, what);
         }
+        is_ours
     }
 
     /// Records the mistake in both apps, so that either reports it.

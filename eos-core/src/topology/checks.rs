@@ -374,6 +374,7 @@ impl Graph {
         match kind {
             _ if node.is_read => true,
             Kind::Table(_) | Kind::ToTable(_) => true,
+            Kind::CogroupMerge(store) => is_read(store),
             // Final results and new records are forwarded once, so they need an exit.
             Kind::OnClose(_) | Kind::Dedup(_) => false,
             Kind::DedupBySequence(_) | Kind::Newest(_) => false,

@@ -240,9 +240,10 @@ fn sink(topic: TopicName) -> Role {
 }
 
 fn node_name(node: &NodeSpec) -> String {
-    let of = match node.kind.is_of_a_table() {
-        true => "KTABLE",
-        false => "KSTREAM",
+    let of = match node.kind {
+        Kind::Cogroup(_) | Kind::CogroupOrDelete(_) | Kind::CogroupMerge(_) => "COGROUPKSTREAM",
+        kind if kind.is_of_a_table() => "KTABLE",
+        _ => "KSTREAM",
     };
     format!("{of}-{}-{:010}", node.kind.streams_name(), node.number)
 }

@@ -223,3 +223,45 @@ fn stores_are_shown_where_they_are_used() {
 ",
     );
 }
+
+/// Kafka Streams' names.
+#[test]
+fn a_cogroup_looks_as_in_kafka_streams() {
+    let mut app = App::new("a");
+    let more = app.source(&text("more")).map(|v| v.len() as u64);
+    app.source(&text("in"))
+        .group_by_key()
+        .cogroup(
+            &KeyValueStore::plain("sums"),
+            || 0_u64,
+            |_, v, sum| sum + v.len() as u64,
+        )
+        .and(more.group_by_key(), |_, length, sum| sum + length)
+        .into_table()
+        .to(&crate::Topic::plain("out"));
+    check(
+        &app,
+        "Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [more])
+      --> KSTREAM-MAPVALUES-0000000001
+    Source: KSTREAM-SOURCE-0000000002 (topics: [in])
+      --> COGROUPKSTREAM-AGGREGATE-0000000003
+    Processor: KSTREAM-MAPVALUES-0000000001 (stores: [])
+      --> COGROUPKSTREAM-AGGREGATE-0000000004
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: COGROUPKSTREAM-AGGREGATE-0000000003 (stores: [sums])
+      --> COGROUPKSTREAM-MERGE-0000000005
+      <-- KSTREAM-SOURCE-0000000002
+    Processor: COGROUPKSTREAM-AGGREGATE-0000000004 (stores: [sums])
+      --> COGROUPKSTREAM-MERGE-0000000005
+      <-- KSTREAM-MAPVALUES-0000000001
+    Processor: COGROUPKSTREAM-MERGE-0000000005 (stores: [])
+      --> KSTREAM-SINK-0000000006
+      <-- COGROUPKSTREAM-AGGREGATE-0000000003, COGROUPKSTREAM-AGGREGATE-0000000004
+    Sink: KSTREAM-SINK-0000000006 (topic: out)
+      <-- COGROUPKSTREAM-MERGE-0000000005
+
+",
+    );
+}

@@ -20,6 +20,22 @@ fn table(app: &mut App) -> Table<String, String> {
     app.table(&tombstones("table"), &store())
 }
 
+/// Two streams of different types.
+fn cogroup_or_delete(app: &mut App) -> Table<String, String> {
+    let lengths = app.source(&text("more")).map(|value| value.len());
+    app.source(&text("in"))
+        .group_by_key()
+        .cogroup_or_delete(
+            &store(),
+            || "<".to_owned(),
+            |_, value, so_far| (value != "-").then(|| format!("{so_far}{value};")),
+        )
+        .and(lengths.group_by_key(), |_, length, so_far| {
+            Some(format!("{so_far}#{length};"))
+        })
+        .into_table()
+}
+
 fn declare(operator: &str, app: &mut App) {
     // A joiner that returned null in Java.
     let joined = |left: String, right: &str| (left != "-").then(|| format!("{left}+{right}"));
@@ -55,6 +71,7 @@ fn declare(operator: &str, app: &mut App) {
                 |_, value, so_far| (value != "-").then(|| format!("{so_far}{value};")),
             )
             .to(&tombstones("out")),
+        "cogroup" => cogroup_or_delete(app).to(&tombstones("out")),
         "group_by_count" => app
             .source(&Topic::<Option<String>, String>::plain("in"))
             .filter(|value| !value.is_empty())
@@ -77,6 +94,7 @@ fn beyond(case: &Value) -> Option<&'static str> {
         ("left_join", "null_stream_key") => {
             Some("a null key is a type: the record without one fails, and has no result")
         }
+        ("cogroup_twice", _) => Some("a stream that is added twice adds twice"),
         _ => case
             .get("negative_timestamps")
             .map(|_| "a negative time is no error here: the record has none"),
@@ -91,11 +109,15 @@ fn tables_and_joins_answer_as_kafka_streams_does() {
         "left_join",
         "reduce_concat",
         "aggregate",
+        "cogroup",
+        "cogroup_twice",
         "group_by_count",
     ];
     let replayed = replayed(&operators, &declare, &beyond);
     let expected = [
         ("aggregate", (11, 11)),
+        ("cogroup", (11, 11)),
+        ("cogroup_twice", (0, 1)),
         ("group_by_count", (9, 9)),
         ("join", (19, 19)),
         ("left_join", (18, 19)),

@@ -48,6 +48,20 @@ fn declare(operator: &str, app: &mut App) {
                 |_, value, so_far| format!("{so_far}{value};"),
             )
             .to(&text_out),
+        "cogroup" => {
+            let lengths = app.source(&Topic::<String, String>::plain("more"));
+            let lengths = lengths.map(|value| value.len()).group_by_key();
+            app.source(&text())
+                .group_by_key()
+                .cogroup(
+                    &texts,
+                    || "<".to_owned(),
+                    |_, value, so_far| format!("{so_far}{value};"),
+                )
+                .and(lengths, |_, length, so_far| format!("{so_far}#{length};"))
+                .into_table()
+                .to(&text_out);
+        }
         "word_count" => app
             .source(&Topic::<Option<String>, String>::plain("in"))
             .flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>())
@@ -66,7 +80,8 @@ fn beyond(case: &Value) -> Option<&'static str> {
     if case.get("negative_timestamps").is_some() {
         return Some("a negative time is no error here: the record has none");
     }
-    (name.starts_with("null_result") || name == "delete_at_first")
+    let deletes = case["operator"] == "cogroup" && name.starts_with("random");
+    (deletes || name.starts_with("null_result") || name == "delete_at_first")
         .then_some("`reduce` and `aggregate` always have a result: `golden_tables_test`")
 }
 
@@ -158,6 +173,7 @@ pub(super) fn replayed<'a>(
 fn what_is_kept_per_key_is_what_kafka_streams_keeps() {
     let least = [
         ("aggregate", 7),
+        ("cogroup", 6),
         ("count", 11),
         ("reduce_concat", 3),
         ("reduce_sum", 5),

@@ -34,6 +34,12 @@ pub(crate) enum Kind {
     Aggregate(usize),
     /// The store of the results.
     AggregateOrDelete(usize),
+    /// The store of the results. Several nodes write it.
+    Cogroup(usize),
+    /// The store of the results. Several nodes write it.
+    CogroupOrDelete(usize),
+    /// Forwards the updates of these nodes. The store of the results, which it does not use.
+    CogroupMerge(usize),
     /// The store of the topic's rows.
     Table(usize),
     /// The store of the rows.
@@ -143,6 +149,9 @@ impl Kind {
             Self::ReduceOrDelete(_) => "reduce_or_delete",
             Self::Aggregate(_) => "aggregate",
             Self::AggregateOrDelete(_) => "aggregate_or_delete",
+            Self::Cogroup(_) => "cogroup",
+            Self::CogroupOrDelete(_) => "cogroup_or_delete",
+            Self::CogroupMerge(_) => "into_table",
             Self::Table(_) => "table",
             Self::ToTable(_) => "to_table",
             Self::TableFilter => "filter",
@@ -242,6 +251,8 @@ impl Kind {
             | Self::ReduceOrDelete(store)
             | Self::Aggregate(store)
             | Self::AggregateOrDelete(store)
+            | Self::Cogroup(store)
+            | Self::CogroupOrDelete(store)
             | Self::TableCount(store)
             | Self::TableReduce(store)
             | Self::TableAggregate(store) => Some(store),
@@ -304,6 +315,8 @@ impl Kind {
             Self::Route(..) => "ROUTE",
             Self::Ignore => "IGNORE",
             Self::Count(_) | Self::Aggregate(_) | Self::AggregateOrDelete(_) => "AGGREGATE",
+            Self::Cogroup(_) | Self::CogroupOrDelete(_) => "AGGREGATE",
+            Self::CogroupMerge(_) => "MERGE",
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
             Self::PerCommit(_) => "PER-COMMIT",
             Self::OnClose(_) => "SUPPRESS",

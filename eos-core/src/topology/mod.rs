@@ -77,7 +77,7 @@ pub(crate) use keep::Keep;
 pub use kept::Stores;
 pub(crate) use kind::{Kind, Side, TableJoinKind};
 pub(crate) use node::{Forward, Moment, Next, Node, Raw};
-pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
+pub(crate) use nodes::{Apply, Branch, Ignore, Look, Pass, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use prepared_call::{CallSpec, PreparedCall};

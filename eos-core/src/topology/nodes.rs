@@ -112,6 +112,20 @@ impl Node for Ignore {
     }
 }
 
+/// Forwards each record unchanged.
+pub(crate) struct Pass;
+
+impl Node for Pass {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        next.forward(ctx, record)
+    }
+}
+
 pub(crate) struct Look<K, V, F> {
     f: Arc<F>,
     types: Types<K, V>,

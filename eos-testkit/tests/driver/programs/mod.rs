@@ -6,9 +6,14 @@
 use eos_core::{PlainTopic, Topic};
 use eos_testkit::TestDriver;
 
+mod anomalies;
+mod clicks_by_region;
 mod inventory;
+mod music_charts;
+mod page_views;
 mod payments;
 mod registry;
+mod top_articles;
 
 /// The values of all dead letters in this topic that were not read yet.
 fn dead_letters(driver: &mut TestDriver, topic: &str) -> Vec<Vec<u8>> {

@@ -78,6 +78,10 @@ final class Case {
     return from("in", key, value, timestamp);
   }
 
+  Case more(String key, Object value, long timestamp) {
+    return from("more", key, value, timestamp);
+  }
+
   Case stream(String key, Object value, long timestamp) {
     return from("stream", key, value, timestamp);
   }

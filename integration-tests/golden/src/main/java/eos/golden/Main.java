@@ -14,7 +14,10 @@ import java.util.stream.Stream;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers;
 
-/** Runs every case and writes one file each; the argument is the directory. */
+/**
+ * Runs every case and writes one file each; the argument is the directory. Beside it, writes the
+ * list of methods.
+ */
 public final class Main {
   /** So long that no window leaves the store: a file shows the last value of each. */
   private static final Duration FOR_EVER = Duration.ofMillis(1L << 60);
@@ -24,6 +27,7 @@ public final class Main {
   public static void main(String[] args) throws IOException {
     List<Case> cases = new ArrayList<>();
     cases.addAll(AggregationCases.all());
+    cases.addAll(CogroupCases.all());
     cases.addAll(GroupByCases.all());
     cases.addAll(TableCases.all());
     cases.addAll(JoinCases.all());
@@ -44,6 +48,7 @@ public final class Main {
       Files.createDirectories(file.getParent());
       Files.writeString(file, text(one));
     }
+    Methods.write(directory.resolveSibling("methods.txt"));
     System.out.println(cases.size() + " cases");
   }
 

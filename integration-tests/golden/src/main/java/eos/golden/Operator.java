@@ -13,6 +13,7 @@ import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -37,6 +38,9 @@ enum Operator {
   REDUCE_SUM(List.of("in")),
   REDUCE_CONCAT(List.of("in")),
   AGGREGATE(List.of("in")),
+  COGROUP(List.of("in", "more")),
+  /** The same grouped stream twice. */
+  COGROUP_TWICE(List.of("in")),
   GROUP_BY_COUNT(List.of("in")),
   WORD_COUNT(List.of("in")),
   TABLE(List.of("table")),
@@ -182,6 +186,30 @@ enum Operator {
                   .groupByKey(grouped())
                   .aggregate(() -> "<", Operator::append, stringStore()),
               Serdes.String());
+      case COGROUP -> {
+        KGroupedStream<String, Integer> lengths =
+            builder
+                .stream("more", strings)
+                .mapValues(value -> value == null ? null : value.length())
+                .groupByKey(Grouped.with(Serdes.String(), Serdes.Integer()));
+        write(
+            builder
+                .stream("in", strings)
+                .groupByKey(grouped())
+                .cogroup(Operator::append)
+                .cogroup(lengths, (key, length, soFar) -> soFar + "#" + length + ";")
+                .aggregate(() -> "<", stringStore()),
+            Serdes.String());
+      }
+      case COGROUP_TWICE -> {
+        KGroupedStream<String, String> group = builder.stream("in", strings).groupByKey(grouped());
+        write(
+            group
+                .cogroup(Operator::append)
+                .cogroup(group, (key, value, soFar) -> soFar + "#" + value + ";")
+                .aggregate(() -> "<", stringStore()),
+            Serdes.String());
+      }
       case GROUP_BY_COUNT ->
           write(
               builder

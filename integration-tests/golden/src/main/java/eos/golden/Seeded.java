@@ -47,6 +47,19 @@ final class Seeded {
     return to;
   }
 
+  /** Records of two grouped streams; one in seven of the first deletes the result. */
+  static Case fillCogroup(Case to, long seed, int records, int disorderMs) {
+    Seeded seeded = new Seeded(to.seed(seed));
+    for (int at = 0; at < records; at++) {
+      switch (seeded.random.nextInt(7)) {
+        case 0 -> to.in(seeded.key(), "-", seeded.timestamp(disorderMs));
+        case 1, 2, 3 -> to.more(seeded.key(), seeded.value(0.05), seeded.timestamp(disorderMs));
+        default -> to.in(seeded.key(), seeded.value(0.05), seeded.timestamp(disorderMs));
+      }
+    }
+    return to;
+  }
+
   /** Lines of words. */
   static Case fillWords(Case to, long seed, int records, int disorderMs) {
     String[] words = {"the", "quick", "brown", "fox", "jumps", "over", "lazy", "dog"};
