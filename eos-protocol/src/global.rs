@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | no mark | reads from the beginning | there is no copy, or it was damaged |
 //! | a mark of another topic, cluster or topic id | reads again | its rows are those of another topic |
+//! | a mark with other types | reads again | its rows were checked by other codecs |
 //! | a mark with other partitions | reads again | a key may have moved to another partition |
 //! | an offset below the log start | reads again | deletions that it missed are no longer in the log |
 //! | an offset beyond the end | reads again | the log was cut, and now holds other records |
@@ -36,6 +37,8 @@ pub struct GlobalMark {
     pub topic: TopicName,
     /// The topic's id, if the brokers report one.
     pub id: Option<TopicUuid>,
+    /// The names of the types of keys, values and codecs.
+    pub types: String,
     /// The last time at which the copy had all records, or at which the reading from the beginning began.
     pub current: Timestamp,
     /// The next offset of each partition, in order.
@@ -46,7 +49,7 @@ impl GlobalMark {
     /// Returns the encoded mark.
     ///
     /// ```text
-    /// version (1 byte) · cluster · topic · id · current · offsets · FNV-1a of all before (8 bytes)
+    /// version (1 byte) · cluster · topic · id · types · current · offsets · FNV-1a of all before (8 bytes)
     /// ```
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -54,6 +57,7 @@ impl GlobalMark {
         text(&mut out, &self.cluster);
         text(&mut out, self.topic.as_str());
         optional(&mut out, self.id, |out, id| number(out, id.0));
+        text(&mut out, &self.types);
         number(&mut out, self.current.0);
         length(&mut out, self.next.len());
         for (partition, offset) in &self.next {
@@ -84,6 +88,7 @@ impl GlobalMark {
             cluster: reader.text()?.to_owned(),
             topic: TopicName::from(reader.text()?),
             id: reader.optional(|r| Some(TopicUuid(r.chunk().map(u128::from_be_bytes)?)))?,
+            types: reader.text()?.to_owned(),
             current: Timestamp(reader.i64()?),
             next: reader.list(|r| Some((r.partition()?, r.offset()?)))?,
         };
@@ -111,6 +116,8 @@ pub struct GlobalSituation<'a> {
     pub topic: &'a TopicName,
     /// The topic's id, if the brokers report one.
     pub id: Option<TopicUuid>,
+    /// The names of the types of keys, values and codecs.
+    pub types: &'a str,
     /// `delete.retention.ms` of the topic.
     pub delete_retention: Duration,
     /// All partitions, in order.
@@ -152,6 +159,13 @@ pub enum StaleCopy {
         before: TopicUuid,
         /// The id of the new topic.
         now: TopicUuid,
+    },
+    /// An earlier program read it with other types or codecs.
+    OtherTypes {
+        /// The types of the copy.
+        before: String,
+        /// The types of this program.
+        now: String,
     },
     /// The topic has another number of partitions.
     Partitions {
@@ -200,6 +214,9 @@ impl fmt::Display for StaleCopy {
                 f,
                 "the topic was deleted and created again: it had the id {before}, now it has {now}"
             ),
+            Self::OtherTypes { before, now } => {
+                write!(f, "its rows have the types {before}, now they have {now}")
+            }
             Self::Partitions { before, now } => write!(
                 f,
                 "the topic had {before} partitions, now it has {now}, so keys may have moved"
@@ -268,6 +285,12 @@ impl GlobalSituation<'_> {
             && before != now
         {
             return Some(StaleCopy::Recreated { before, now });
+        }
+        if mark.types != self.types {
+            return Some(StaleCopy::OtherTypes {
+                before: mark.types.clone(),
+                now: self.types.to_owned(),
+            });
         }
         let ours = mark.next.iter().map(|(partition, _)| *partition);
         if !ours.eq(self.logs.iter().map(|log| log.partition)) {

@@ -15,6 +15,7 @@ fn mark() -> GlobalMark {
         cluster: "c".into(),
         topic: "rates".into(),
         id: Some(TopicUuid(7)),
+        types: "text".into(),
         current: Timestamp(1_000_000),
         next: vec![(partition(0), offset(10)), (partition(1), offset(20))],
     }
@@ -36,6 +37,7 @@ fn start(mark: Option<&GlobalMark>, change: impl FnOnce(&mut GlobalSituation<'_>
         cluster: "c",
         topic: &topic,
         id: Some(TopicUuid(7)),
+        types: "text",
         delete_retention: DAY,
         logs: &logs,
         mark,
@@ -108,6 +110,12 @@ fn row_other_topic_id_reads_again() {
     // Brokers without ids tell nothing.
     let untold = start(Some(&mark()), |it| it.id = None);
     assert_eq!(untold, GlobalStart::ReadOn(mark().next));
+}
+
+#[test]
+fn row_other_types_read_again() {
+    let found = why(start(Some(&mark()), |it| it.types = "numbers"));
+    assert!(matches!(found, StaleCopy::OtherTypes { .. }), "{found:?}");
 }
 
 #[test]
