@@ -6,8 +6,9 @@ use std::task::Poll;
 
 use eos_protocol::state::{Family, Position, PositionError};
 use eos_protocol::{AppId, TaskId};
-use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
-use eos_state::rocks::{RocksBackend, StateMemory};
+use eos_state::directory::{DirectoryError, GlobalDirectory, Opened, Owner, TaskDirectory};
+use eos_state::global::{GlobalBatch, GlobalEngine};
+use eos_state::rocks::{GlobalRocks, RocksBackend, StateMemory};
 use eos_state::{Around, Batch, InFlight, StoreBackend, StoreError};
 
 use super::open_databases::OpenDatabases;
@@ -113,6 +114,61 @@ impl Home for OnDisk {
         };
         directory.clear()?;
         Ok(true)
+    }
+
+    fn open_global(&self, table: &str) -> Result<Box<dyn GlobalEngine>, HomeError> {
+        let directory = GlobalDirectory::open(&self.slot, table)?;
+        let open = || GlobalRocks::open(&directory.engine(), self.open.memory());
+        let engine = match open() {
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Engine { .. })) => {
+                tracing::warn!(
+                    app = %self.app, table, %error,
+                    "removing the damaged copy of a global table; reading its topic again"
+                );
+                directory.clear()?;
+                open()?
+            }
+            opened => opened?,
+        };
+        Ok(Box::new(HousedGlobal { engine, directory }))
+    }
+
+    fn discard_global(&self, table: &str) -> Result<(), HomeError> {
+        GlobalDirectory::open(&self.slot, table)?.clear()?;
+        Ok(())
+    }
+}
+
+/// The copy of a global table with its directory.
+#[derive(Debug)]
+struct HousedGlobal {
+    engine: GlobalRocks,
+    directory: GlobalDirectory,
+}
+
+impl HousedGlobal {
+    /// Lets the next start throw the copy away if it is damaged. Otherwise every start would meet the same damage again.
+    fn checked<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(StoreError::Damaged { .. }) = &result
+            && let Err(error) = self.directory.condemn()
+        {
+            tracing::error!(%error, "the damaged copy of a global table can't be marked; delete its directory");
+        }
+        result
+    }
+}
+
+impl GlobalEngine for HousedGlobal {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.checked(self.engine.get(key, value))
+    }
+
+    fn write(&self, batch: &GlobalBatch, mark: &[u8]) -> Result<(), StoreError> {
+        self.checked(self.engine.write(batch, mark))
+    }
+
+    fn mark(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.checked(self.engine.mark())
     }
 }
 

@@ -15,6 +15,7 @@ use super::app_state::AppState;
 use super::chores::{Chore, Chores};
 use super::clock::real_world;
 use super::features;
+use super::globals::{self, GlobalReader, GlobalThread, ReaderSpec};
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
 use super::left_over;
@@ -31,7 +32,8 @@ use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
 use crate::failpoints::Failpoints;
-use crate::metrics::{Count, WorkerMeter};
+use crate::global::GlobalTables;
+use crate::metrics::{Count, GlobalMeter, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
@@ -53,7 +55,8 @@ pub(crate) fn start<C>(
 where
     C: Client + Send + Sync + 'static,
 {
-    features::BUILT.check(&settings, !topology.stores().is_empty())?;
+    let has_state = !topology.stores().is_empty() || !topology.globals().is_empty();
+    features::BUILT.check(&settings, has_state)?;
     #[cfg(feature = "prometheus")]
     let endpoint = open_endpoint(&settings)?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
@@ -85,10 +88,11 @@ where
         .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
         .collect();
     let pauses = Arc::new(PauseBoard::new(env.entropy()));
+    let (globals, global_meters) = (globals::tables_of(&topology), globals::meters_of(&topology));
     let handle = Handle::new(
         settings.app.clone(),
         env.clone(),
-        meters.clone(),
+        (meters.clone(), global_meters.clone()),
         Arc::clone(&pauses),
     );
     #[cfg(feature = "prometheus")]
@@ -105,12 +109,22 @@ where
                 &partitions,
                 topology.stages(),
                 state.clone(),
-                (Arc::clone(&purge_queue), Arc::clone(&pauses)),
+                (
+                    Arc::clone(&purge_queue),
+                    Arc::clone(&pauses),
+                    Arc::clone(&globals),
+                ),
             ),
             meter,
         })
         .collect();
     let client = Arc::new(client);
+    let reader = global_thread(
+        (&settings, &slot.instance, &state),
+        (&env, &topology, partitions),
+        (globals, global_meters),
+        (&client, &handle),
+    )?;
     #[allow(
         unused_mut,
         reason = "without databases on disk there is nothing to add"
@@ -144,6 +158,7 @@ where
         .name("eos-supervisor".into())
         .spawn(move || {
             let end = supervisor.run();
+            let end = end.and(end_of_globals(reader));
             // The chores use the slot and the app's name. Once the slot is free, both may belong to another process.
             if !chores.stop(CHORES) {
                 tracing::warn!(
@@ -283,7 +298,7 @@ pub(super) fn worker_spec(
     partitions: &Partitions,
     stages: &[Stage],
     state: StateSpec,
-    (purge_queue, pauses): (Arc<PurgeQueue>, Arc<PauseBoard>),
+    (purge_queue, pauses, globals): (Arc<PurgeQueue>, Arc<PauseBoard>, Arc<GlobalTables>),
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -309,7 +324,56 @@ pub(super) fn worker_spec(
         state,
         purge_queue,
         pauses,
+        globals,
     }
+}
+
+/// Starts to read the global tables, if there are some.
+fn global_thread<C>(
+    (settings, instance, state): (&Settings, &InstanceId, &StateSpec),
+    (env, topology, partitions): (&Env, &Arc<Topology>, Partitions),
+    (shared, meters): (Arc<GlobalTables>, Vec<Arc<GlobalMeter>>),
+    (client, handle): (&Arc<C>, &Handle),
+) -> Result<Option<GlobalThread>, Error>
+where
+    C: Client + Send + Sync + 'static,
+{
+    if topology.globals().is_empty() {
+        return Ok(None);
+    }
+    let spec = global_spec(settings, instance, state, shared, meters);
+    let (env, topology, client) = (env.clone(), Arc::clone(topology), Arc::clone(client));
+    let make = move || GlobalReader::new(spec, env, &topology, &partitions, &*client);
+    let started = GlobalThread::start(make, handle.clone());
+    started.map(Some).map_err(Error::Thread)
+}
+
+/// Stops to read the global tables. The workers have ended. Returns the error of the reader.
+fn end_of_globals(reader: Option<GlobalThread>) -> Result<(), Error> {
+    let Some(reader) = reader else {
+        return Ok(());
+    };
+    reader.stop(CHORES).unwrap_or_else(|| {
+        tracing::warn!(
+            waited_s = CHORES.as_secs(),
+            "the reader of the global tables did not end in time; abandoning it"
+        );
+        Ok(())
+    })
+}
+
+/// Returns the settings of the reader of global tables.
+pub(super) fn global_spec(
+    settings: &Settings,
+    instance: &InstanceId,
+    state: &StateSpec,
+    shared: Arc<GlobalTables>,
+    meters: Vec<Arc<GlobalMeter>>,
+) -> ReaderSpec {
+    let client_id = format!("{}-{instance}-global", settings.app);
+    let protocol = protocol(settings, instance, WorkerId(0), &[]);
+    let id = (settings.app.clone(), client_id);
+    globals::reader_spec(id, protocol, state, shared, meters)
 }
 
 /// Returns the periodic jobs beside the workers.
@@ -386,7 +450,7 @@ fn home(
     cluster: &str,
     topology: &Topology,
 ) -> (Arc<dyn Home>, CacheMemory) {
-    if topology.stores().is_empty() {
+    if topology.stores().is_empty() && topology.globals().is_empty() {
         return (Arc::new(InMemory), CacheMemory::default());
     }
     // A lookup in the cache is four times as fast as one in a database's memory. Overlapping windows have one row each per

@@ -40,6 +40,10 @@ pub(crate) enum Kind {
     Join(usize),
     /// The store of the joined table.
     LeftJoin(usize),
+    /// The joined global table.
+    JoinGlobal(usize),
+    /// The joined global table.
+    LeftJoinGlobal(usize),
     /// The store of the results.
     PerCommit(usize),
     /// The store of the results.
@@ -97,6 +101,8 @@ impl Kind {
             Self::Table(_) => "table",
             Self::Join(_) => "join",
             Self::LeftJoin(_) => "left_join",
+            Self::JoinGlobal(_) => "join_global",
+            Self::LeftJoinGlobal(_) => "left_join_global",
             Self::PerCommit(_) => "emit_per_commit",
             Self::OnClose(_) => "emit_on_close",
             Self::Dedup(_) => "dedup",
@@ -194,6 +200,14 @@ impl Kind {
         }
     }
 
+    /// The global table that the node reads.
+    pub(crate) fn global(self) -> Option<usize> {
+        match self {
+            Self::JoinGlobal(table) | Self::LeftJoinGlobal(table) => Some(table),
+            _ => None,
+        }
+    }
+
     /// The number of exits.
     pub(crate) fn exits(self) -> usize {
         match self {
@@ -209,8 +223,8 @@ impl Kind {
     pub(crate) fn streams_name(self) -> &'static str {
         match self {
             Self::Table(_) => "SOURCE",
-            Self::Join(_) => "JOIN",
-            Self::LeftJoin(_) => "LEFTJOIN",
+            Self::Join(_) | Self::JoinGlobal(_) => "JOIN",
+            Self::LeftJoin(_) | Self::LeftJoinGlobal(_) => "LEFTJOIN",
             Self::Map | Self::TryMap => "MAPVALUES",
             Self::FilterMap => "FILTERMAPVALUES",
             Self::Filter => "FILTER",

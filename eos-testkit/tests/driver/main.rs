@@ -14,6 +14,7 @@ mod dedup;
 mod dying;
 mod expiry;
 mod found;
+mod global;
 mod golden;
 mod guarantees;
 mod idle;
