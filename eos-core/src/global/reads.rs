@@ -143,3 +143,39 @@ impl GlobalReads {
             })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use eos_state::global::{GlobalBatch, GlobalMemory, GlobalWriter};
+
+    use super::*;
+    use crate::client::Headers;
+    use crate::global::encode_row;
+    use crate::topic::Topic;
+
+    fn batch(key: &str, value: Option<&str>) -> GlobalBatch {
+        let row = value.map(|value| encode_row(value.as_bytes(), &Headers::new()));
+        [(key.into(), row)].into()
+    }
+
+    /// The reader goes on between two reads of a record, on another thread.
+    #[test]
+    fn two_reads_of_one_record_agree_and_the_next_record_sees_the_newest_row() {
+        let topic = Topic::<String, Option<String>>::plain("rates");
+        let tables = Arc::new(GlobalTables::of(["rates".into()].into_iter()));
+        assert!(!tables.is_ready());
+        let mut writer = GlobalWriter::new(Box::new(GlobalMemory::default()));
+        writer.write(&batch("usd", Some("5")), b"").unwrap();
+        tables.open([writer.serve()].into_iter());
+        assert!(tables.is_ready());
+        let reads = GlobalReads::new(tables);
+        let row = |key: &str| reads.row(0, &topic, &key.to_owned()).unwrap();
+        assert_eq!(row("usd"), Some("5".to_owned()));
+        writer.write(&batch("usd", Some("6")), b"").unwrap();
+        writer.write(&batch("eur", Some("7")), b"").unwrap();
+        assert_eq!((row("usd"), row("eur")), (Some("5".to_owned()), None));
+        reads.end();
+        let newest = (Some("6".to_owned()), Some("7".to_owned()));
+        assert_eq!((row("usd"), row("eur")), newest);
+    }
+}

@@ -218,3 +218,61 @@ impl Around for Housed {
         ended
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use eos_state::EngineFault;
+
+    use super::*;
+
+    fn home(slot: &tempfile::TempDir) -> OnDisk {
+        OnDisk::new(slot.path().to_owned(), "a".into(), "c".to_owned(), 16 << 20)
+    }
+
+    /// Returns a slot with a copy that has one row.
+    fn filled() -> tempfile::TempDir {
+        let slot = tempfile::tempdir().unwrap();
+        let engine = home(&slot).open_global("rates").unwrap();
+        let batch = [(b"usd".to_vec(), Some(b"5".to_vec()))].into();
+        engine.write(&batch, b"mark").unwrap();
+        slot
+    }
+
+    fn mark(slot: &tempfile::TempDir) -> Option<Vec<u8>> {
+        home(slot).open_global("rates").unwrap().mark().unwrap()
+    }
+
+    #[test]
+    fn the_copy_of_a_global_table_outlives_its_process() {
+        let slot = filled();
+        assert_eq!(mark(&slot), Some(b"mark".to_vec()));
+        home(&slot).discard_global("rates").unwrap();
+        assert_eq!(mark(&slot), None);
+    }
+
+    /// Kafka Streams fails at every start until somebody deletes the directory (KAFKA-21034).
+    #[test]
+    fn a_copy_that_is_damaged_at_its_opening_is_thrown_away() {
+        let slot = filled();
+        fs::remove_file(slot.path().join("globals/rates/db/CURRENT")).unwrap();
+        assert_eq!(mark(&slot), None);
+    }
+
+    #[test]
+    fn a_copy_that_is_damaged_at_a_read_is_thrown_away_by_the_next_start() {
+        let slot = filled();
+        let housed = HousedGlobal {
+            engine: GlobalRocks::open(&slot.path().join("other"), home(&slot).open.memory())
+                .unwrap(),
+            directory: GlobalDirectory::open(slot.path(), "rates").unwrap(),
+        };
+        let damaged = Err(StoreError::Damaged {
+            path: slot.path().to_owned(),
+            source: EngineFault::new("checksum mismatch"),
+        });
+        housed.checked::<()>(damaged).unwrap_err();
+        assert_eq!(mark(&slot), None);
+    }
+}
