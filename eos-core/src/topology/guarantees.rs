@@ -191,7 +191,8 @@ impl Graph {
                 ))
             }
             Kind::JoinGlobal(_) | Kind::LeftJoinGlobal(_) => Some(
-                "each record once, with the newest known row, which may differ if the record is repeated".to_owned(),
+                "the row is the newest known one, and may differ if the record is repeated"
+                    .to_owned(),
             ),
             Kind::MapAsync(_) => Some("a call may be repeated, its result counts once".to_owned()),
             _ => None,
@@ -200,7 +201,7 @@ impl Graph {
 }
 
 impl Global {
-    fn write_guarantees(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_guarantees(&self, f: &mut fmt::Formatter<'_>, guarantee: Guarantee) -> fmt::Result {
         let Self { name, topic, .. } = self;
         let failed = if self.skips {
             "is skipped"
@@ -218,7 +219,9 @@ impl Global {
         for join in &self.joins {
             writeln!(
                 f,
-                "  {name} --> {join}: in memory; the newest known row, one version of the table for each record"
+                "  {name} --> {join}: each record is processed {}; its row is the newest known one, and may differ in a \
+                 repetition",
+                guarantee.name()
             )?;
         }
         Ok(())
@@ -281,7 +284,7 @@ impl fmt::Display for Guarantees<'_> {
             }
         }
         for table in &self.0.globals {
-            table.write_guarantees(f)?;
+            table.write_guarantees(f, guarantee)?;
         }
         for topic in &self.0.fed {
             writeln!(

@@ -418,10 +418,10 @@ fn the_description_tells_the_promise() {
     );
     let promises = description.guarantees().to_string();
     for promise in [
-        "each record once, with the newest known row, which may differ if the record is repeated",
+        "the row is the newest known one, and may differ if the record is repeated",
         "Global table: rates, one copy in each process, of all partitions of rates",
         "a record that can't be decoded stops the app",
-        "rates --> KSTREAM-LEFTJOIN-0000000003: in memory; the newest known row, one version",
+        "rates --> KSTREAM-LEFTJOIN-0000000003: each record is processed exactly once; its row is the newest known one",
     ] {
         assert!(promises.contains(promise), "{promise}: {promises}");
     }
