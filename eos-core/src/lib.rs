@@ -244,7 +244,7 @@ pub mod run {
 /// Errors and their parts: each `Error` holds one of them.
 pub mod errors {
     pub use eos_protocol::calls::CallPlanError;
-    pub use eos_protocol::global::GlobalStalled;
+    pub use eos_protocol::global::{GlobalStalled, StaleCopy};
     pub use eos_protocol::state::RestartError;
     pub use eos_protocol::windows::WindowError;
     pub use eos_protocol::{

@@ -318,11 +318,32 @@ impl GlobalSituation<'_> {
             }
             any_new |= *next < log.end;
         }
-        let age = Duration::from_millis(self.now.0.abs_diff(mark.current.0));
-        let limit = self.delete_retention / 2;
         // With nothing to read, no record can be missing.
-        (any_new && age > limit).then_some(StaleCopy::TooOld { age, limit })
+        let limit = self.delete_retention / 2;
+        too_old(mark.current, self.now, limit).filter(|_| any_new)
     }
+}
+
+/// Returns why a running reader may have missed tombstones, if it may. It has read all records up to the time `current`,
+/// and finds more of them only now: the process was suspended, or saw no broker for hours.
+///
+/// A reader learns every few seconds that it is up to date, so a topic with `delete.retention.ms` below two minutes is
+/// treated as one with two minutes.
+#[must_use]
+pub fn missed_tombstones(
+    current: Timestamp,
+    now: Timestamp,
+    delete_retention: Duration,
+) -> Option<StaleCopy> {
+    too_old(current, now, (delete_retention / 2).max(LEAST))
+}
+
+/// The shortest limit of the age of a copy that is being read.
+const LEAST: Duration = Duration::from_secs(60);
+
+fn too_old(current: Timestamp, now: Timestamp, limit: Duration) -> Option<StaleCopy> {
+    let age = Duration::from_millis(now.0.abs_diff(current.0));
+    (age > limit).then_some(StaleCopy::TooOld { age, limit })
 }
 
 /// A global table whose start made no progress.

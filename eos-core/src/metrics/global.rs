@@ -63,3 +63,35 @@ impl GlobalMeter {
         }
     }
 }
+
+/// Name, kind, help, value.
+#[cfg(feature = "prometheus")]
+type OfGlobal = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&GlobalMetrics) -> u64,
+);
+
+/// The figures of a global table.
+#[cfg(feature = "prometheus")]
+pub(super) const GLOBALS: [OfGlobal; 3] = [
+    (
+        "eos_global_records_total",
+        "counter",
+        "Records that became rows of a global table, or deleted rows.",
+        |table| table.records,
+    ),
+    (
+        "eos_global_skipped_total",
+        "counter",
+        "Records of a global table that could not be decoded and were skipped.",
+        |table| table.skipped,
+    ),
+    (
+        "eos_global_behind_offsets",
+        "gauge",
+        "Offsets up to the last stable ones that a global table has not read yet.",
+        |table| table.behind,
+    ),
+];

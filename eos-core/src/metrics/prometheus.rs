@@ -22,13 +22,6 @@ type TaskDuration = (
     &'static str,
     fn(&TaskMetrics) -> Option<Duration>,
 );
-/// Name, kind, help, value.
-type OfGlobal = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&GlobalMetrics) -> u64,
-);
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
 const COUNTERS: [Counter; 24] = [
@@ -149,27 +142,6 @@ const COUNTERS: [Counter; 24] = [
         "eos_restored_bytes_total",
         "Changelog bytes read to restore state, keys and values.",
         |t| t.restored_bytes,
-    ),
-];
-
-const GLOBALS: [OfGlobal; 3] = [
-    (
-        "eos_global_records_total",
-        "counter",
-        "Records that became rows of a global table, or deleted rows.",
-        |table| table.records,
-    ),
-    (
-        "eos_global_skipped_total",
-        "counter",
-        "Records of a global table that could not be decoded and were skipped.",
-        |table| table.skipped,
-    ),
-    (
-        "eos_global_behind_offsets",
-        "gauge",
-        "Offsets up to the last stable ones that a global table has not read yet.",
-        |table| table.behind,
     ),
 ];
 

@@ -15,7 +15,7 @@ use super::app_state::AppState;
 use super::chores::{Chore, Chores};
 use super::clock::real_world;
 use super::features;
-use super::globals::{self, GlobalReader, GlobalThread, ReaderSpec};
+use super::globals;
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
 use super::left_over;
@@ -33,7 +33,7 @@ use crate::config::{Protocol, Settings};
 use crate::error::Error;
 use crate::failpoints::Failpoints;
 use crate::global::GlobalTables;
-use crate::metrics::{Count, GlobalMeter, WorkerMeter};
+use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
@@ -119,12 +119,16 @@ where
         })
         .collect();
     let client = Arc::new(client);
-    let reader = global_thread(
-        (&settings, &slot.instance, &state),
-        (&env, &topology, partitions),
-        (globals, global_meters),
-        (&client, &handle),
-    )?;
+    let reader = globals::Beginning {
+        settings: &settings,
+        instance: &slot.instance,
+        state: &state,
+        env: &env,
+        topology: &topology,
+        shared: globals,
+        meters: global_meters,
+    };
+    let reader = reader.start(partitions, &client, &handle)?;
     #[allow(
         unused_mut,
         reason = "without databases on disk there is nothing to add"
@@ -158,7 +162,7 @@ where
         .name("eos-supervisor".into())
         .spawn(move || {
             let end = supervisor.run();
-            let end = end.and(end_of_globals(reader));
+            let end = end.and(globals::end(reader, CHORES));
             // The chores use the slot and the app's name. Once the slot is free, both may belong to another process.
             if !chores.stop(CHORES) {
                 tracing::warn!(
@@ -328,54 +332,6 @@ pub(super) fn worker_spec(
     }
 }
 
-/// Starts to read the global tables, if there are some.
-fn global_thread<C>(
-    (settings, instance, state): (&Settings, &InstanceId, &StateSpec),
-    (env, topology, partitions): (&Env, &Arc<Topology>, Partitions),
-    (shared, meters): (Arc<GlobalTables>, Vec<Arc<GlobalMeter>>),
-    (client, handle): (&Arc<C>, &Handle),
-) -> Result<Option<GlobalThread>, Error>
-where
-    C: Client + Send + Sync + 'static,
-{
-    if topology.globals().is_empty() {
-        return Ok(None);
-    }
-    let spec = global_spec(settings, instance, state, shared, meters);
-    let (env, topology, client) = (env.clone(), Arc::clone(topology), Arc::clone(client));
-    let make = move || GlobalReader::new(spec, env, &topology, &partitions, &*client);
-    let started = GlobalThread::start(make, handle.clone());
-    started.map(Some).map_err(Error::Thread)
-}
-
-/// Stops to read the global tables. The workers have ended. Returns the error of the reader.
-fn end_of_globals(reader: Option<GlobalThread>) -> Result<(), Error> {
-    let Some(reader) = reader else {
-        return Ok(());
-    };
-    reader.stop(CHORES).unwrap_or_else(|| {
-        tracing::warn!(
-            waited_s = CHORES.as_secs(),
-            "the reader of the global tables did not end in time; abandoning it"
-        );
-        Ok(())
-    })
-}
-
-/// Returns the settings of the reader of global tables.
-pub(super) fn global_spec(
-    settings: &Settings,
-    instance: &InstanceId,
-    state: &StateSpec,
-    shared: Arc<GlobalTables>,
-    meters: Vec<Arc<GlobalMeter>>,
-) -> ReaderSpec {
-    let client_id = format!("{}-{instance}-global", settings.app);
-    let protocol = protocol(settings, instance, WorkerId(0), &[]);
-    let id = (settings.app.clone(), client_id);
-    globals::reader_spec(id, protocol, state, shared, meters)
-}
-
 /// Returns the periodic jobs beside the workers.
 fn chores<C>(
     settings: &Settings,
@@ -492,7 +448,7 @@ fn instance_id(
     format!("{identity}-{subscription:08x}")
 }
 
-fn protocol(
+pub(super) fn protocol(
     settings: &Settings,
     instance: &InstanceId,
     id: WorkerId,

@@ -11,7 +11,7 @@ use eos_state::CacheMemory;
 use super::globals::{self, GlobalReader};
 use super::preflight::preflight;
 use super::purging;
-use super::run::{global_spec, state_in, worker_spec};
+use super::run::{state_in, worker_spec};
 use crate::client::Client;
 use crate::config::Settings;
 use crate::error::Error;
@@ -186,26 +186,18 @@ impl<C: Client> Stepped<C> {
             Worker::new(spec, env.clone(), topology, client, Arc::clone(meter))
         });
         let workers = made.collect::<Result<_, _>>()?;
-        let spec = global_spec(
-            &self.settings,
-            &instance,
-            &state,
-            tables,
-            global_meters.clone(),
-        );
-        let reads_globals = !self.topology.globals().is_empty();
-        let reader = || {
-            GlobalReader::new(
-                spec,
-                env.clone(),
-                &self.topology,
-                &partitions,
-                &*self.client,
-            )
+        let reader = globals::Beginning {
+            settings: &self.settings,
+            instance: &instance,
+            state: &state,
+            env,
+            topology: &self.topology,
+            shared: tables,
+            meters: global_meters.clone(),
         };
         Ok(Process {
             workers,
-            globals: reads_globals.then(reader).transpose()?,
+            globals: reader.stepped(&partitions, &*self.client)?,
             global_meters,
             client: Arc::clone(&self.client),
             app: self.settings.app.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_client::Client;
 use eos_core::codec::Json;
 use eos_core::errors::{GlobalError, Mistake};
-use eos_core::{App, Error, ErrorPolicy, PlainTopic, Timestamp, Topic};
+use eos_core::{App, Backoff, Error, ErrorPolicy, PlainTopic, Timestamp, Topic};
 use eos_protocol::{Offset, Partition, TopicChange, TopicPartition};
 use eos_testkit::client::Written;
 use eos_testkit::{Input, TestDriver, crash_everywhere};
@@ -314,6 +314,21 @@ fn a_quiet_topic_does_not_make_a_copy_old() {
     assert_eq!(read(&driver), 1);
 }
 
+/// The process was suspended, and the tombstones of that time may be gone.
+#[test]
+fn a_reader_that_stood_still_for_too_long_stops_the_app() {
+    let mut driver = TestDriver::new(pricing());
+    driver.pipe(&rates(), "usd", Some(5));
+    let now = driver.now();
+    driver.set_wall_clock(Timestamp(now.0 + 13 * 3_600_000));
+    driver
+        .try_pipe(&rates(), ("usd".to_owned(), Some(6)))
+        .unwrap_err();
+    assert!(matches!(global_error(&driver), GlobalError::Stale { .. }));
+    driver.restart();
+    assert_eq!(priced(&mut driver, "usd"), "usd=6");
+}
+
 #[test]
 fn a_record_that_cannot_be_decoded_stops_the_app_also_at_a_start() {
     let mut driver = TestDriver::new(pricing());
@@ -452,7 +467,7 @@ fn mistakes_are_found_before_the_start() {
         "{}",
         found[0]
     );
-    let retried = ErrorPolicy::retry_forever(eos_core::Backoff::default());
+    let retried = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));
     let found = mistakes(&pricing_with(retried.then(ErrorPolicy::skip())));
     assert!(
         matches!(&found[..], [Mistake::GlobalPolicy { .. }]),

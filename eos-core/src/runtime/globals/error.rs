@@ -1,6 +1,6 @@
 //! Errors of global tables.
 
-use eos_protocol::global::GlobalStalled;
+use eos_protocol::global::{GlobalStalled, StaleCopy};
 use eos_protocol::{Offset, TopicChange, TopicName, TopicPartition};
 
 use crate::client::ClientError;
@@ -66,6 +66,19 @@ pub enum GlobalError {
         partition: TopicPartition,
         /// The next offset to read.
         next: Offset,
+    },
+    /// Tombstones may have been compacted away before they were read.
+    #[error(
+        "the copy of the global table {table} is not up to date with its topic {topic} any more: {why}. Restart the process: it \
+         reads the topic from the beginning"
+    )]
+    Stale {
+        /// The global table.
+        table: String,
+        /// The topic.
+        topic: TopicName,
+        /// The cause.
+        why: StaleCopy,
     },
     /// The local copy failed.
     #[error(

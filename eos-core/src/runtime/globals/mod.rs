@@ -9,6 +9,7 @@
 //!        └──── an offset is gone meanwhile ──────────────────────────────────┘                      └─► read on
 //! ```
 
+mod beginning;
 mod error;
 mod table;
 mod thread;
@@ -18,30 +19,20 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    AppId, BrokerTime, ErrorClass, Now, SeenTopic, Timestamp, TopicName, TopicPartition, TopicRole,
+    BrokerTime, ErrorClass, Now, SeenTopic, Timestamp, TopicName, TopicPartition, TopicRole,
     TopicWatch,
 };
 
 use super::preflight::Partitions;
-use crate::client::{
-    Client, ClientError, GroupProtocol, OffsetBounds, Records, Source, SourceEvent, SourceSpec,
-};
-use crate::global::GlobalTables;
-use crate::metrics::GlobalMeter;
-use crate::topology::{GlobalSpec, Topology};
-use crate::worker::{Env, Home, StateSpec, Step};
+use crate::client::{Client, ClientError, OffsetBounds, Records, Source, SourceEvent, SourceSpec};
+use crate::topology::Topology;
+use crate::worker::{Env, Step};
 
+pub(super) use beginning::{Beginning, end, meters_of, tables_of};
 pub use error::GlobalError;
 pub(crate) use table::GlobalTopicFacts;
-#[cfg_attr(
-    not(feature = "kafka"),
-    allow(
-        unused_imports,
-        reason = "without the adapter there is no client to run on"
-    )
-)]
-pub(super) use thread::GlobalThread;
 
+use beginning::ReaderSpec;
 use table::Table;
 
 /// The maximum number of records per fetch.
@@ -54,64 +45,6 @@ const NAP: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(5);
 /// The limit of prefetched keys and values of one partition, in bytes.
 const PREFETCH: usize = 1 << 20;
-
-/// What a reader needs to know.
-pub(super) struct ReaderSpec {
-    pub(super) app: AppId,
-    pub(super) client_id: String,
-    pub(super) protocol: GroupProtocol,
-    pub(super) home: Arc<dyn Home>,
-    pub(super) cluster: String,
-    pub(super) patience: Duration,
-    pub(super) shared: Arc<GlobalTables>,
-    /// By table.
-    pub(super) meters: Vec<Arc<GlobalMeter>>,
-}
-
-/// The names of an app's global tables, for its workers.
-pub(super) fn tables_of(topology: &Topology) -> Arc<GlobalTables> {
-    let names = topology.globals().iter();
-    Arc::new(GlobalTables::of(names.map(|it| Arc::clone(&it.name))))
-}
-
-/// The meters of an app's global tables.
-pub(super) fn meters_of(topology: &Topology) -> Vec<Arc<GlobalMeter>> {
-    let meter = |it: &GlobalSpec| Arc::new(GlobalMeter::new(&it.name, it.topic.as_str()));
-    topology.globals().iter().map(meter).collect()
-}
-
-/// Returns the settings of a reader.
-pub(super) fn reader_spec(
-    (app, client_id): (AppId, String),
-    protocol: GroupProtocol,
-    state: &StateSpec,
-    shared: Arc<GlobalTables>,
-    meters: Vec<Arc<GlobalMeter>>,
-) -> ReaderSpec {
-    // The reader is in no group: a member id would be taken from a worker.
-    let protocol = match protocol {
-        GroupProtocol::Classic {
-            session_timeout,
-            heartbeat_interval,
-            ..
-        } => GroupProtocol::Classic {
-            instance_id: None,
-            session_timeout,
-            heartbeat_interval,
-        },
-        GroupProtocol::Consumer => GroupProtocol::Consumer,
-    };
-    ReaderSpec {
-        app,
-        client_id,
-        protocol,
-        home: Arc::clone(&state.home),
-        cluster: state.cluster.clone(),
-        patience: state.patience,
-        shared,
-        meters,
-    }
-}
 
 /// Reads the global tables of a process.
 pub(super) struct GlobalReader<C: Client> {
@@ -140,7 +73,7 @@ enum Phase {
 }
 
 impl<C: Client> GlobalReader<C> {
-    pub(super) fn new(
+    fn new(
         spec: ReaderSpec,
         env: Env,
         topology: &Topology,
@@ -314,6 +247,7 @@ impl<C: Client> GlobalReader<C> {
     /// Asks for the bounds of all partitions, and decides from where to read.
     fn ask(&mut self, since: Now) -> Result<bool, GlobalError> {
         let all = self.partitions();
+        self.asked.get_or_insert_with(|| self.env.wall_clock());
         let Some(bounds) = self.bounds(&all)? else {
             let waited = self.broker_time().since(since);
             if waited >= self.spec.patience {
@@ -324,7 +258,9 @@ impl<C: Client> GlobalReader<C> {
             }
             return Ok(false);
         };
-        let now = (self.env.wall_clock(), self.broker_time());
+        let wall = self.env.wall_clock();
+        let asked = self.asked.take().unwrap_or(wall);
+        let now = (asked, wall, self.broker_time());
         let mut at = std::collections::BTreeMap::new();
         for table in &mut self.tables {
             table.open(&*self.spec.home, &bounds, now)?;
@@ -367,6 +303,12 @@ impl<C: Client> GlobalReader<C> {
                 self.arrive(&partition);
                 continue;
             }
+            if !any && self.phase == Phase::Open {
+                let now = self.env.wall_clock();
+                self.tables
+                    .iter()
+                    .try_for_each(|it| it.must_be_current(now))?;
+            }
             any = true;
             self.answered();
             let brokers = self.broker_time();
@@ -393,8 +335,8 @@ impl<C: Client> GlobalReader<C> {
             let part = part_of(table).and_then(|at| table.parts.get(at));
             part.is_some_and(|part| !part.has_arrived())
         };
-        // The client may have to query a broker, so an open table asks seldom.
-        if self.phase == Phase::Open && self.asked.is_none() && !self.tables.iter().any(waits) {
+        // The client may have to query a broker, so only a table with a target asks.
+        if !self.tables.iter().any(waits) {
             return;
         }
         let Some(stable) = self.source.drained(partition) else {
@@ -430,13 +372,10 @@ impl<C: Client> GlobalReader<C> {
     /// Asks for the ends now and then: how far behind the tables are, and until when they are complete.
     fn look(&mut self) -> Result<(), GlobalError> {
         let now = self.env.now();
-        let Some(asked) = self.asked else {
-            if now.since(self.looked) >= LOOK {
-                // The query follows in the next step, behind the markers at the ends.
-                self.asked = Some(self.env.wall_clock());
-            }
+        if self.asked.is_none() && now.since(self.looked) < LOOK {
             return Ok(());
-        };
+        }
+        let asked = *self.asked.get_or_insert_with(|| self.env.wall_clock());
         let all = self.partitions();
         let Some(bounds) = self.bounds(&all)? else {
             return Ok(());
@@ -444,7 +383,6 @@ impl<C: Client> GlobalReader<C> {
         (self.asked, self.looked) = (None, now);
         for table in &mut self.tables {
             table.look(&bounds, asked);
-            table.write()?;
         }
         Ok(())
     }

@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::global::{GlobalLog, GlobalMark, GlobalSituation, GlobalStalled, GlobalStart};
+use eos_protocol::global::{
+    GlobalLog, GlobalMark, GlobalSituation, GlobalStalled, GlobalStart, missed_tombstones,
+};
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{Now, Offset, Partition, Timestamp, TopicName, TopicPartition};
 use eos_state::global::{GlobalBatch, GlobalRows, GlobalWriter};
@@ -49,6 +51,8 @@ pub(super) struct Table {
     is_behind: bool,
     /// See [`GlobalMark::current`].
     current: Timestamp,
+    /// When the targets were asked for, until all are reached.
+    asked: Option<Timestamp>,
     cluster: String,
     key: Vec<u8>,
 }
@@ -57,7 +61,7 @@ pub(super) struct Table {
 pub(super) struct Part {
     pub(super) partition: TopicPartition,
     pub(super) next: Offset,
-    /// The end at the start.
+    /// The end as of the start, or as of the last look.
     target: Offset,
     /// The time of the last progress, on the clock of the brokers.
     moved: Now,
@@ -97,6 +101,7 @@ impl Table {
             pending_bytes: 0,
             is_behind: false,
             current: Timestamp(0),
+            asked: None,
             cluster,
             key: Vec::new(),
         }
@@ -118,7 +123,7 @@ impl Table {
         &mut self,
         home: &dyn Home,
         bounds: &[OffsetBounds],
-        (wall, brokers): (Timestamp, Now),
+        (asked, wall, brokers): (Timestamp, Timestamp, Now),
     ) -> Result<(), GlobalError> {
         // An earlier copy is closed first.
         self.copy = None;
@@ -148,7 +153,7 @@ impl Table {
         };
         let at = match start.decide() {
             GlobalStart::ReadOn(at) => {
-                self.current = mark.as_ref().map_or(wall, |mark| mark.current);
+                self.current = mark.as_ref().map_or(asked, |mark| mark.current);
                 at
             }
             GlobalStart::Rebuild { from, why } => {
@@ -162,7 +167,7 @@ impl Table {
                 home.discard_global(&self.name)
                     .map_err(|error| self.failed(error))?;
                 copy = self.open_copy(home)?;
-                self.current = wall;
+                self.current = asked;
                 from
             }
         };
@@ -170,6 +175,7 @@ impl Table {
             (part.next, part.target, part.moved) = (next, log.end, brokers);
         }
         self.copy = Some(copy);
+        self.asked = Some(asked);
         Ok(())
     }
 
@@ -255,23 +261,49 @@ impl Table {
         }
     }
 
-    /// Compares the offsets with the ends of the partitions at this time.
+    /// Compares the offsets with the ends of the partitions, which were asked for at this time.
     pub(super) fn look(&mut self, bounds: &[OffsetBounds], asked: Timestamp) {
-        let behind = self.parts.iter().map(|part| {
-            let end = bounds.iter().find(|it| it.partition == part.partition);
-            end.map_or(0, |it| it.end.get().saturating_sub(part.next.get()).max(0))
-        });
-        let behind: i64 = behind.sum();
+        // A table that is far behind reaches its former targets first.
+        let has_targets = self.asked.is_some();
+        let mut behind = 0;
+        for part in &mut self.parts {
+            if let Some(found) = bounds.iter().find(|it| it.partition == part.partition) {
+                behind += found.end.get().saturating_sub(part.next.get()).max(0);
+                if !has_targets {
+                    part.target = found.end;
+                }
+            }
+        }
         self.meter.is_behind(u64::try_from(behind).unwrap_or(0));
-        if behind == 0 {
+        self.asked = self.asked.or(Some(asked));
+    }
+
+    /// Checks that an open table which finds records at this time has missed none before them.
+    pub(super) fn must_be_current(&self, now: Timestamp) -> Result<(), GlobalError> {
+        let retention = self.facts.delete_retention.unwrap_or(DELETE_RETENTION);
+        match missed_tombstones(self.current, now, retention) {
+            Some(why) => Err(GlobalError::Stale {
+                table: self.name.to_string(),
+                topic: self.topic.clone(),
+                why,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Records that the table was up to date when its targets were asked for, once it has reached them.
+    fn reached(&mut self) {
+        if let Some(asked) = self.asked.filter(|_| self.has_arrived()) {
+            self.asked = None;
             self.current = asked;
-            // The mark is of the same time, so that a restart knows how old the copy is.
             self.is_behind = true;
+            self.meter.is_behind(0);
         }
     }
 
     /// Writes the changes since the last write, with the offsets.
     pub(super) fn write(&mut self) -> Result<(), GlobalError> {
+        self.reached();
         if !self.is_behind {
             return Ok(());
         }
