@@ -24,7 +24,7 @@ use crate::store::StoreSpec;
 use crate::streams::Stream;
 use crate::timer::{Timer, TimerHandle};
 use crate::topic::Topic;
-use crate::topology::{Description, Graph, Mistake, Topology};
+use crate::topology::{Description, GlobalSpec, Graph, Mistake, Topology};
 
 /// A stream processing application.
 ///
@@ -72,6 +72,12 @@ impl App {
             index: graph.output(topic, true),
             types: PhantomData,
         }
+    }
+
+    /// Adds a global table. Returns the graph, and the table's number.
+    pub(crate) fn add_global(&self, table: GlobalSpec) -> (Arc<Mutex<Graph>>, usize) {
+        let at = self.lock().global(table);
+        (Arc::clone(&self.graph), at)
     }
 
     /// Adds a store for closures. Returns its number.

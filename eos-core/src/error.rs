@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use crate::config::SettingsError;
 use crate::failure::{BoxError, Failure};
-use crate::runtime::{PreflightError, SlotError};
+use crate::runtime::{GlobalError, PreflightError, SlotError};
 use crate::topology::TopologyError;
 use crate::worker::WorkerError;
 
@@ -46,6 +46,9 @@ pub enum Error {
     /// A worker stopped with an error.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// A global table failed.
+    #[error(transparent)]
+    Global(#[from] GlobalError),
     /// The app did not stop in time.
     #[error(
         "the app did not stop within {waited_s} s. End the process; the next start resolves open \

@@ -69,6 +69,7 @@ mod error;
 mod error_policy;
 mod failpoints;
 mod failure;
+mod global;
 mod grouped;
 mod keys;
 mod nearest;
@@ -137,6 +138,7 @@ pub use topic::{PlainTopic, Topic};
 /// Streams of grouped records, and where the records of one key are.
 pub mod stream {
     pub use crate::cogrouped::Cogrouped;
+    pub use crate::global::GlobalTable;
     pub use crate::grouped::Grouped;
     pub use crate::keys::{Colocated, Partitioned, Scattered};
     pub use crate::streams::timed::{WithTicks, WithTimers};
@@ -249,6 +251,7 @@ pub mod run {
 /// Errors and their parts: each `Error` holds one of them.
 pub mod errors {
     pub use eos_protocol::calls::CallPlanError;
+    pub use eos_protocol::global::{GlobalStalled, StaleCopy};
     pub use eos_protocol::state::RestartError;
     pub use eos_protocol::windows::WindowError;
     pub use eos_protocol::{
@@ -259,7 +262,7 @@ pub mod errors {
     pub use crate::error_policy::{Pause, PolicyError, Retry};
     pub use crate::failure::IntoOutcome;
     pub use crate::runtime::{
-        MissingTopic, PreflightError, SlotError, UncreatedTopic, Unfit, UnfitTopic,
+        GlobalError, MissingTopic, PreflightError, SlotError, UncreatedTopic, Unfit, UnfitTopic,
     };
     pub use crate::topology::{Mistake, TopologyError};
     pub use crate::worker::{RecordFault, TwoOwners, UnknownStore, WorkerError};

@@ -292,6 +292,15 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         self.codecs.0.decode(bytes, &field)
     }
 
+    /// Encodes a key that belongs to no record.
+    pub(crate) fn encode_bare_key(&self, key: &K, into: &mut Vec<u8>) -> Result<Encoded, CodecError>
+    where
+        KC: Encode<K>,
+    {
+        let field = Field::bare(self.name.as_str(), Part::Key);
+        self.codecs.0.encode(key, into, &field)
+    }
+
     pub(crate) fn decode_value(
         &self,
         bytes: Option<&[u8]>,

@@ -49,6 +49,7 @@ pub mod dead_letter;
 mod due;
 mod errors;
 mod fnv;
+pub mod global;
 mod guarantee;
 mod halving;
 pub mod identity;

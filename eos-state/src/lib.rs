@@ -6,6 +6,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`global`] | the copy of a global table, its versions and its engines |
 //! | [`changelog`] | the format of a changelog topic's records |
 //! | [`directory`] | the directories of tasks on disk, and their owners |
 //! | [`TaskStore`] | all stores of a task from a record's view: scratch over overlay over in flight over backend |
@@ -29,6 +30,7 @@ pub mod conformance;
 pub mod directory;
 mod due;
 mod error;
+pub mod global;
 mod in_flight;
 mod load;
 mod memory;

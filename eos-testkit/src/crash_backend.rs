@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use eos_core::spi::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::Position;
+use eos_state::global::{GlobalBatch, GlobalEngine};
 use eos_state::{Around, Batch, InFlight, StoreBackend, StoreError};
 
 use crate::client::Edge;
@@ -122,6 +123,50 @@ impl Home for CrashHome {
 
     fn discard(&self, task: &TaskHome) -> Result<bool, HomeError> {
         self.home.discard(task)
+    }
+
+    fn open_global(&self, table: &str) -> Result<Box<dyn GlobalEngine>, HomeError> {
+        Ok(Box::new(CrashGlobal {
+            engine: self.home.open_global(table)?,
+            at_write: Arc::clone(&self.at_write),
+            writes: AtomicU64::new(0),
+        }))
+    }
+
+    fn discard_global(&self, table: &str) -> Result<(), HomeError> {
+        self.home.discard_global(table)
+    }
+}
+
+/// The copy of a global table with a crash point at each write.
+struct CrashGlobal {
+    engine: Box<dyn GlobalEngine>,
+    at_write: Arc<AtWrite>,
+    /// The number of writes since the copy was opened.
+    writes: AtomicU64,
+}
+
+impl fmt::Debug for CrashGlobal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CrashGlobal").field(&self.engine).finish()
+    }
+}
+
+impl GlobalEngine for CrashGlobal {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.engine.get(key, value)
+    }
+
+    fn write(&self, batch: &GlobalBatch, mark: &[u8]) -> Result<(), StoreError> {
+        let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+        (self.at_write)(Edge::Before, number);
+        self.engine.write(batch, mark)?;
+        (self.at_write)(Edge::After, number);
+        Ok(())
+    }
+
+    fn mark(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.engine.mark()
     }
 }
 

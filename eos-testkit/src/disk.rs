@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eos_core::spi::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::Position;
+use eos_state::global::{GlobalEngine, GlobalMemory};
 use eos_state::{Around, Batch, MemoryBackend, StoreBackend, StoreError};
 
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ pub struct Copied {
 #[derive(Clone, Default)]
 pub struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
+    /// The copies of global tables.
+    globals: Arc<Mutex<BTreeMap<String, GlobalMemory>>>,
     /// Whether several workers can open the same database.
     unlocked: bool,
     /// The number of earlier states of each database that a power loss can restore.
@@ -60,6 +63,10 @@ impl Disk {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn globals(&self) -> MutexGuard<'_, BTreeMap<String, GlobalMemory>> {
+        self.globals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Closes all databases, as after the end of the process.
     pub fn released(&self) {
         for database in self.lock().values_mut() {
@@ -70,6 +77,7 @@ impl Disk {
     /// Removes all databases.
     pub fn lose(&self) {
         self.lock().clear();
+        self.globals().clear();
     }
 
     /// Reverts each database by this number of batches.
@@ -117,6 +125,18 @@ impl Home for Disk {
         }
         databases.remove(task);
         Ok(true)
+    }
+
+    fn open_global(&self, table: &str) -> Result<Box<dyn GlobalEngine>, HomeError> {
+        let mut globals = self.globals();
+        Ok(Box::new(
+            globals.entry(table.to_owned()).or_default().clone(),
+        ))
+    }
+
+    fn discard_global(&self, table: &str) -> Result<(), HomeError> {
+        self.globals().remove(table);
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@
     allow(dead_code, reason = "without the adapter there is no client to run on")
 )]
 mod endpoint;
+mod global;
 mod histogram;
 mod meter;
 mod phases;
@@ -30,11 +31,13 @@ use eos_protocol::{Generation, Now, Offset, State, TaskId, Timestamp, TopicParti
 pub use endpoint::EndpointError;
 pub use eos_protocol::CommitCause;
 pub use eos_protocol::state::RestoreKind;
+pub use global::GlobalMetrics;
 pub use histogram::Histogram;
 pub use phases::Phase;
 
 #[cfg(feature = "prometheus")]
 pub(crate) use endpoint::{Endpoint, Serving};
+pub(crate) use global::GlobalMeter;
 pub(crate) use meter::{Count, WorkerMeter};
 pub(crate) use phases::{Phases, Stopwatch, in_ms};
 
@@ -48,6 +51,8 @@ pub struct Metrics {
     pub totals: Totals,
     /// Each worker, by number; those that have ended, too.
     pub workers: Vec<WorkerMetrics>,
+    /// Each global table, in the order of their declarations.
+    pub globals: Vec<GlobalMetrics>,
 }
 
 impl Metrics {
@@ -61,7 +66,14 @@ impl Metrics {
             app: app.to_owned(),
             totals,
             workers,
+            globals: Vec::new(),
         }
+    }
+
+    /// The same, with the global tables of the process.
+    pub(crate) fn with_globals(mut self, meters: &[Arc<GlobalMeter>]) -> Self {
+        self.globals = meters.iter().map(|meter| meter.read()).collect();
+        self
     }
 }
 

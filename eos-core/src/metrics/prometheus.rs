@@ -10,7 +10,9 @@ use eos_protocol::State;
 
 #[cfg(test)]
 use super::RestoreKind;
-use super::{CallMetrics, InputMetrics, Metrics, Phase, TaskMetrics, Totals, WorkerMetrics};
+use super::{
+    CallMetrics, GlobalMetrics, InputMetrics, Metrics, Phase, TaskMetrics, Totals, WorkerMetrics,
+};
 
 /// Name, help, value.
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
@@ -178,6 +180,7 @@ impl Metrics {
         text.workers(&self.workers);
         text.times(&self.workers);
         text.calls(&self.workers);
+        text.globals(&self.globals);
         for (name, help, value) in INPUTS {
             text.family(name, "gauge", help);
             for worker in &self.workers {
@@ -398,6 +401,21 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// A global table belongs to its process, not to a worker.
+    fn globals(&mut self, tables: &[GlobalMetrics]) {
+        for (name, kind, help, value) in GLOBALS {
+            self.family(name, kind, help);
+            for table in tables {
+                let labels = [
+                    ("app", self.app),
+                    ("table", &table.table),
+                    ("topic", &table.topic),
+                ];
+                self.labelled(name, &labels, value(table));
+            }
+        }
+    }
+
     // Writing into a `String` can't fail.
 
     fn family(&mut self, name: &str, kind: &str, help: &str) {
@@ -412,10 +430,15 @@ impl<'a> Text<'a> {
         value: impl Display,
     ) {
         let worker = worker.id.to_string();
-        let common = [("app", self.app), ("worker", &worker)];
+        let mut all = vec![("app", self.app), ("worker", &*worker)];
+        all.extend(labels);
+        self.labelled(name, &all, value);
+    }
+
+    fn labelled(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let mut before = '{';
         self.out.push_str(name);
-        for (label, value) in common.iter().chain(labels) {
+        for (label, value) in labels {
             let _ = write!(self.out, "{before}{label}=\"");
             escape(value, &mut self.out);
             self.out.push('"');

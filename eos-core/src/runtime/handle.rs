@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::app_state::{AppState, Observed};
 use crate::error::Error;
-use crate::metrics::{Metrics, WorkerMeter};
+use crate::metrics::{GlobalMeter, Metrics, WorkerMeter};
 use crate::paused::{PauseId, Paused, Resume, ResumeError};
 use crate::worker::{Env, PauseBoard, StopMode};
 
@@ -25,6 +25,7 @@ struct Watched {
     app: AppId,
     env: Env,
     meters: Vec<Arc<WorkerMeter>>,
+    globals: Vec<Arc<GlobalMeter>>,
     pauses: Arc<PauseBoard>,
     observed: Observed,
 }
@@ -34,7 +35,7 @@ impl Handle {
     pub(super) fn new(
         app: AppId,
         env: Env,
-        meters: Vec<Arc<WorkerMeter>>,
+        (meters, globals): (Vec<Arc<WorkerMeter>>, Vec<Arc<GlobalMeter>>),
         pauses: Arc<PauseBoard>,
     ) -> Self {
         Self {
@@ -43,6 +44,7 @@ impl Handle {
                 app,
                 env,
                 meters,
+                globals,
                 pauses,
                 observed: Observed::default(),
             }),
@@ -65,9 +67,13 @@ impl Handle {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let Watched {
-            app, env, meters, ..
+            app,
+            env,
+            meters,
+            globals,
+            ..
         } = &*self.watched;
-        Metrics::gather(app.as_str(), env.now(), meters)
+        Metrics::gather(app.as_str(), env.now(), meters).with_globals(globals)
     }
 
     /// Returns the state of the app in this process, at most a quarter of a second old.

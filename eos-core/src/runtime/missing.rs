@@ -12,7 +12,7 @@ use crate::topology::Topology;
 pub struct MissingTopic {
     /// The name.
     pub name: TopicName,
-    /// The roles of the topic in the app: `input`, `output`, `dead letter`, or several of them.
+    /// The roles of the topic in the app: `input`, `global table's`, `output`, `dead letter`, or several of them.
     pub roles: Vec<&'static str>,
     /// An existing topic with nearly the same name.
     pub nearest: Option<TopicName>,
@@ -41,6 +41,10 @@ fn roles(name: &TopicName, topology: &Topology) -> Vec<&'static str> {
     let mut inputs = topology.stages().iter().flat_map(|stage| &stage.topics);
     let roles = [
         ("input", inputs.any(|input| input == name)),
+        (
+            "global table's",
+            topology.globals().iter().any(|it| it.topic == *name),
+        ),
         ("output", topology.written_names().any(|out| out == name)),
         (
             "dead letter",

@@ -6,6 +6,7 @@ mod clock;
 mod features;
 #[cfg(feature = "rocksdb")]
 mod flushing;
+mod globals;
 mod handle;
 mod internal;
 #[cfg(feature = "rocksdb")]
@@ -27,6 +28,7 @@ pub(crate) mod time_of_day;
 mod watch;
 
 pub use app_state::AppState;
+pub use globals::GlobalError;
 pub use handle::{Handle, Running};
 pub use internal::{UncreatedTopic, Unfit, UnfitTopic};
 pub use missing::MissingTopic;

@@ -6,8 +6,9 @@ use std::task::Poll;
 
 use eos_protocol::state::{Family, Position, PositionError};
 use eos_protocol::{AppId, TaskId};
-use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
-use eos_state::rocks::{RocksBackend, StateMemory};
+use eos_state::directory::{DirectoryError, GlobalDirectory, Opened, Owner, TaskDirectory};
+use eos_state::global::{GlobalBatch, GlobalEngine};
+use eos_state::rocks::{GlobalRocks, RocksBackend, StateMemory};
 use eos_state::{Around, Batch, InFlight, StoreBackend, StoreError};
 
 use super::open_databases::OpenDatabases;
@@ -114,6 +115,61 @@ impl Home for OnDisk {
         directory.clear()?;
         Ok(true)
     }
+
+    fn open_global(&self, table: &str) -> Result<Box<dyn GlobalEngine>, HomeError> {
+        let directory = GlobalDirectory::open(&self.slot, table)?;
+        let open = || GlobalRocks::open(&directory.engine(), self.open.memory());
+        let engine = match open() {
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Engine { .. })) => {
+                tracing::warn!(
+                    app = %self.app, table, %error,
+                    "removing the damaged copy of a global table; reading its topic again"
+                );
+                directory.clear()?;
+                open()?
+            }
+            opened => opened?,
+        };
+        Ok(Box::new(HousedGlobal { engine, directory }))
+    }
+
+    fn discard_global(&self, table: &str) -> Result<(), HomeError> {
+        GlobalDirectory::open(&self.slot, table)?.clear()?;
+        Ok(())
+    }
+}
+
+/// The copy of a global table with its directory.
+#[derive(Debug)]
+struct HousedGlobal {
+    engine: GlobalRocks,
+    directory: GlobalDirectory,
+}
+
+impl HousedGlobal {
+    /// Lets the next start throw the copy away if it is damaged. Otherwise every start would meet the same damage again.
+    fn checked<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(StoreError::Damaged { .. }) = &result
+            && let Err(error) = self.directory.condemn()
+        {
+            tracing::error!(%error, "the damaged copy of a global table can't be marked; delete its directory");
+        }
+        result
+    }
+}
+
+impl GlobalEngine for HousedGlobal {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.checked(self.engine.get(key, value))
+    }
+
+    fn write(&self, batch: &GlobalBatch, mark: &[u8]) -> Result<(), StoreError> {
+        self.checked(self.engine.write(batch, mark))
+    }
+
+    fn mark(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.checked(self.engine.mark())
+    }
 }
 
 /// A database with its directory, which is locked as long as the database is open.
@@ -160,5 +216,63 @@ impl Around for Housed {
             self.open.written();
         }
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use eos_state::EngineFault;
+
+    use super::*;
+
+    fn home(slot: &tempfile::TempDir) -> OnDisk {
+        OnDisk::new(slot.path().to_owned(), "a".into(), "c".to_owned(), 16 << 20)
+    }
+
+    /// Returns a slot with a copy that has one row.
+    fn filled() -> tempfile::TempDir {
+        let slot = tempfile::tempdir().unwrap();
+        let engine = home(&slot).open_global("rates").unwrap();
+        let batch = [(b"usd".to_vec(), Some(b"5".to_vec()))].into();
+        engine.write(&batch, b"mark").unwrap();
+        slot
+    }
+
+    fn mark(slot: &tempfile::TempDir) -> Option<Vec<u8>> {
+        home(slot).open_global("rates").unwrap().mark().unwrap()
+    }
+
+    #[test]
+    fn the_copy_of_a_global_table_outlives_its_process() {
+        let slot = filled();
+        assert_eq!(mark(&slot), Some(b"mark".to_vec()));
+        home(&slot).discard_global("rates").unwrap();
+        assert_eq!(mark(&slot), None);
+    }
+
+    /// Kafka Streams fails at every start until somebody deletes the directory (KAFKA-21034).
+    #[test]
+    fn a_copy_that_is_damaged_at_its_opening_is_thrown_away() {
+        let slot = filled();
+        fs::remove_file(slot.path().join("globals/rates/db/CURRENT")).unwrap();
+        assert_eq!(mark(&slot), None);
+    }
+
+    #[test]
+    fn a_copy_that_is_damaged_at_a_read_is_thrown_away_by_the_next_start() {
+        let slot = filled();
+        let housed = HousedGlobal {
+            engine: GlobalRocks::open(&slot.path().join("other"), home(&slot).open.memory())
+                .unwrap(),
+            directory: GlobalDirectory::open(slot.path(), "rates").unwrap(),
+        };
+        let damaged = Err(StoreError::Damaged {
+            path: slot.path().to_owned(),
+            source: EngineFault::new("checksum mismatch"),
+        });
+        housed.checked::<()>(damaged).unwrap_err();
+        assert_eq!(mark(&slot), None);
     }
 }

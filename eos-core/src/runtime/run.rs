@@ -15,6 +15,7 @@ use super::app_state::AppState;
 use super::chores::{Chore, Chores};
 use super::clock::real_world;
 use super::features;
+use super::globals;
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
 use super::left_over;
@@ -31,6 +32,7 @@ use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
 use crate::failpoints::Failpoints;
+use crate::global::GlobalTables;
 use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
@@ -53,7 +55,8 @@ pub(crate) fn start<C>(
 where
     C: Client + Send + Sync + 'static,
 {
-    features::BUILT.check(&settings, !topology.stores().is_empty())?;
+    let has_state = !topology.stores().is_empty() || !topology.globals().is_empty();
+    features::BUILT.check(&settings, has_state)?;
     #[cfg(feature = "prometheus")]
     let endpoint = open_endpoint(&settings)?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
@@ -85,10 +88,11 @@ where
         .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
         .collect();
     let pauses = Arc::new(PauseBoard::new(env.entropy()));
+    let (globals, global_meters) = (globals::tables_of(&topology), globals::meters_of(&topology));
     let handle = Handle::new(
         settings.app.clone(),
         env.clone(),
-        meters.clone(),
+        (meters.clone(), global_meters.clone()),
         Arc::clone(&pauses),
     );
     #[cfg(feature = "prometheus")]
@@ -105,12 +109,26 @@ where
                 &partitions,
                 topology.stages(),
                 state.clone(),
-                (Arc::clone(&purge_queue), Arc::clone(&pauses)),
+                (
+                    Arc::clone(&purge_queue),
+                    Arc::clone(&pauses),
+                    Arc::clone(&globals),
+                ),
             ),
             meter,
         })
         .collect();
     let client = Arc::new(client);
+    let reader = globals::Beginning {
+        settings: &settings,
+        instance: &slot.instance,
+        state: &state,
+        env: &env,
+        topology: &topology,
+        shared: globals,
+        meters: global_meters,
+    };
+    let reader = reader.start(partitions, &client, &handle)?;
     #[allow(
         unused_mut,
         reason = "without databases on disk there is nothing to add"
@@ -144,6 +162,7 @@ where
         .name("eos-supervisor".into())
         .spawn(move || {
             let end = supervisor.run();
+            let end = end.and(globals::end(reader, CHORES));
             // The chores use the slot and the app's name. Once the slot is free, both may belong to another process.
             if !chores.stop(CHORES) {
                 tracing::warn!(
@@ -283,7 +302,7 @@ pub(super) fn worker_spec(
     partitions: &Partitions,
     stages: &[Stage],
     state: StateSpec,
-    (purge_queue, pauses): (Arc<PurgeQueue>, Arc<PauseBoard>),
+    (purge_queue, pauses, globals): (Arc<PurgeQueue>, Arc<PauseBoard>, Arc<GlobalTables>),
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -309,6 +328,7 @@ pub(super) fn worker_spec(
         state,
         purge_queue,
         pauses,
+        globals,
     }
 }
 
@@ -386,7 +406,7 @@ fn home(
     cluster: &str,
     topology: &Topology,
 ) -> (Arc<dyn Home>, CacheMemory) {
-    if topology.stores().is_empty() {
+    if topology.stores().is_empty() && topology.globals().is_empty() {
         return (Arc::new(InMemory), CacheMemory::default());
     }
     // A lookup in the cache is four times as fast as one in a database's memory. Overlapping windows have one row each per
@@ -428,7 +448,7 @@ fn instance_id(
     format!("{identity}-{subscription:08x}")
 }
 
-fn protocol(
+pub(super) fn protocol(
     settings: &Settings,
     instance: &InstanceId,
     id: WorkerId,

@@ -3,20 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use eos_protocol::{AppId, InstanceId, TopicName, WorkerId};
+use eos_protocol::{AppId, InstanceId, Offset, TopicName, TopicPartition, WorkerId};
 use eos_state::CacheMemory;
 
+use super::globals::{self, GlobalReader};
 use super::preflight::preflight;
 use super::purging;
 use super::run::{state_in, worker_spec};
 use crate::client::Client;
 use crate::config::Settings;
 use crate::error::Error;
-use crate::metrics::{Metrics, WorkerMeter};
+use crate::metrics::{GlobalMeter, Metrics, WorkerMeter};
 use crate::paused::{PauseId, Paused, Resume, ResumeError};
 use crate::topology::Topology;
-use crate::worker::{Env, Home, PauseBoard, PurgeQueue, Worker};
+use crate::worker::{Env, Home, PauseBoard, PurgeQueue, Step, Worker};
 
 /// The memory of the caches of a process, in bytes. It is so small that they evict values all the time.
 const CACHE_BYTES: usize = 16 * 1024;
@@ -61,7 +63,7 @@ impl<C: Client> Stepped<C> {
     pub fn inputs(&self) -> Vec<TopicName> {
         let stages = self.topology.stages().iter();
         let topics = stages.flat_map(|stage| stage.topics.iter().cloned());
-        self.of_others(topics)
+        self.of_others(topics.chain(self.globals()))
     }
 
     /// Returns the external output topics, which must exist before the start.
@@ -77,6 +79,16 @@ impl<C: Client> Stepped<C> {
         let mut topics: Vec<_> = stages
             .flat_map(|stage| stage.topics.iter().cloned())
             .collect();
+        topics.sort();
+        topics.dedup();
+        topics
+    }
+
+    /// Returns the topics of the global tables.
+    #[must_use]
+    pub fn globals(&self) -> Vec<TopicName> {
+        let globals = self.topology.globals().iter();
+        let mut topics: Vec<_> = globals.map(|table| table.topic.clone()).collect();
         topics.sort();
         topics.dedup();
         topics
@@ -152,6 +164,10 @@ impl<C: Client> Stepped<C> {
         if let Some(bytes) = self.restore_batch {
             state.restore_batch = bytes;
         }
+        let (tables, global_meters) = (
+            globals::tables_of(&self.topology),
+            globals::meters_of(&self.topology),
+        );
         let made = ids.zip(&meters).map(|(id, meter)| {
             let spec = worker_spec(
                 &self.settings,
@@ -160,13 +176,29 @@ impl<C: Client> Stepped<C> {
                 &partitions,
                 self.topology.stages(),
                 state.clone(),
-                (Arc::clone(&purge_queue), Arc::clone(&pauses)),
+                (
+                    Arc::clone(&purge_queue),
+                    Arc::clone(&pauses),
+                    Arc::clone(&tables),
+                ),
             );
             let (topology, client) = (Arc::clone(&self.topology), Arc::clone(&self.client));
             Worker::new(spec, env.clone(), topology, client, Arc::clone(meter))
         });
+        let workers = made.collect::<Result<_, _>>()?;
+        let reader = globals::Beginning {
+            settings: &self.settings,
+            instance: &instance,
+            state: &state,
+            env,
+            topology: &self.topology,
+            shared: tables,
+            meters: global_meters.clone(),
+        };
         Ok(Process {
-            workers: made.collect::<Result<_, _>>()?,
+            workers,
+            globals: reader.stepped(&partitions, &*self.client)?,
+            global_meters,
             client: Arc::clone(&self.client),
             app: self.settings.app.clone(),
             purge_queue,
@@ -190,6 +222,8 @@ impl<C> fmt::Debug for Stepped<C> {
 pub struct Process<C: Client> {
     /// The workers, by number.
     pub workers: Vec<Worker<C>>,
+    globals: Option<GlobalReader<C>>,
+    global_meters: Vec<Arc<GlobalMeter>>,
     client: Arc<C>,
     app: AppId,
     purge_queue: Arc<PurgeQueue>,
@@ -203,6 +237,32 @@ impl<C: Client> Process<C> {
     /// process deletes them periodically.
     pub fn purge(&self) {
         purging::once(&self.app, &*self.client, &self.purge_queue);
+    }
+
+    /// Reads the global tables for a moment.
+    ///
+    /// # Errors
+    /// [`Error::Global`] if the app has to stop.
+    pub fn step_globals(&mut self) -> Result<Step, Error> {
+        match &mut self.globals {
+            Some(reader) => Ok(reader.step()?),
+            None => Ok(Step::Idle(Duration::MAX)),
+        }
+    }
+
+    /// Whether the global tables have been read up to their ends as of the start.
+    #[must_use]
+    pub fn globals_are_open(&self) -> bool {
+        self.globals.as_ref().is_none_or(GlobalReader::is_open)
+    }
+
+    /// Returns the next offset of each partition that the global tables read.
+    #[must_use]
+    pub fn global_offsets(&self) -> Vec<(TopicPartition, Offset)> {
+        let readers = self.globals.iter().flat_map(GlobalReader::next);
+        readers
+            .map(|(partition, next)| (partition.clone(), next))
+            .collect()
     }
 
     /// Returns the paused tasks.
@@ -222,6 +282,7 @@ impl<C: Client> Process<C> {
     /// Returns the metrics of the workers.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        Metrics::gather(self.app.as_str(), self.env.now(), &self.meters)
+        let metrics = Metrics::gather(self.app.as_str(), self.env.now(), &self.meters);
+        metrics.with_globals(&self.global_meters)
     }
 }

@@ -14,6 +14,7 @@ use eos_state::{KeyRange, StoreError, StoreKind, TaskStore, due_range, due_row};
 use super::{Definition, KeyValueStore};
 use crate::codec::{CodecError, Encoded, Part};
 use crate::failure::Failure;
+use crate::global::GlobalReads;
 
 /// A store in the topology.
 pub(crate) struct StoreSpec {
@@ -88,6 +89,8 @@ pub(crate) struct StateAccess<'r> {
     /// The limit of the starts of windows, in a stage that refuses times from the future.
     pub(crate) most_ahead: Option<MostAhead<'r>>,
     pub(crate) buffers: &'r RefCell<Buffers>,
+    /// The global tables of the process.
+    pub(crate) globals: &'r GlobalReads,
 }
 
 /// The limit of times that are ahead of the machine's clock.
@@ -146,6 +149,12 @@ pub(crate) enum StateError {
          app another name"
     )]
     Unreadable { store: Arc<str>, source: CodecError },
+    #[error(
+        "the row of this key in the global table {table} can't be decoded: {source}. An earlier version of the program \
+         accepted it. Restore the codec, or make the type accept old values, e.g. with `#[serde(default)]` on a new field. Or \
+         delete the directory globals/{table} in the slot, and restart: all rows are read and checked again"
+    )]
+    GlobalRow { table: Arc<str>, source: CodecError },
     #[error("the store {store}: {source}")]
     Store { store: Arc<str>, source: StoreError },
     #[error(
@@ -183,6 +192,7 @@ impl StateError {
         match self {
             Self::Key { source, .. }
             | Self::Value { source, .. }
+            | Self::GlobalRow { source, .. }
             | Self::Unreadable { source, .. } => !matches!(source, CodecError::Unavailable { .. }),
             Self::OtherApp
             | Self::Elsewhere { .. }

@@ -524,6 +524,18 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         is_ours
     }
 
+    /// Records that the next node reads a global table. Records a mistake if the table belongs to another app.
+    pub(crate) fn meets_global(&self, of: &Arc<Mutex<Graph>>, table: usize, method: &'static str) {
+        if Arc::ptr_eq(&self.graph, of) {
+            self.graph().join_global(table);
+            return;
+        }
+        let what = "global table";
+        self.graph().wrong(Mistake::OtherApp { method, what });
+        let mut other = of.lock().unwrap_or_else(PoisonError::into_inner);
+        other.wrong(Mistake::OtherApp { method, what });
+    }
+
     /// Records the mistake in both apps, so that either reports it.
     fn of_other_app<L: 'static, W: 'static, Q>(
         &self,

@@ -12,6 +12,7 @@ use super::chains::{Chains, Source};
 use super::error::TopologyError;
 use super::graph::{Exit, Graph};
 use super::internal::{Internal, Purpose};
+use super::join_global::GlobalSpec;
 use super::layout::Layout;
 use super::output_spec::OutputSpec;
 use super::prepared_call::CallSpec;
@@ -94,6 +95,11 @@ impl Topology {
     /// Returns the store because of which a stage refuses records that are far ahead of the machine's clock, if it does.
     pub(crate) fn refuses_future(&self, stage: StageId) -> Option<&Arc<str>> {
         self.refuse_future.get(usize::from(stage.0))?.as_ref()
+    }
+
+    /// Returns the global tables.
+    pub(crate) fn globals(&self) -> &[GlobalSpec] {
+        &self.graph.globals
     }
 
     /// Returns the stores of one stage.

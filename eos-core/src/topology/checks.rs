@@ -42,6 +42,7 @@ impl Graph {
             self.check_sequence(at, source, &mut mistakes);
             self.check_ends(at, source, &mut mistakes);
         }
+        self.check_globals(&mut mistakes);
         self.check_graces(&mut mistakes);
         self.check_reordered(&mut mistakes);
         self.check_finals(&mut mistakes);

@@ -23,6 +23,8 @@ use crate::error_policy::ErrorPolicy;
 pub struct Description {
     pub(super) guarantee: Guarantee,
     pub(super) subtopologies: Vec<Subtopology>,
+    /// The global tables.
+    pub(super) globals: Vec<Global>,
     /// Topics that closures may write to and the app reads.
     pub(super) fed: Vec<TopicName>,
     /// The stores.
@@ -66,6 +68,18 @@ pub(super) enum Role {
     },
 }
 
+/// A global table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Global {
+    pub(super) name: String,
+    pub(super) topic: TopicName,
+    /// Whether records that can't be decoded are skipped.
+    pub(super) skips: bool,
+    number: usize,
+    /// The names of the joins with it.
+    pub(super) joins: Vec<String>,
+}
+
 /// A store of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Used {
@@ -81,6 +95,7 @@ impl Graph {
         Description {
             guarantee,
             subtopologies: self.stages().iter().map(|s| self.subtopology(s)).collect(),
+            globals: self.described_globals(),
             fed: self.fed(),
             kept: self.kept(),
             mixed: self.mixed_sequences().collect(),
@@ -95,6 +110,22 @@ impl Graph {
             .map(|output| &output.name)
             .filter(|name| is_read(name));
         fed.cloned().collect()
+    }
+
+    fn described_globals(&self) -> Vec<Global> {
+        let globals = self.globals.iter().enumerate();
+        let described = globals.map(|(at, table)| {
+            let joins = self.nodes.iter();
+            let joins = joins.filter(|node| node.kind.global() == Some(at));
+            Global {
+                name: table.name.to_string(),
+                topic: table.topic.clone(),
+                skips: table.skips(),
+                number: table.number,
+                joins: joins.map(node_name).collect(),
+            }
+        });
+        described.collect()
     }
 
     fn subtopology(&self, stage: &Stage) -> Subtopology {
@@ -294,7 +325,27 @@ impl fmt::Display for Description {
             }
             f.write_str("\n")?;
         }
+        let first = self.subtopologies.len();
+        for (id, table) in self.globals.iter().enumerate() {
+            table.write(f, first + id)?;
+        }
         Ok(())
+    }
+}
+
+impl Global {
+    /// The format of `InternalTopologyBuilder.GlobalStore#toString`.
+    fn write(&self, f: &mut fmt::Formatter<'_>, id: usize) -> fmt::Result {
+        let source = numbered("SOURCE", self.number);
+        let rows = format!("KTABLE-SOURCE-{:010}", self.number + 1);
+        writeln!(
+            f,
+            "  Sub-topology: {id} for global store (will not generate tasks)"
+        )?;
+        writeln!(f, "    Source: {source} (topics: [{}])", self.topic)?;
+        writeln!(f, "      --> {rows}")?;
+        writeln!(f, "    Processor: {rows} (stores: [{}])", self.name)?;
+        writeln!(f, "      --> none\n      <-- {source}\n")
     }
 }
 

@@ -542,6 +542,36 @@ pub enum Mistake {
         /// The name of the calls.
         name: String,
     },
+    /// Two global tables have the same name.
+    #[error(
+        "two global tables have the name {name}, which is that of their directory. Give one of them another name, or use one \
+         table for both joins"
+    )]
+    SameGlobal {
+        /// The name.
+        name: String,
+    },
+    /// No stream is joined with a global table.
+    #[error(
+        "the global table {name} is read, but no stream is joined with it. Call `stream.join_global(&table, ..)`, or remove \
+         it: each process would read and keep its whole topic"
+    )]
+    UnusedGlobal {
+        /// The name.
+        name: String,
+    },
+    /// A global table has a policy that needs a transaction or a task.
+    #[error(
+        "the global table {name} has the error policy {policy:?}, but it is read outside of all transactions and tasks, so a \
+         dead letter could be written twice or never. Use `ErrorPolicy::fail()`, which is the default, or \
+         `ErrorPolicy::skip()`"
+    )]
+    GlobalPolicy {
+        /// The name.
+        name: String,
+        /// The policy.
+        policy: Box<ErrorPolicy>,
+    },
     /// Two repartition topics have the same name.
     #[error("two calls of `repartition` use the topic name {name}. Give one of them another name")]
     SameRepartition {

@@ -12,6 +12,7 @@ use eos_state::StoreKind;
 
 use super::error::{Mistake, Mistakes, TopologyError};
 use super::internal::{Internal, Purpose};
+use super::join_global::GlobalSpec;
 use super::kind::Kind;
 use super::node::{Entry, Node};
 use super::nodes::{Read, Tee, Write};
@@ -103,6 +104,8 @@ pub(crate) struct Graph {
     idle: Vec<(Duration, Vec<usize>)>,
     /// Sources of the stages that accept records from the future.
     trusted: Vec<usize>,
+    /// The global tables.
+    pub(super) globals: Vec<GlobalSpec>,
     /// The declarations of asynchronous calls.
     pub(super) calls: Vec<CallSpec>,
     /// The policy of sources without a policy of their own.
@@ -129,6 +132,7 @@ impl Graph {
             names: Vec::new(),
             idle: Vec::new(),
             trusted: Vec::new(),
+            globals: Vec::new(),
             calls: Vec::new(),
             policy: Arc::default(),
             mistakes: Mistakes::default(),
@@ -249,9 +253,10 @@ impl Graph {
         }
     }
 
-    fn declared(&self) -> usize {
+    /// Returns the number of the next declaration. A global table has two, as in Kafka Streams: its source and its rows.
+    pub(super) fn declared(&self) -> usize {
         let emitted = self.outputs.iter().filter(|o| o.number.is_some());
-        self.sources.len() + self.nodes.len() + emitted.count()
+        self.sources.len() + self.nodes.len() + emitted.count() + 2 * self.globals.len()
     }
 
     /// Adds an output. Several outputs may write to one topic.

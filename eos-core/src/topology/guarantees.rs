@@ -5,7 +5,7 @@ use std::fmt;
 use eos_protocol::windows::AnyWindows;
 use eos_protocol::{Guarantee, Stage, TopicName};
 
-use super::describe::{Described, Description, Role, Subtopology, Used};
+use super::describe::{Described, Description, Global, Role, Subtopology, Used};
 use super::graph::{Graph, NodeSpec};
 use super::kind::Kind;
 use crate::error_policy::{ErrorPolicy, LastResort, Retry};
@@ -190,9 +190,41 @@ impl Graph {
                     idle.unwrap_or_default()
                 ))
             }
+            Kind::JoinGlobal(_) | Kind::LeftJoinGlobal(_) => Some(
+                "the row is the newest known one, and may differ if the record is repeated"
+                    .to_owned(),
+            ),
             Kind::MapAsync(_) => Some("a call may be repeated, its result counts once".to_owned()),
             _ => None,
         }
+    }
+}
+
+impl Global {
+    fn write_guarantees(&self, f: &mut fmt::Formatter<'_>, guarantee: Guarantee) -> fmt::Result {
+        let Self { name, topic, .. } = self;
+        let failed = if self.skips {
+            "is skipped"
+        } else {
+            "stops the app"
+        };
+        writeln!(
+            f,
+            "Global table: {name}, one copy in each process, of all partitions of {topic}"
+        )?;
+        writeln!(
+            f,
+            "  {topic} --> {name}: committed records, without a transaction; a record that can't be decoded {failed}"
+        )?;
+        for join in &self.joins {
+            writeln!(
+                f,
+                "  {name} --> {join}: each record is processed {}; its row is the newest known one, and may differ in a \
+                 repetition",
+                guarantee.name()
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -251,6 +283,9 @@ impl fmt::Display for Guarantees<'_> {
                 writeln!(f, "  {from} --> {to}: {}; {how}", guarantee.name())?;
             }
         }
+        for table in &self.0.globals {
+            table.write_guarantees(f, guarantee)?;
+        }
         for topic in &self.0.fed {
             writeln!(
                 f,
@@ -299,6 +334,16 @@ impl fmt::Display for Mermaid<'_> {
                     ("-->", "")
                 };
                 writeln!(f, "  {from} {line}|{}{which}| {to}", guarantee.name())?;
+            }
+            for (number, table) in self.0.globals.iter().enumerate() {
+                let nodes = subtopology.nodes.iter().enumerate();
+                for (at, _) in nodes.filter(|(_, node)| table.joins.contains(&node.name)) {
+                    let (name, topic) = (&table.name, &table.topic);
+                    writeln!(
+                        f,
+                        "  g{number}[(\"{topic}\")] -->|newest row of {name}| s{id}n{at}"
+                    )?;
+                }
             }
         }
         Ok(())

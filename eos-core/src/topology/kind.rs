@@ -59,6 +59,10 @@ pub(crate) enum Kind {
     TableAggregate(usize),
     Join,
     LeftJoin,
+    /// The joined global table.
+    JoinGlobal(usize),
+    /// The joined global table.
+    LeftJoinGlobal(usize),
     /// The store of the results.
     PerCommit(usize),
     /// The store of the results.
@@ -164,6 +168,8 @@ impl Kind {
             Self::TableAggregate(_) => "aggregate",
             Self::Join => "join",
             Self::LeftJoin => "left_join",
+            Self::JoinGlobal(_) => "join_global",
+            Self::LeftJoinGlobal(_) => "left_join_global",
             Self::PerCommit(_) => "emit_per_commit",
             Self::OnClose(_) => "emit_on_close",
             Self::Dedup(_) => "dedup",
@@ -276,6 +282,14 @@ impl Kind {
         )
     }
 
+    /// The global table that the node reads.
+    pub(crate) fn global(self) -> Option<usize> {
+        match self {
+            Self::JoinGlobal(table) | Self::LeftJoinGlobal(table) => Some(table),
+            _ => None,
+        }
+    }
+
     /// The number of exits.
     pub(crate) fn exits(self) -> usize {
         match self {
@@ -299,8 +313,8 @@ impl Kind {
             Self::TableSelect => "SELECT",
             Self::TableCount(_) | Self::TableAggregate(_) => "AGGREGATE",
             Self::TableReduce(_) => "REDUCE",
-            Self::Join => "JOIN",
-            Self::LeftJoin => "LEFTJOIN",
+            Self::Join | Self::JoinGlobal(_) => "JOIN",
+            Self::LeftJoin | Self::LeftJoinGlobal(_) => "LEFTJOIN",
             Self::Map | Self::TryMap => "MAPVALUES",
             Self::FilterMap => "FILTERMAPVALUES",
             Self::Filter => "FILTER",

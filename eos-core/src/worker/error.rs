@@ -186,6 +186,17 @@ pub enum WorkerError {
         /// The cause.
         source: Box<StoreError>,
     },
+    /// The copy of a global table failed.
+    #[error(
+        "the copy of the global table {table} failed: {source}. After a restart, a damaged copy is thrown away and read again \
+         from its topic"
+    )]
+    Global {
+        /// The global table.
+        table: String,
+        /// The cause.
+        source: Box<StoreError>,
+    },
     /// A record could not be processed.
     #[error(
         "task {task}: record {offset} of {partition} could not be processed: {reason}. {}{}",

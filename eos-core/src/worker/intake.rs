@@ -26,6 +26,7 @@ impl<C: Client> Worker<C> {
     /// Whether the worker may take records now.
     fn accepts(&self) -> bool {
         self.txn.takes_records()
+            && self.shared.spec.globals.is_ready()
             && self.lifecycle.goes_on()
             && self.group.takes_records()
             && !self.restorer.needs_commit()
@@ -58,8 +59,10 @@ impl<C: Client> Worker<C> {
 
     /// Continues asynchronous calls. They go on during a commit. Returns whether any ended.
     pub(super) fn run_calls(&mut self) -> Result<bool, WorkerError> {
-        let admits =
-            self.lifecycle.goes_on() && self.group.takes_records() && !self.restorer.needs_commit();
+        let admits = self.shared.spec.globals.is_ready()
+            && self.lifecycle.goes_on()
+            && self.group.takes_records()
+            && !self.restorer.needs_commit();
         let (shared, tasks, source) = (&self.shared, &mut self.tasks, &mut self.source);
         let ran = self.pipeline.run_calls(shared, tasks, source, admits);
         ran.map_err(WorkerError::Client)

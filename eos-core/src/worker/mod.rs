@@ -68,10 +68,12 @@ use eos_protocol::{Action, CommitCause, Event, Guarantee, Outcome, State};
 
 use crate::client::{Client, ClientError, Source};
 use crate::failpoints::{self, Point};
+use crate::global::GlobalReads;
 use crate::metrics::WorkerMeter;
 use crate::rules;
 use crate::topology::Topology;
 
+pub use crate::global::GlobalTables;
 pub use crate::paused::PauseBoard;
 pub use error::{RecordFault, TwoOwners, UnknownStore, WorkerError};
 pub use purge_queue::PurgeQueue;
@@ -159,7 +161,11 @@ impl<C: Client> Worker<C> {
             tasks: Tasks::default(),
             group: Group::new(watch),
             restorer: Restorer::default(),
-            pipeline: Pipeline::new(&shared.spec.output_limits, executor),
+            pipeline: Pipeline::new(
+                &shared.spec.output_limits,
+                executor,
+                GlobalReads::new(Arc::clone(&shared.spec.globals)),
+            ),
             starts: 0,
             chores: Chores::default(),
             lifecycle: Lifecycle::default(),
@@ -212,6 +218,7 @@ impl<C: Client> Worker<C> {
         }
         busy |= self.run_calls()?;
         busy |= self.take_records();
+        self.pipeline.end_reads();
         self.report();
         if let Some(cause) = self.txn.commit_due(&self.shared, self.shared.now()) {
             self.commit(cause);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::async_calls::{Executor, MakeExecutor, Polled};
 use crate::client::GroupProtocol;
+use crate::global::GlobalTables;
 use crate::paused::PauseBoard;
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{
@@ -70,6 +71,8 @@ pub struct WorkerSpec {
     pub purge_queue: Arc<PurgeQueue>,
     /// The paused tasks of the process.
     pub pauses: Arc<PauseBoard>,
+    /// The global tables of the process.
+    pub globals: Arc<GlobalTables>,
 }
 
 /// The settings of tasks with stores.

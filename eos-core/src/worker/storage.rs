@@ -4,6 +4,7 @@ use std::fmt;
 
 use eos_protocol::TaskId;
 use eos_state::directory::DirectoryError;
+use eos_state::global::{GlobalEngine, GlobalMemory};
 use eos_state::{MemoryBackend, StoreBackend, StoreError};
 
 /// The key of a task's database.
@@ -50,6 +51,24 @@ pub trait Home: Send + Sync + fmt::Debug {
     /// If it can't be deleted.
     #[must_use = "a database that still exists was not deleted"]
     fn discard(&self, task: &TaskHome) -> Result<bool, HomeError>;
+
+    /// Opens the copy of a global table, or creates it. By default it is in memory, and ends with its process.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    fn open_global(&self, table: &str) -> Result<Box<dyn GlobalEngine>, HomeError> {
+        let _ = table;
+        Ok(Box::new(GlobalMemory::default()))
+    }
+
+    /// Deletes the copy of a global table, which must be closed.
+    ///
+    /// # Errors
+    /// If it can't be deleted.
+    fn discard_global(&self, table: &str) -> Result<(), HomeError> {
+        let _ = table;
+        Ok(())
+    }
 }
 
 /// State in memory only: rebuilt from the changelog whenever a task starts.

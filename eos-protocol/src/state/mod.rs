@@ -19,7 +19,7 @@ mod changelog_offsets;
 mod family;
 mod identity;
 mod own_rows;
-mod position;
+pub(crate) mod position;
 mod purge;
 mod restart;
 mod restore;

@@ -115,6 +115,10 @@ fn replaced(
     app: &AppId,
 ) -> fmt::Result {
     match role {
+        TopicRole::Global => f.write_str(
+            "The rows of the global table come from the old topic. Restart every instance: each reads the new topic from the \
+             beginning",
+        ),
         TopicRole::Input | TopicRole::KeyedInput | TopicRole::Sibling => {
             write!(
                 f,
@@ -157,6 +161,11 @@ fn grown(
     now: u32,
 ) -> fmt::Result {
     match role {
+        TopicRole::Global => write!(
+            f,
+            "A key may have moved to another partition. Restart every instance: each reads the {now} partitions of {topic} \
+             from the beginning"
+        ),
         TopicRole::Input | TopicRole::KeyedInput | TopicRole::Sibling => write!(
             f,
             "Records of one key may now be in two partitions of {topic}. If the stage that reads it keeps state, \

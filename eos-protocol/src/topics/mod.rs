@@ -35,6 +35,8 @@ pub const LASTS: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TopicRole {
+    /// Is read as a global table. The next start reads its copy again.
+    Global,
     /// Drives a stage that keeps no state, reads no other topic and writes to no repartition topic. (A
     /// repartition topic would need the same partition count.)
     Input,
@@ -65,6 +67,7 @@ impl TopicRole {
 impl fmt::Display for TopicRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Global => "topic of a global table",
             Self::Input | Self::KeyedInput => "input topic",
             Self::Sibling => "input topic (table or joined stream)",
             Self::Output => "output topic",

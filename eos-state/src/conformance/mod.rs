@@ -3,12 +3,14 @@
 //! [`check`] runs random sequences of operations on a [`TaskStore`](crate::TaskStore) over the engine and on a model
 //! beside it, a plain ordered map. It compares every result, and closes and reopens the engine in between. [`Crash`]
 //! lets a process die between any two writes, and checks the remaining state. [`check_due`] runs random sequences on due
-//! stores, and compares items, their order and the index with a model.
+//! stores, and compares items, their order and the index with a model. [`check_global`] does the same for engines of
+//! global tables and their snapshots.
 //!
 //! Write an [`Engine`] for yours and a test for each of the three.
 
 mod crash;
 mod due;
+mod global;
 mod history;
 mod operation;
 mod run;
@@ -23,6 +25,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 
 pub use crash::Crash;
 pub use due::check_due;
+pub use global::{GlobalUnderTest, check_global};
 pub use history::{Contents, History, contents};
 
 use crate::{StoreBackend, StoreError};

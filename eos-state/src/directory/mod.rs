@@ -25,6 +25,7 @@
 //! Directories are created with mode 0700, and existing ones are set to it, because state is user data.
 
 mod error;
+mod global;
 mod left_over;
 mod owner;
 
@@ -36,6 +37,7 @@ use std::time::SystemTime;
 use eos_protocol::TaskId;
 
 pub use error::DirectoryError;
+pub use global::GlobalDirectory;
 pub use left_over::{LeftOver, left_over, remove};
 pub use owner::{Foreign, Owner};
 

@@ -19,6 +19,7 @@ mod bulk;
 mod cursor;
 mod fault;
 mod flusher;
+mod global;
 mod memory;
 
 use std::cell::{OnceCell, RefCell};
@@ -31,6 +32,7 @@ use eos_protocol::state::{Family, Position, StoreId};
 use rocksdb::{ColumnFamily, DB, ReadOptions, WriteBatch, WriteOptions};
 
 pub use flusher::Flusher;
+pub use global::GlobalRocks;
 pub use memory::StateMemory;
 
 use crate::backend::{Cursor, StoreBackend};

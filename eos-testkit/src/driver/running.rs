@@ -6,6 +6,7 @@ use std::sync::Arc;
 use eos_core::Error;
 use eos_core::spi::State;
 use eos_core::spi::stepped::{InputStanding, Step, Worker};
+use eos_protocol::{Offset, TopicPartition};
 
 use super::TestDriver;
 use super::faults::Died;
@@ -126,7 +127,7 @@ impl TestDriver {
     }
 
     fn step(&mut self, at: usize) -> Result<Option<i64>, Ended> {
-        let mut nap = Some(NAP);
+        let mut nap = self.step_globals(at)?;
         let count = self.seats[at].stopped.len();
         for number in 0..count {
             let seat = &mut self.seats[at];
@@ -159,6 +160,23 @@ impl TestDriver {
             }
         }
         Ok(nap)
+    }
+
+    /// Reads the global tables of a process. Returns as [`step_all`](Self::step_all).
+    fn step_globals(&mut self, at: usize) -> Result<Option<i64>, Ended> {
+        let Some(process) = &mut self.seats[at].process else {
+            return Ok(Some(NAP));
+        };
+        match catch_unwind(AssertUnwindSafe(|| process.step_globals())) {
+            Ok(Ok(Step::Idle(_))) => Ok(Some(NAP)),
+            Ok(Ok(_)) => Ok(None),
+            Ok(Err(error)) => Err(self.end(error)),
+            Err(died) if died.is::<Died>() => {
+                self.crashed(at)?;
+                Ok(None)
+            }
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     pub(super) fn drop_process(&mut self, at: usize) {
@@ -197,16 +215,30 @@ impl TestDriver {
         let partitions: i32 = widths.sum();
         usize::try_from(partitions) == Ok(standings.len())
             && standings.iter().all(|it| it.paused || self.unread(it) == 0)
+            && self.have_read_globals()
+    }
+
+    /// Whether each process has read all records of its global tables.
+    fn have_read_globals(&self) -> bool {
+        let mut processes = self.seats.iter().filter_map(|seat| seat.process.as_ref());
+        processes.all(|process| {
+            let mut read = process.global_offsets().into_iter();
+            process.globals_are_open() && read.all(|(of, next)| self.unread_from(&of, next) == 0)
+        })
     }
 
     /// The number of unprocessed records of a partition.
     fn unread(&self, it: &InputStanding) -> usize {
-        let (topic, partition) = (it.partition.topic.as_str(), it.partition.partition.get());
+        self.unread_from(&it.partition, it.next)
+    }
+
+    fn unread_from(&self, of: &TopicPartition, next: Offset) -> usize {
+        let (topic, partition) = (of.topic.as_str(), of.partition.get());
         let (stable, _) = self.cluster.ends(topic, partition);
-        if stable <= it.next.get() {
+        if stable <= next.get() {
             return 0;
         }
-        let rest = self.cluster.read_from(topic, partition, it.next.get());
+        let rest = self.cluster.read_from(topic, partition, next.get());
         rest.len()
     }
 

@@ -79,6 +79,7 @@ impl TestDriver {
         let mut topics = self.app.reads();
         topics.extend(self.app.outputs());
         topics.extend(self.app.own());
+        topics.extend(self.app.globals());
         topics.sort();
         topics.dedup();
         let names: Vec<&str> = topics.iter().map(|it| it.as_str()).collect();

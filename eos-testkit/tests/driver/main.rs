@@ -16,6 +16,7 @@ mod dying;
 mod expiry;
 mod found;
 mod from_kafka_streams;
+mod global;
 mod golden;
 mod guarantees;
 mod idle;

@@ -20,6 +20,7 @@ mod connection_limit;
 mod crash_sweep;
 mod examples_alone;
 mod generator_and_judge;
+mod global;
 mod guarantees;
 mod hello;
 mod in_doubt;

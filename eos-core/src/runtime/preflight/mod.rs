@@ -12,6 +12,7 @@ use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, TopicFacts,
 use crate::config::{Origin, Protocol, Settings};
 use crate::topology::Topology;
 
+use super::globals::GlobalTopicFacts;
 use super::internal::{Internal, UncreatedTopic, plan};
 use super::missing::missing;
 pub use error::PreflightError;
@@ -30,6 +31,8 @@ pub(crate) struct Partitions {
     /// By the topology's outputs: how long a deleted key is still heard of (`delete.retention.ms`), if
     /// it is known. Counts for changelogs.
     pub(crate) delete_retention: Vec<Option<Duration>>,
+    /// By the topology's global tables: their topics.
+    pub(crate) globals: Vec<GlobalTopicFacts>,
     /// `cluster.id`, if the cluster tells.
     pub(crate) cluster: Option<String>,
     /// Which of all topics of their name the inputs and outputs are, where the brokers tell.
@@ -47,7 +50,9 @@ pub(crate) fn preflight<C: Client>(
         .stages()
         .iter()
         .flat_map(|stage| stage.topics.iter().cloned());
-    let mut topics: Vec<TopicName> = inputs.chain(topology.output_names()).collect();
+    let globals = topology.globals().iter().map(|table| table.topic.clone());
+    let topics = inputs.chain(topology.output_names()).chain(globals);
+    let mut topics: Vec<TopicName> = topics.collect();
     topics.sort();
     topics.dedup();
     let cluster = Cluster {
@@ -308,7 +313,16 @@ fn fit(
         let policy = found.and_then(|found| found.setting("cleanup.policy"));
         policy.is_none_or(|policy| policy.contains("compact"))
     };
+    let globals = topology.globals().iter().map(|table| {
+        warn_of_global(&table.name, &table.topic, facts);
+        GlobalTopicFacts {
+            partitions: count(&table.topic),
+            id: facts.topic(&table.topic).and_then(|found| found.id),
+            delete_retention: delete_retention(&table.topic),
+        }
+    });
     Ok(Partitions {
+        globals: globals.collect(),
         compacted: inputs.keys().filter(is_compacted).cloned().collect(),
         inputs,
         limits: topology.outputs().iter().map(|o| limit(&o.name)).collect(),
@@ -325,6 +339,20 @@ fn fit(
             .filter_map(|(name, found)| Some((name.clone(), found.as_ref()?.id?)))
             .collect(),
     })
+}
+
+/// A global table is read again after a while, and has then only what is still in its topic.
+fn warn_of_global(table: &str, topic: &TopicName, facts: &ClusterFacts) {
+    let policy = facts
+        .topic(topic)
+        .and_then(|it| it.setting("cleanup.policy"));
+    if policy.is_some_and(|policy| !policy.contains("compact")) {
+        tracing::warn!(
+            table, %topic,
+            "the topic of a global table is not compacted: rows vanish with its retention whenever the table is read again; \
+             set cleanup.policy=compact (kafka-configs.sh)"
+        );
+    }
 }
 
 /// What may be well and can't be known, or is allowed and unwise.

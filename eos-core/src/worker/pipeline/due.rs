@@ -13,7 +13,7 @@ use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
 use super::apart::aborts;
 use super::policy::{due_error, last_resort_of_task};
-use super::{Done, Failed, Pipeline, Processed, Unit, run};
+use super::{Done, Failed, Pipeline, Processed, Unit};
 use crate::client::{Client, Headers, Records};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
@@ -140,7 +140,7 @@ impl Pipeline {
             return self.refused_due(shared, task, unit, own(), fault(Fault::Rounds(ROUNDS)), txn);
         }
         let handled = self.run_item(shared, task, index, (item, in_order));
-        if let Some(error) = run::poisoned(unit.task, task.state.as_ref()) {
+        if let Some(error) = self.poisoned(unit.task, task.state.as_ref()) {
             task.forget();
             self.clear();
             return Done::failed(error);

@@ -4,7 +4,7 @@ use eos_protocol::{Offset, TaskId};
 use eos_state::Changed;
 
 use super::send::Unsent;
-use super::{Pipeline, Raised, run};
+use super::{Pipeline, Raised};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
 use crate::rules;
@@ -127,7 +127,7 @@ impl Pipeline {
                 let emitted =
                     self.run_result(shared, &mut task.chains, node, state, result, origin);
                 // A closure may have ignored the error of its store.
-                if let Some(error) = run::poisoned(id, Some(state)) {
+                if let Some(error) = self.poisoned(id, Some(state)) {
                     return Err(Raised::give_up(error));
                 }
                 emitted.map_err(|fault| {

@@ -35,6 +35,7 @@ use crate::ctx::Origin;
 use crate::dedup::IdentityError;
 use crate::failpoints::{self, Point};
 use crate::failure::Failure;
+use crate::global::GlobalReads;
 use crate::metrics::{Count, WorkerMeter};
 use crate::rules;
 use crate::store::Buffers;
@@ -120,6 +121,7 @@ struct Counters {
 pub(super) struct Pipeline {
     scratch: RefCell<Scratch>,
     buffers: RefCell<Buffers>,
+    globals: GlobalReads,
     /// The effects of the last record that the producer has not taken yet.
     unsent: Option<Unsent>,
     /// A record that waits for a transaction.
@@ -146,11 +148,13 @@ impl Pipeline {
     pub(super) fn new(
         output_limits: &[Option<usize>],
         executor: Option<Box<dyn Executor>>,
+        globals: GlobalReads,
     ) -> Self {
         let limits = output_limits.iter().copied().flatten();
         Self {
             scratch: RefCell::default(),
             buffers: RefCell::default(),
+            globals,
             unsent: None,
             held: None,
             unclaimed: false,
@@ -163,6 +167,11 @@ impl Pipeline {
             calls: executor.map(CallsOfWorker::new),
             wake: Wake::default(),
         }
+    }
+
+    /// Ends the reads of global tables: a version that is still read costs memory.
+    pub(super) fn end_reads(&self) {
+        self.globals.end();
     }
 
     /// Drops the effects of the current record.
@@ -416,7 +425,7 @@ impl Pipeline {
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         // A closure may have ignored the error of its store.
-        if let Some(error) = run::poisoned(record.task, task.state.as_ref()) {
+        if let Some(error) = self.poisoned(record.task, task.state.as_ref()) {
             task.forget();
             self.clear();
             return Done::failed(error);

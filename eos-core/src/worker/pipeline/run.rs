@@ -109,6 +109,18 @@ impl Pipeline {
         })
     }
 
+    /// Returns the error of a failed database. It does not depend on the record, so no policy may continue.
+    pub(super) fn poisoned(&self, task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
+        if let Some((table, source)) = self.globals.failed() {
+            return Some(WorkerError::Global {
+                table: table.to_string(),
+                source: Box::new(source.clone()),
+            });
+        }
+        let source = Box::new(state?.store.poison()?.clone());
+        Some(WorkerError::Store { task, source })
+    }
+
     pub(super) fn ctx<'a, C: Client>(
         &'a self,
         shared: &'a Shared<C>,
@@ -126,6 +138,7 @@ impl Pipeline {
         state: Option<&'a TaskState>,
         origin: Origin<'a>,
     ) -> Ctx<'a> {
+        self.globals.end();
         let topology = &*shared.topology;
         let refuses = topology.refuses_future(origin.task.stage);
         let most_ahead = refuses.and(shared.spec.most_ahead).map(|limit| MostAhead {
@@ -143,6 +156,7 @@ impl Pipeline {
                 closed: state.map_or(&[], |state| state.row_stores.closed()),
                 most_ahead,
                 buffers: &self.buffers,
+                globals: &self.globals,
             },
             origin,
         )
@@ -175,12 +189,6 @@ impl Pipeline {
             source: Box::new(fault),
         })
     }
-}
-
-/// Returns the error of a failed database. It does not depend on the record, so no policy may continue.
-pub(super) fn poisoned(task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
-    let source = Box::new(state?.store.poison()?.clone());
-    Some(WorkerError::Store { task, source })
 }
 
 pub(super) fn catch(run: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {

@@ -81,7 +81,7 @@ fn a_dead_letter_rides_with_its_offset_and_says_why() {
 fn a_dead_letter_that_does_not_fit_stops_with_the_reason() {
     let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &["a"]);
     bench.worker.shared.spec.output_limits = vec![Some(1000), Some(100)];
-    bench.worker.pipeline = Pipeline::new(&[Some(1000), Some(100)], None);
+    bench.worker.pipeline = Pipeline::new(&[Some(1000), Some(100)], None, GlobalReads::default());
     bench.feed(0, &["bad"]);
     let error = bench.end().unwrap_err().to_string();
     assert!(

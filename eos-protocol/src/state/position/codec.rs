@@ -86,7 +86,7 @@ impl Position {
     }
 }
 
-trait Number {
+pub(crate) trait Number {
     fn put(self, out: &mut Vec<u8>);
 }
 
@@ -101,21 +101,21 @@ macro_rules! numbers {
 }
 numbers!(u16 u32 u64 u128 i32 i64);
 
-fn number(out: &mut Vec<u8>, number: impl Number) {
+pub(crate) fn number(out: &mut Vec<u8>, number: impl Number) {
     number.put(out);
 }
 
 /// The number of elements. More than four thousand million don't fit into a batch.
-fn length(out: &mut Vec<u8>, len: usize) {
+pub(crate) fn length(out: &mut Vec<u8>, len: usize) {
     number(out, u32::try_from(len).unwrap_or(u32::MAX));
 }
 
-fn text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     length(out, text.len());
     out.extend(text.as_bytes());
 }
 
-fn optional<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
+pub(crate) fn optional<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
         put(out, value);
@@ -172,47 +172,50 @@ fn standing(out: &mut Vec<u8>, standing: &Standing) {
 }
 
 /// The remaining bytes. All methods return `None` at the first byte that does not fit.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
-    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (chunk, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*chunk)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.chunk::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.chunk().map(u32::from_be_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.chunk().map(u64::from_be_bytes)
     }
 
-    fn i64(&mut self) -> Option<i64> {
+    pub(crate) fn i64(&mut self) -> Option<i64> {
         self.chunk().map(i64::from_be_bytes)
     }
 
-    fn offset(&mut self) -> Option<Offset> {
+    pub(crate) fn offset(&mut self) -> Option<Offset> {
         Offset::new(self.i64()?).ok()
     }
 
-    fn partition(&mut self) -> Option<Partition> {
+    pub(crate) fn partition(&mut self) -> Option<Partition> {
         Partition::new(self.chunk().map(i32::from_be_bytes)?).ok()
     }
 
-    fn text(&mut self) -> Option<&str> {
+    pub(crate) fn text(&mut self) -> Option<&str> {
         let len = usize::try_from(self.u32()?).ok()?;
         let (text, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         std::str::from_utf8(text).ok()
     }
 
-    fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+    pub(crate) fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<Option<T>> {
         match self.byte()? {
             0 => Some(None),
             1 => read(self).map(Some),
@@ -220,7 +223,10 @@ impl Reader<'_> {
         }
     }
 
-    fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(crate) fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
         // Reserves no memory by this count, since the bytes may be damaged.
         (0..self.u32()?).map(|_| read(self)).collect()
     }

@@ -1,6 +1,6 @@
 //! The position of a task's database.
 
-mod codec;
+pub(crate) mod codec;
 
 pub use codec::PositionError;
 

@@ -1,0 +1,181 @@
+//! What the workers read of the global tables.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use eos_state::StoreError;
+use eos_state::global::{GlobalRows, GlobalSnapshot};
+
+use super::topic::GlobalTopic;
+use crate::codec::Encoded;
+use crate::store::StateError;
+
+/// The global tables of a process: one reader fills them, and all workers read them.
+#[derive(Debug, Default)]
+pub struct GlobalTables {
+    tables: Vec<Table>,
+    ready: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Table {
+    name: Arc<str>,
+    rows: OnceLock<GlobalRows>,
+}
+
+impl GlobalTables {
+    pub(crate) fn of(names: impl Iterator<Item = Arc<str>>) -> Self {
+        let tables = names.map(|name| Table {
+            name,
+            rows: OnceLock::new(),
+        });
+        Self {
+            tables: tables.collect(),
+            ready: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the reader has reached the end as of its start. Before that, no task takes a record.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.tables.is_empty() || self.ready.load(Ordering::Acquire)
+    }
+
+    /// Opens the tables for the workers.
+    pub(crate) fn open(&self, rows: impl Iterator<Item = GlobalRows>) {
+        for (table, rows) in self.tables.iter().zip(rows) {
+            // The first reader of the process is the only one.
+            let _ = table.rows.set(rows);
+        }
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Returns the first table whose copy can't be read any more, and why.
+    pub(crate) fn failed(&self) -> Option<(&Arc<str>, &StoreError)> {
+        let mut failed = self
+            .tables
+            .iter()
+            .filter_map(|table| Some((&table.name, table.rows.get()?.failed()?)));
+        failed.next()
+    }
+}
+
+/// A worker's reads of the global tables. All reads of a record see one version of each table.
+#[derive(Debug, Default)]
+pub(crate) struct GlobalReads {
+    tables: Arc<GlobalTables>,
+    /// The versions that the current record reads, by table.
+    open: RefCell<Vec<Option<GlobalSnapshot>>>,
+    /// Whether there are any.
+    reads: Cell<bool>,
+    buffers: RefCell<(Vec<u8>, Vec<u8>)>,
+}
+
+impl GlobalReads {
+    pub(crate) fn new(tables: Arc<GlobalTables>) -> Self {
+        Self {
+            tables,
+            ..Self::default()
+        }
+    }
+
+    /// Ends the reads of a record. The next one sees the newest versions.
+    #[inline]
+    pub(crate) fn end(&self) {
+        if self.reads.replace(false) {
+            self.open.borrow_mut().clear();
+        }
+    }
+
+    /// Returns the table whose copy can't be read any more, if there is one. It says nothing about the record.
+    #[inline]
+    pub(crate) fn failed(&self) -> Option<(&Arc<str>, &StoreError)> {
+        match self.tables.tables.is_empty() {
+            true => None,
+            false => self.tables.failed(),
+        }
+    }
+
+    /// Returns the row of a key.
+    pub(crate) fn row<K, V>(
+        &self,
+        table: usize,
+        topic: &dyn GlobalTopic<K, V>,
+        key: &K,
+    ) -> Result<Option<V>, StateError> {
+        let Some(found) = self.tables.tables.get(table) else {
+            return Err(StateError::OtherApp);
+        };
+        let name = || Arc::clone(&found.name);
+        let mut buffers = self.buffers.borrow_mut();
+        let (bytes, row) = &mut *buffers;
+        bytes.clear();
+        let encoded = topic.encode_key(key, bytes);
+        let encoded = encoded.map_err(|source| StateError::Key {
+            store: name(),
+            source,
+        })?;
+        if encoded == Encoded::Null {
+            return Ok(None);
+        }
+        let mut open = self.open.borrow_mut();
+        if open.len() <= table {
+            open.resize_with(table + 1, || None);
+        }
+        // The tables are open: no record is processed before.
+        let (Some(place), Some(rows)) = (open.get_mut(table), found.rows.get()) else {
+            return Ok(None);
+        };
+        self.reads.set(true);
+        let snapshot = place.get_or_insert_with(|| rows.snapshot());
+        let there = snapshot.get(bytes, row);
+        if !there.map_err(|source| StateError::Store {
+            store: name(),
+            source,
+        })? {
+            return Ok(None);
+        }
+        topic
+            .decode_row(row)
+            .map_err(|source| StateError::GlobalRow {
+                table: name(),
+                source,
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eos_state::global::{GlobalBatch, GlobalMemory, GlobalWriter};
+
+    use super::*;
+    use crate::client::Headers;
+    use crate::global::encode_row;
+    use crate::topic::Topic;
+
+    fn batch(key: &str, value: Option<&str>) -> GlobalBatch {
+        let row = value.map(|value| encode_row(value.as_bytes(), &Headers::new()));
+        [(key.into(), row)].into()
+    }
+
+    /// The reader goes on between two reads of a record, on another thread.
+    #[test]
+    fn two_reads_of_one_record_agree_and_the_next_record_sees_the_newest_row() {
+        let topic = Topic::<String, Option<String>>::plain("rates");
+        let tables = Arc::new(GlobalTables::of(["rates".into()].into_iter()));
+        assert!(!tables.is_ready());
+        let mut writer = GlobalWriter::new(Box::new(GlobalMemory::default()));
+        writer.write(&batch("usd", Some("5")), b"").unwrap();
+        tables.open([writer.serve()].into_iter());
+        assert!(tables.is_ready());
+        let reads = GlobalReads::new(tables);
+        let row = |key: &str| reads.row(0, &topic, &key.to_owned()).unwrap();
+        assert_eq!(row("usd"), Some("5".to_owned()));
+        writer.write(&batch("usd", Some("6")), b"").unwrap();
+        writer.write(&batch("eur", Some("7")), b"").unwrap();
+        assert_eq!((row("usd"), row("eur")), (Some("5".to_owned()), None));
+        reads.end();
+        let newest = (Some("6".to_owned()), Some("7".to_owned()));
+        assert_eq!((row("usd"), row("eur")), newest);
+    }
+}

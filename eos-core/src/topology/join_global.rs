@@ -1,0 +1,160 @@
+//! Global tables in the graph, and the node that looks up a row of one for each record.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use eos_protocol::TopicName;
+
+use super::error::{Mistake, Mistakes, check_name, check_store_name};
+use super::fault::Fault;
+use super::graph::Graph;
+use super::node::{Next, Node};
+use super::nodes::take;
+use crate::ctx::Ctx;
+use crate::error_policy::{ErrorPolicy, LastResort};
+use crate::global::{CheckRows, GlobalTopic};
+use crate::record::Record;
+
+/// A declared global table.
+pub(crate) struct GlobalSpec {
+    pub(crate) name: Arc<str>,
+    pub(crate) topic: TopicName,
+    pub(crate) rows: Arc<dyn CheckRows>,
+    pub(crate) policy: ErrorPolicy,
+    /// The number of declarations before it.
+    pub(super) number: usize,
+    /// Whether a stream is joined with it.
+    is_joined: bool,
+}
+
+impl GlobalSpec {
+    pub(crate) fn new(name: &str, topic: &str, rows: Arc<dyn CheckRows>) -> Self {
+        Self {
+            name: name.into(),
+            topic: topic.into(),
+            rows,
+            policy: ErrorPolicy::fail(),
+            number: 0,
+            is_joined: false,
+        }
+    }
+
+    /// Whether records that can't be decoded are skipped. Otherwise they stop the app.
+    pub(crate) fn skips(&self) -> bool {
+        *self.policy.last() == LastResort::Skip
+    }
+}
+
+impl Graph {
+    /// Adds a global table. Returns its index.
+    pub(crate) fn global(&mut self, mut table: GlobalSpec) -> usize {
+        table.number = self.declared();
+        self.globals.push(table);
+        self.globals.len() - 1
+    }
+
+    pub(crate) fn global_policy(&mut self, table: usize, policy: ErrorPolicy) {
+        if let Some(table) = self.globals.get_mut(table) {
+            table.policy = policy;
+        }
+    }
+
+    /// Records that a stream is joined with a global table.
+    pub(crate) fn join_global(&mut self, table: usize) {
+        if let Some(table) = self.globals.get_mut(table) {
+            table.is_joined = true;
+        }
+    }
+
+    /// Checks the names, the policies and the uses of global tables.
+    pub(super) fn check_globals(&self, mistakes: &mut Mistakes) {
+        for (at, table) in self.globals.iter().enumerate() {
+            let name = || table.name.to_string();
+            mistakes.check(check_store_name(&table.name));
+            mistakes.check(check_name(&table.topic));
+            if self.globals.iter().take(at).any(|it| it.name == table.name) {
+                mistakes.add(Mistake::SameGlobal { name: name() });
+            }
+            if !table.is_joined {
+                mistakes.add(Mistake::UnusedGlobal { name: name() });
+            }
+            let policy = &table.policy;
+            let allowed = matches!(policy.last(), LastResort::Fail | LastResort::Skip);
+            if !allowed || policy.tries().is_some() {
+                mistakes.add(Mistake::GlobalPolicy {
+                    name: name(),
+                    policy: Box::new(policy.clone()),
+                });
+            }
+        }
+    }
+}
+
+/// Combines a record's value with the row of a global table, if there is one. Forwards the result with the record's own
+/// time (`KStreamGlobalKTableJoin`). If `f` returns `None`, the record is dropped.
+pub(crate) struct JoinGlobal<K, V, L, W, R, G, F> {
+    table: usize,
+    topic: Arc<dyn GlobalTopic<L, W>>,
+    key: Arc<G>,
+    f: Arc<F>,
+    types: PhantomData<fn(K, V, L, W) -> R>,
+}
+
+impl<K, V, L, W, R, G, F> JoinGlobal<K, V, L, W, R, G, F> {
+    pub(crate) fn new(
+        table: usize,
+        topic: Arc<dyn GlobalTopic<L, W>>,
+        (key, f): (Arc<G>, Arc<F>),
+    ) -> Self {
+        Self {
+            table,
+            topic,
+            key,
+            f,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K, V, L, W, R, G, F> Node for JoinGlobal<K, V, L, W, R, G, F>
+where
+    K: 'static,
+    V: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+    G: Fn(&K, &V) -> L + Send + Sync,
+    F: Fn(V, Option<W>) -> Option<R> + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        }) = take::<K, V>(record)
+        else {
+            return Ok(());
+        };
+        let wanted = (self.key)(&key, &value);
+        let row = ctx.globals().row(self.table, &*self.topic, &wanted);
+        match (self.f)(value, row.map_err(Fault::State)?) {
+            Some(value) => next.forward(
+                ctx,
+                &mut Some(Record {
+                    key,
+                    value,
+                    timestamp,
+                    headers,
+                }),
+            ),
+            None => Ok(()),
+        }
+    }
+}
