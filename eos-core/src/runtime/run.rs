@@ -35,6 +35,7 @@ use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
+use crate::views::{StopsViews, ViewBoard, Viewer};
 use crate::worker::{
     Env, Home, InMemory, PauseBoard, PurgeQueue, StateSpec, Step, StopMode, Worker, WorkerSpec,
 };
@@ -85,11 +86,13 @@ where
         .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
         .collect();
     let pauses = Arc::new(PauseBoard::new(env.entropy()));
+    let views = Arc::new(ViewBoard::new(settings.workers, partitions.inputs.clone()));
     let handle = Handle::new(
         settings.app.clone(),
         env.clone(),
         meters.clone(),
         Arc::clone(&pauses),
+        Viewer::new(Arc::clone(&topology), Arc::clone(&views), env.clone()),
     );
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
@@ -105,7 +108,11 @@ where
                 &partitions,
                 topology.stages(),
                 state.clone(),
-                (Arc::clone(&purge_queue), Arc::clone(&pauses)),
+                (
+                    Arc::clone(&purge_queue),
+                    Arc::clone(&pauses),
+                    Arc::clone(&views),
+                ),
             ),
             meter,
         })
@@ -143,6 +150,7 @@ where
     std::thread::Builder::new()
         .name("eos-supervisor".into())
         .spawn(move || {
+            let _stops = StopsViews(views);
             let end = supervisor.run();
             // The chores use the slot and the app's name. Once the slot is free, both may belong to another process.
             if !chores.stop(CHORES) {
@@ -283,7 +291,7 @@ pub(super) fn worker_spec(
     partitions: &Partitions,
     stages: &[Stage],
     state: StateSpec,
-    (purge_queue, pauses): (Arc<PurgeQueue>, Arc<PauseBoard>),
+    (purge_queue, pauses, views): (Arc<PurgeQueue>, Arc<PauseBoard>, Arc<ViewBoard>),
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -309,6 +317,7 @@ pub(super) fn worker_spec(
         state,
         purge_queue,
         pauses,
+        views,
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::async_calls::{Executor, MakeExecutor, Polled};
 use crate::client::GroupProtocol;
 use crate::paused::PauseBoard;
+use crate::views::ViewBoard;
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{
     AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, Timestamp,
@@ -70,6 +71,8 @@ pub struct WorkerSpec {
     pub purge_queue: Arc<PurgeQueue>,
     /// The paused tasks of the process.
     pub pauses: Arc<PauseBoard>,
+    /// The tasks of the process that can be viewed.
+    pub views: Arc<ViewBoard>,
 }
 
 /// The settings of tasks with stores.

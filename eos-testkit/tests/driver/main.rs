@@ -40,5 +40,6 @@ mod sliding;
 mod state;
 mod timers;
 mod topics;
+mod views;
 mod window_inputs;
 mod windows;

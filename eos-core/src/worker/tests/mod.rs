@@ -106,6 +106,7 @@ pub(in crate::worker) fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         state: StateSpec::default(),
         purge_queue: Arc::default(),
         pauses: Arc::default(),
+        views: Arc::default(),
     }
 }
 
