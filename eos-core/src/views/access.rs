@@ -1,21 +1,22 @@
 //! The stores that can be viewed, and the formats of their rows.
 
 use std::any::Any;
+use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use eos_protocol::Timestamp;
-use eos_state::{KeyRange, StoreKind, due_range, due_row};
+use eos_state::{KeyRange, due_range, due_row};
 
 use super::error::ViewError;
 use super::place::key_bytes;
 use super::viewer::names;
 use crate::codec::{Codec, CodecError, OrderedKey};
 use crate::store::{
-    Definition, KeyValueStore, OrderedStore, Stamped, StoreSpec, WindowStore, window_range,
-    window_row_key,
+    Definition, KeyValueStore, OrderedStore, Stamped, WindowStore, window_range, window_row_key,
 };
-use crate::store_handle::{Store, StoreHandle};
+use crate::store_handle::Store;
+use crate::store_handle::sealed::Handle;
 use crate::table_rows::Rows;
 use crate::topology::Topology;
 
@@ -35,62 +36,95 @@ pub trait Viewable: sealed::Find {
 pub trait ViewedStore: sealed::Kind {}
 
 pub(super) mod sealed {
-    use super::*;
+    use super::{Any, Wanted};
 
     pub trait Find {
-        /// Returns the number of the store in the app.
+        /// Names the store.
         #[doc(hidden)]
-        fn index_in(&self, topology: &Topology) -> Result<usize, ViewError>;
+        fn wanted(&self) -> Wanted;
     }
 
     pub trait Kind: 'static {
         #[doc(hidden)]
         type Access: Send + Sync;
 
-        /// Returns the access to a store of the app. `None` if it has other types.
+        /// Returns the access to a store with this definition. `None` if it has other types.
         #[doc(hidden)]
-        fn access(spec: &StoreSpec) -> Option<Self::Access>;
+        fn access(definition: &(dyn Any + Send + Sync), is_ordered: bool) -> Option<Self::Access>;
+    }
+}
+
+/// A store that is looked for.
+#[derive(Debug)]
+pub enum Wanted {
+    /// By its name.
+    Name(String),
+    /// By the token of its app, and its number there.
+    Handle(u64, usize),
+}
+
+impl Wanted {
+    /// Returns the number of the store in the app.
+    pub(super) fn index_in(self, topology: &Topology) -> Result<usize, ViewError> {
+        let name = match self {
+            Self::Handle(app, index) if app == topology.token() => return Ok(index),
+            Self::Handle(..) => return Err(ViewError::OtherApp),
+            Self::Name(name) => name,
+        };
+        let mut stores = topology.stores().iter();
+        let index = stores.position(|store| *store.name == *name);
+        index.ok_or_else(|| ViewError::UnknownStore {
+            store: name,
+            stores: names(topology),
+        })
     }
 }
 
 /// A value, and the time in front of it in the store of an operator.
 pub(super) type Timed<V> = (V, Option<Timestamp>);
 
-/// A store without windows.
-pub(super) enum KeyValueAccess<K, V> {
-    Own(KeyValueStore<K, V>),
-    /// The store of an operator.
-    Table(KeyValueStore<K, Stamped<V>>),
+/// The definitions that an app may have for a store: of closures, or of an operator.
+enum Form<Own, Table> {
+    Own(Own),
+    Table(Table),
 }
 
-/// A store with windows.
-pub(super) enum WindowAccess<K, V> {
-    Own(WindowStore<K, V>),
-    /// The store of an operator.
-    Table(WindowStore<K, Stamped<V>>),
+impl<Own: Clone + 'static, Table: Clone + 'static> Form<Own, Table> {
+    fn of(definition: &(dyn Any + Send + Sync)) -> Option<Self> {
+        let own = definition.downcast_ref::<Own>();
+        let own = own.map(|definition| Self::Own(definition.clone()));
+        own.or_else(|| Some(Self::Table(definition.downcast_ref::<Table>()?.clone())))
+    }
 }
 
-/// One of the two definitions that an app may have for a store.
-fn either<T: Clone + 'static, S: Clone + 'static, A>(
-    definition: &(dyn Any + Send + Sync),
-    own: fn(T) -> A,
-    table: fn(S) -> A,
-) -> Option<A> {
-    let found = definition.downcast_ref::<T>();
-    let found = found.map(|definition| own(definition.clone()));
-    found.or_else(|| Some(table(definition.downcast_ref::<S>()?.clone())))
+/// The access to a store without windows.
+pub struct KeyValueAccess<K, V>(Form<KeyValueStore<K, V>, KeyValueStore<K, Stamped<V>>>);
+
+/// The access to a store with windows.
+pub struct WindowAccess<K, V>(Form<WindowStore<K, V>, WindowStore<K, Stamped<V>>>);
+
+impl<K, V> fmt::Debug for KeyValueAccess<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyValueAccess")
+    }
+}
+
+impl<K, V> fmt::Debug for WindowAccess<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WindowAccess")
+    }
 }
 
 impl<K: 'static, V: 'static> KeyValueAccess<K, V> {
     pub(super) fn codec(&self) -> &dyn Codec<K> {
-        match self {
-            Self::Own(store) => &*store.key,
-            Self::Table(store) => &*store.key,
+        match &self.0 {
+            Form::Own(store) => &*store.key,
+            Form::Table(store) => &*store.key,
         }
     }
 
     fn expires(&self) -> bool {
-        matches!(self, Self::Own(store) if store.expire_after.is_some())
+        matches!(&self.0, Form::Own(store) if store.expire_after.is_some())
     }
 
     /// Returns the rows of these keys.
@@ -116,25 +150,25 @@ impl<K: 'static, V: 'static> KeyValueAccess<K, V> {
     }
 
     pub(super) fn decode_key(&self, bytes: &[u8]) -> Result<K, CodecError> {
-        match self {
-            Self::Own(store) => store.decode_key(bytes),
-            Self::Table(store) => store.decode_key(bytes),
+        match &self.0 {
+            Form::Own(store) => store.decode_key(bytes),
+            Form::Table(store) => store.decode_key(bytes),
         }
     }
 
     pub(super) fn decode_value(&self, bytes: &[u8]) -> Result<Timed<V>, CodecError> {
-        Ok(match self {
-            Self::Own(store) => (store.decode_value(bytes)?, None),
-            Self::Table(store) => unpack(store.decode_value(bytes)?),
+        Ok(match &self.0 {
+            Form::Own(store) => (store.decode_value(bytes)?, None),
+            Form::Table(store) => unpack(store.decode_value(bytes)?),
         })
     }
 }
 
 impl<K: 'static, V: 'static> WindowAccess<K, V> {
     pub(super) fn codec(&self) -> &dyn Codec<K> {
-        match self {
-            Self::Own(store) => &*store.key,
-            Self::Table(store) => &*store.key,
+        match &self.0 {
+            Form::Own(store) => &*store.key,
+            Form::Table(store) => &*store.key,
         }
     }
 
@@ -144,16 +178,16 @@ impl<K: 'static, V: 'static> WindowAccess<K, V> {
     }
 
     pub(super) fn decode_key(&self, bytes: &[u8]) -> Result<(Timestamp, K), CodecError> {
-        match self {
-            Self::Own(store) => window_row_key(store, bytes),
-            Self::Table(store) => window_row_key(store, bytes),
+        match &self.0 {
+            Form::Own(store) => window_row_key(store, bytes),
+            Form::Table(store) => window_row_key(store, bytes),
         }
     }
 
     pub(super) fn decode_value(&self, bytes: &[u8]) -> Result<Timed<V>, CodecError> {
-        Ok(match self {
-            Self::Own(store) => (store.decode_value(bytes)?, None),
-            Self::Table(store) => unpack(store.decode_value(bytes)?),
+        Ok(match &self.0 {
+            Form::Own(store) => (store.decode_value(bytes)?, None),
+            Form::Table(store) => unpack(store.decode_value(bytes)?),
         })
     }
 }
@@ -186,18 +220,16 @@ impl<K: 'static, V: 'static> ViewedStore for WindowStore<K, V> {}
 impl<K: 'static, V: 'static> sealed::Kind for KeyValueStore<K, V> {
     type Access = KeyValueAccess<K, V>;
 
-    fn access(spec: &StoreSpec) -> Option<Self::Access> {
-        let definition = &*spec.definition;
-        either(definition, KeyValueAccess::Own, KeyValueAccess::Table)
+    fn access(definition: &(dyn Any + Send + Sync), _: bool) -> Option<Self::Access> {
+        Form::of(definition).map(KeyValueAccess)
     }
 }
 
 impl<K: OrderedKey, V: 'static> sealed::Kind for OrderedStore<K, V> {
     type Access = KeyValueAccess<K, V>;
 
-    fn access(spec: &StoreSpec) -> Option<Self::Access> {
-        let is_ordered = spec.kind == StoreKind::Ordered;
-        let found = <KeyValueStore<K, V> as sealed::Kind>::access(spec);
+    fn access(definition: &(dyn Any + Send + Sync), is_ordered: bool) -> Option<Self::Access> {
+        let found = Form::of(definition).map(KeyValueAccess);
         found.filter(|_| is_ordered)
     }
 }
@@ -205,25 +237,8 @@ impl<K: OrderedKey, V: 'static> sealed::Kind for OrderedStore<K, V> {
 impl<K: 'static, V: 'static> sealed::Kind for WindowStore<K, V> {
     type Access = WindowAccess<K, V>;
 
-    fn access(spec: &StoreSpec) -> Option<Self::Access> {
-        let definition = &*spec.definition;
-        either(definition, WindowAccess::Own, WindowAccess::Table)
-    }
-}
-
-fn by_name(topology: &Topology, name: &str) -> Result<usize, ViewError> {
-    let mut stores = topology.stores().iter();
-    let index = stores.position(|store| &*store.name == name);
-    index.ok_or_else(|| ViewError::UnknownStore {
-        store: name.to_owned(),
-        stores: names(topology),
-    })
-}
-
-fn by_handle(topology: &Topology, handle: &impl StoreHandle) -> Result<usize, ViewError> {
-    match handle.app() == topology.token() {
-        true => Ok(handle.index()),
-        false => Err(ViewError::OtherApp),
+    fn access(definition: &(dyn Any + Send + Sync), _: bool) -> Option<Self::Access> {
+        Form::of(definition).map(WindowAccess)
     }
 }
 
@@ -232,8 +247,8 @@ impl<K: 'static, V: 'static> Viewable for KeyValueStore<K, V> {
 }
 
 impl<K: 'static, V: 'static> sealed::Find for KeyValueStore<K, V> {
-    fn index_in(&self, topology: &Topology) -> Result<usize, ViewError> {
-        by_name(topology, self.name())
+    fn wanted(&self) -> Wanted {
+        Wanted::Name(self.name().to_owned())
     }
 }
 
@@ -242,8 +257,8 @@ impl<K: OrderedKey, V: 'static> Viewable for OrderedStore<K, V> {
 }
 
 impl<K: OrderedKey, V: 'static> sealed::Find for OrderedStore<K, V> {
-    fn index_in(&self, topology: &Topology) -> Result<usize, ViewError> {
-        by_name(topology, self.name())
+    fn wanted(&self) -> Wanted {
+        Wanted::Name(self.name().to_owned())
     }
 }
 
@@ -252,39 +267,27 @@ impl<K: 'static, V: 'static> Viewable for WindowStore<K, V> {
 }
 
 impl<K: 'static, V: 'static> sealed::Find for WindowStore<K, V> {
-    fn index_in(&self, topology: &Topology) -> Result<usize, ViewError> {
-        by_name(topology, self.name())
+    fn wanted(&self) -> Wanted {
+        Wanted::Name(self.name().to_owned())
     }
 }
 
-impl<D: ViewedStore> Viewable for Store<D>
-where
-    Store<D>: StoreHandle,
-{
+impl<D: ViewedStore> Viewable for Store<D> {
     type Store = D;
 }
 
-impl<D: ViewedStore> sealed::Find for Store<D>
-where
-    Store<D>: StoreHandle,
-{
-    fn index_in(&self, topology: &Topology) -> Result<usize, ViewError> {
-        by_handle(topology, self)
+impl<D> sealed::Find for Store<D> {
+    fn wanted(&self) -> Wanted {
+        Wanted::Handle(self.app(), self.index())
     }
 }
 
-impl<D: ViewedStore> Viewable for Rows<D>
-where
-    Rows<D>: StoreHandle,
-{
+impl<D: ViewedStore> Viewable for Rows<D> {
     type Store = D;
 }
 
-impl<D: ViewedStore> sealed::Find for Rows<D>
-where
-    Rows<D>: StoreHandle,
-{
-    fn index_in(&self, topology: &Topology) -> Result<usize, ViewError> {
-        by_handle(topology, self)
+impl<D> sealed::Find for Rows<D> {
+    fn wanted(&self) -> Wanted {
+        Wanted::Handle(self.app(), self.index())
     }
 }

@@ -10,7 +10,10 @@ use super::view::{TaskView, View};
 use crate::store::KeyValueStore;
 
 impl<K: 'static, V: 'static> View<KeyValueStore<K, V>> {
-    /// Returns the value of a key.
+    /// Returns the value of a key, from the task that processes the records with this key.
+    ///
+    /// The rows of operators are always there. Closures may use other keys, such as a field of the value: name the task
+    /// then, with [`task_of`](Self::task_of).
     ///
     /// # Errors
     /// [`ViewError::Elsewhere`] if the key's task is in another process, [`ViewError::NoPlace`] if the key's partition is

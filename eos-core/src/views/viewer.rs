@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eos_protocol::views::Whereabouts;
 use eos_protocol::{Offset, Partition, Stage, TaskId};
-use eos_state::{StateSnapshot, StoreError};
+use eos_state::{StateSnapshot, StoreError, StoreKind};
 
 use super::access::sealed::Kind;
 use super::access::{Viewable, ViewedStore};
@@ -78,10 +78,12 @@ impl Snapshots {
         store: &H,
     ) -> Result<View<H::Store>, ViewError> {
         let topology = &self.viewer.topology;
-        let index = store.index_in(topology)?;
+        let index = store.wanted().index_in(topology)?;
         let spec = topology.stores().get(index).ok_or(ViewError::OtherApp)?;
         let store = Arc::clone(&spec.name);
-        let access = H::Store::access(spec).ok_or_else(|| ViewError::OtherTypes {
+        let is_ordered = spec.kind == StoreKind::Ordered;
+        let access = H::Store::access(&*spec.definition, is_ordered);
+        let access = access.ok_or_else(|| ViewError::OtherTypes {
             store: Arc::clone(&store),
         })?;
         let mut stages = topology.stages().iter();

@@ -11,7 +11,8 @@ use super::view::{TaskView, View};
 use crate::store::{WindowStore, start_bytes};
 
 impl<K: 'static, V: 'static> View<WindowStore<K, V>> {
-    /// Returns the value of a key in the window that starts at `start`. An expired window has none.
+    /// Returns the value of a key in the window that starts at `start`, from the task that processes the records with this
+    /// key. An expired window has none.
     ///
     /// # Errors
     /// [`ViewError::Elsewhere`] if the key's task is in another process, [`ViewError::NoPlace`] if the key's partition is
