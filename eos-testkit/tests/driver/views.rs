@@ -54,10 +54,10 @@ fn count(driver: &TestDriver, name: &str) -> Option<u64> {
 #[test]
 fn a_view_shows_committed_rows_only_and_does_not_change() {
     let mut driver = TestDriver::new(app());
-    driver.pipe(&input(), "ada", 1);
+    driver.pipe(&input(), "ada", 1_u64);
     driver.hold();
-    driver.pipe(&input(), "ada", 10);
-    driver.pipe(&input(), "bob", 10);
+    driver.pipe(&input(), "ada", 10_u64);
+    driver.pipe(&input(), "bob", 10_u64);
     assert_eq!(
         (count(&driver, "ada"), count(&driver, "bob")),
         (Some(1), None)
@@ -76,7 +76,7 @@ fn a_view_shows_committed_rows_only_and_does_not_change() {
         (count(&driver, "ada"), count(&driver, "bob")),
         (Some(2), Some(1))
     );
-    driver.pipe(&input(), "ada", 100);
+    driver.pipe(&input(), "ada", 100_u64);
     driver.commit();
     assert_eq!(
         rows().unwrap(),
@@ -90,10 +90,10 @@ fn a_view_shows_committed_rows_only_and_does_not_change() {
 #[test]
 fn all_stores_of_a_task_are_at_one_transaction() {
     let mut driver = TestDriver::new(app());
-    driver.pipe(&input(), "ada", 5);
+    driver.pipe(&input(), "ada", 5_u64);
     let counts = driver.view(&counts()).unwrap();
     assert_eq!(counts.get(&key("ada")).unwrap(), Some(1));
-    driver.pipe(&input(), "ada", 6);
+    driver.pipe(&input(), "ada", 6_u64);
     let sums = counts.beside(&sums()).unwrap();
     assert_eq!(sums.get(&key("ada")).unwrap(), Some(5));
     let alone = driver.view(&self::sums()).unwrap();
@@ -114,7 +114,7 @@ fn all_stores_of_a_task_are_at_one_transaction() {
 #[test]
 fn a_view_ends_with_its_process_and_a_new_one_has_the_rows() {
     let mut driver = TestDriver::new(app());
-    driver.pipe(&input(), "ada", 1);
+    driver.pipe(&input(), "ada", 1_u64);
     let before = driver.view(&counts()).unwrap();
     assert_eq!(before.get(&key("ada")).unwrap(), Some(1));
     driver.crash();
@@ -133,7 +133,7 @@ fn a_view_ends_with_its_process_and_a_new_one_has_the_rows() {
         "restored from the changelog"
     );
     driver.crash_during_next_record();
-    driver.pipe(&input(), "ada", 1);
+    driver.pipe(&input(), "ada", 1_u64);
     assert_eq!(count(&driver, "ada"), Some(2));
 }
 
@@ -145,7 +145,7 @@ fn a_key_of_another_process_is_refused_with_its_partition() {
     let mut driver = builder.instances(2).start(app());
     let names: Vec<String> = (0..20).map(|n| format!("user-{n}")).collect();
     for name in &names {
-        driver.pipe(&input(), name.as_str(), 1);
+        driver.pipe(&input(), name.as_str(), 1_u64);
     }
     let views = [0, 1].map(|at| driver.view_in(at, &counts()).unwrap());
     let mut all: Vec<i32> = views.iter().flat_map(|view| view.partitions()).collect();
@@ -211,8 +211,8 @@ fn a_topic_with_its_own_partitioner_decides_about_its_keys() {
         .count(&counts())
         .to(&Topic::plain("out"));
     let mut driver = TestDriver::builder().partitions("in", 3).start(app);
-    driver.pipe(&topic(), "four", 1);
-    driver.pipe(&topic(), "three", 1);
+    driver.pipe(&topic(), "four", 1_u64);
+    driver.pipe(&topic(), "three", 1_u64);
     let view = driver.view(&counts()).unwrap();
     assert_eq!(view.get(&key("four")).unwrap(), Some(1));
     assert_eq!(view.get(&key("three")).unwrap(), Some(1));
@@ -232,7 +232,7 @@ fn a_key_whose_partition_is_unknown_is_refused() {
         .with_store(&store)
         .for_each(move |ctx, record| ctx.store(&store).put(&record.value, &record.key));
     let mut driver = TestDriver::builder().partitions("in", 2).start(app);
-    driver.pipe(&input(), "ada", 7);
+    driver.pipe(&input(), "ada", 7_u64);
     let view = driver.view(&by_value).unwrap();
     let error = view.get(&7).unwrap_err();
     assert!(matches!(error, ViewError::NoPlace { .. }), "{error}");
@@ -279,8 +279,8 @@ fn tables_have_times_and_stores_of_closures_have_none() {
     let rows = app.table(&users, &names).rows();
     let mut driver = TestDriver::builder().start_at(Timestamp(1_000)).start(app);
     driver.pipe_at(&users, "a", Some(key("Ada")), Timestamp(900));
-    driver.pipe_at(&input(), "a", 5, Timestamp(800));
-    driver.pipe_at(&input(), "a", 5, Timestamp(700));
+    driver.pipe_at(&input(), "a", 5_u64, Timestamp(800));
+    driver.pipe_at(&input(), "a", 5_u64, Timestamp(700));
     let ada = key("a");
     let names = driver.view(&rows).unwrap().get_with_time(&ada).unwrap();
     assert_eq!(names, Some((key("Ada"), Some(Timestamp(900)))));
@@ -304,8 +304,8 @@ fn ordered_stores_have_ranges_prefixes_and_many_pages() {
             (0..record.value).try_for_each(|n| visits.put(&(record.key.clone(), n), &n))
         });
     let mut driver = TestDriver::new(app);
-    driver.pipe(&input(), "ada", 1_000);
-    driver.pipe(&input(), "bob", 3);
+    driver.pipe(&input(), "ada", 1_000_u64);
+    driver.pipe(&input(), "bob", 3_u64);
     let task = driver.view(&visits).unwrap().task_of(&key("bob")).unwrap();
     let of = |rows: Result<Vec<((String, u64), u64)>, ViewError>| {
         rows.unwrap()
@@ -357,8 +357,8 @@ fn windows_are_read_by_start_and_expired_ones_are_not_there() {
         assert_eq!(fetched, all);
         all
     };
-    driver.pipe_at(&input(), "ada", 1, Timestamp(60_001));
-    driver.pipe_at(&input(), "ada", 1, Timestamp(61_000));
+    driver.pipe_at(&input(), "ada", 1_u64, Timestamp(60_001));
+    driver.pipe_at(&input(), "ada", 1_u64, Timestamp(61_000));
     assert_eq!(reads(&driver), [(minute(1), 2)]);
     let timed = driver
         .view(&store)
@@ -369,7 +369,7 @@ fn windows_are_read_by_start_and_expired_ones_are_not_there() {
     let before = driver.view(&store).unwrap();
     assert_eq!(before.get(&ada, minute(1)).unwrap(), Some(2));
     // The first minute is over. The database deletes it later, and the view must not wait for that.
-    driver.pipe_at(&input(), "bob", 1, Timestamp(125_000));
+    driver.pipe_at(&input(), "bob", 1_u64, Timestamp(125_000));
     assert_eq!(
         driver.view(&store).unwrap().get(&ada, minute(1)).unwrap(),
         None
@@ -400,15 +400,15 @@ fn rows_that_expire_are_gone_at_the_committed_stream_time() {
     let mut driver = TestDriver::builder()
         .start_at(Timestamp(3_600_000))
         .start(app);
-    driver.pipe_at(&input(), "ada", 1, Timestamp(1_000));
-    driver.pipe_at(&input(), "bob", 2, Timestamp(10_999));
+    driver.pipe_at(&input(), "ada", 1_u64, Timestamp(1_000));
+    driver.pipe_at(&input(), "bob", 2_u64, Timestamp(10_999));
     let names = |driver: &TestDriver| {
         let task = driver.view(&codes).unwrap().task(0).unwrap();
         let rows = task.all().map(|row| row.unwrap().0);
         rows.collect::<Vec<_>>()
     };
     assert_eq!(names(&driver), ["ada", "bob"]);
-    driver.pipe_at(&input(), "cy", 3, Timestamp(11_000));
+    driver.pipe_at(&input(), "cy", 3_u64, Timestamp(11_000));
     assert_eq!(names(&driver), ["bob", "cy"]);
     let view = driver.view(&codes).unwrap();
     assert_eq!(view.get(&key("ada")).unwrap(), None);
@@ -436,7 +436,7 @@ fn at_least_waits_for_the_commit_of_a_record_and_is_woken_by_it() {
     let waker = Waker::from(Arc::clone(&woken));
     let mut context = Context::from_waker(&waker);
     assert!(wait.as_mut().poll(&mut context).is_pending());
-    driver.pipe(&input(), "ada", 1);
+    driver.pipe(&input(), "ada", 1_u64);
     assert!(
         wait.as_mut().poll(&mut context).is_pending(),
         "it is not committed"
@@ -458,7 +458,7 @@ fn at_least_waits_for_the_commit_of_a_record_and_is_woken_by_it() {
 #[test]
 fn at_least_ends_at_its_deadline_with_the_offsets() {
     let mut driver = TestDriver::new(app());
-    driver.pipe(&input(), "ada", 1);
+    driver.pipe(&input(), "ada", 1_u64);
     let view = driver.view(&counts()).unwrap();
     let mut wait = pin!(view.at_least("in", 0, 5, Duration::from_secs(2)));
     let woken = Arc::<Woken>::default();
@@ -499,7 +499,7 @@ fn at_least_ends_at_its_deadline_with_the_offsets() {
 #[test]
 fn a_wait_ends_when_the_app_stops() {
     let mut driver = TestDriver::new(app());
-    driver.pipe(&input(), "ada", 1);
+    driver.pipe(&input(), "ada", 1_u64);
     let view = driver.view(&counts()).unwrap();
     let mut wait = pin!(view.at_least("in", 0, 5, Duration::from_secs(60)));
     let woken = Arc::<Woken>::default();
