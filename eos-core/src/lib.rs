@@ -39,7 +39,7 @@
 //! - [`ErrorPolicy`]: records that can't be processed; [`errors`]: everything that can end an app
 //! - [`codec`]: formats of keys and values
 //! - [`App::set`]: Kafka's properties (`docs/configuration.md` lists them); [`run`]: a running app
-//! - [`metrics`], [`testing`]
+//! - [`metrics`], [`testing`], [`views`]
 //! - [`type_errors`]: compiler messages, their causes and fixes
 //!
 //! # Features
@@ -108,6 +108,7 @@ mod topic;
     allow(dead_code, reason = "without the adapter there is no client to run on")
 )]
 mod topology;
+pub mod views;
 mod windowed;
 mod windowed_key;
 mod windowed_table;

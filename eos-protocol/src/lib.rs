@@ -35,6 +35,7 @@
 //! | [`CoordinatorWait`] | when a call that waits for a coordinator needs a reconnect |
 //! | [`BrokerTime`] | for how long brokers have been reachable |
 //! | [`state`] | the position of a task's stores, and the decision at a restart |
+//! | [`views`] | where the rows of a key are, and whether a database has the effects of a record |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
@@ -76,6 +77,7 @@ pub mod state;
 mod time;
 pub mod topics;
 mod transaction;
+pub mod views;
 mod widths;
 pub mod windows;
 

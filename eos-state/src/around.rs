@@ -11,6 +11,7 @@ use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
+use crate::reader::StateReader;
 
 /// A [`StoreBackend`] that wraps another one and adds its own work to each write.
 pub trait Around: Send + fmt::Debug {
@@ -85,6 +86,10 @@ impl<B: Around> StoreBackend for B {
 
     fn position(&self) -> Option<&Position> {
         self.inner().position()
+    }
+
+    fn reader(&self) -> Option<StateReader> {
+        self.inner().reader()
     }
 
     fn bytes_unflushed(&self) -> u64 {

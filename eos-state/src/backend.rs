@@ -10,6 +10,7 @@ use crate::StoreError;
 use crate::batch::Batch;
 use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
+use crate::reader::StateReader;
 
 /// One task's committed state, in one engine.
 ///
@@ -75,6 +76,13 @@ pub trait StoreBackend: Send + fmt::Debug {
 
     /// The position of the last [`apply`](Self::apply); `None` if there was none.
     fn position(&self) -> Option<&Position>;
+
+    /// Returns the reader of this database, for other threads. `None`, the default, if the engine has no snapshots.
+    ///
+    /// The engine calls [`StateReader::close`] in its drop, after its last write and before it releases its files.
+    fn reader(&self) -> Option<StateReader> {
+        None
+    }
 
     /// Bytes in the engine's memory and its log only. They decide which database flushes.
     fn bytes_unflushed(&self) -> u64 {

@@ -156,6 +156,11 @@ pub enum StoreError {
     /// A position from outside is to be written while a transaction has uncommitted writes.
     #[error("the store holds writes of an open transaction: apply or discard them first")]
     OpenTransaction,
+    /// The database was closed. Its owner may have moved to another process.
+    #[error(
+        "the database is closed: its task was stopped, or moved to another worker or process. Take a new view"
+    )]
+    Closed,
 }
 
 impl StoreError {
@@ -174,6 +179,7 @@ impl StoreError {
                 | Self::DueRow { .. }
                 | Self::OtherClock { .. }
                 | Self::OpenTransaction
+                | Self::Closed
         )
     }
 }

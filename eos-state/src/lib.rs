@@ -13,6 +13,7 @@
 //! | [`DueItem`], [`NextDue`] | rows with a moment, found by an index when they are due |
 //! | [`StoreBackend`] | the interface of an engine |
 //! | [`Around`] | an engine around another one |
+//! | [`StateReader`] | snapshots of a database for other threads |
 //! | [`MemoryBackend`] | the engine in memory |
 //! | `rocks` | the engine on disk, and the memory shared by all its databases (feature `rocksdb`) |
 //! | [`pressure`] | which database flushes when all together hold too much |
@@ -38,6 +39,7 @@ mod new_windows;
 mod overlay;
 pub mod pressure;
 mod range;
+mod reader;
 #[cfg(feature = "rocksdb")]
 pub mod rocks;
 mod scan;
@@ -56,5 +58,6 @@ pub use load::Load;
 pub use memory::MemoryBackend;
 pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
+pub use reader::{Page, SnapshotOf, StateReader, StateSnapshot, TakeSnapshot};
 pub use scan::Scan;
 pub use task_store::{Changed, Defences, DueItem, NextDue, SetItem, TaskStore};

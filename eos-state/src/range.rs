@@ -65,6 +65,25 @@ impl KeyRange {
         }
     }
 
+    /// The part of the range above this key.
+    #[must_use]
+    pub fn after(&self, key: &[u8]) -> Self {
+        Self {
+            from: just_after(key).max(self.from.clone()),
+            to: self.to.clone(),
+        }
+    }
+
+    /// The part of the range below this key.
+    #[must_use]
+    pub fn before(&self, key: &[u8]) -> Self {
+        let to = self.to.as_deref().map_or(key, |to| to.min(key));
+        Self {
+            from: self.from.clone(),
+            to: Some(to.to_vec()),
+        }
+    }
+
     /// The first possible key in the range.
     #[must_use]
     pub fn from(&self) -> &[u8] {

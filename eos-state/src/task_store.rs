@@ -21,6 +21,7 @@ use crate::in_flight::{InFlight, InFlightStore};
 use crate::load::Load;
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
+use crate::reader::StateReader;
 use crate::scan::Scan;
 
 /// The size in bytes of a record batch without its key and value. It is the sum of the batch header, the largest
@@ -603,6 +604,12 @@ impl TaskStore {
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.backend.position()
+    }
+
+    /// Returns the reader of the committed data, for other threads. `None` if the engine has no snapshots.
+    #[must_use]
+    pub fn reader(&self) -> Option<StateReader> {
+        self.backend.reader()
     }
 
     /// Bytes in the engine's memory and its log only.

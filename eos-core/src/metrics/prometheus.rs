@@ -10,6 +10,7 @@ use eos_protocol::State;
 
 #[cfg(test)]
 use super::RestoreKind;
+use super::global::GLOBALS;
 use super::{
     CallMetrics, GlobalMetrics, InputMetrics, Metrics, Phase, TaskMetrics, Totals, WorkerMetrics,
 };

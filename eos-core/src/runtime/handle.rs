@@ -10,6 +10,7 @@ use super::app_state::{AppState, Observed};
 use crate::error::Error;
 use crate::metrics::{GlobalMeter, Metrics, WorkerMeter};
 use crate::paused::{PauseId, Paused, Resume, ResumeError};
+use crate::views::{View, ViewError, Viewable, Viewer};
 use crate::worker::{Env, PauseBoard, StopMode};
 
 /// Stops a running app, returns its state and metrics, and resumes paused tasks. Cheap to clone.
@@ -27,6 +28,7 @@ struct Watched {
     meters: Vec<Arc<WorkerMeter>>,
     globals: Vec<Arc<GlobalMeter>>,
     pauses: Arc<PauseBoard>,
+    viewer: Viewer,
     observed: Observed,
 }
 
@@ -37,6 +39,7 @@ impl Handle {
         env: Env,
         (meters, globals): (Vec<Arc<WorkerMeter>>, Vec<Arc<GlobalMeter>>),
         pauses: Arc<PauseBoard>,
+        viewer: Viewer,
     ) -> Self {
         Self {
             stop: Arc::default(),
@@ -46,6 +49,7 @@ impl Handle {
                 meters,
                 globals,
                 pauses,
+                viewer,
                 observed: Observed::default(),
             }),
         }
@@ -61,6 +65,7 @@ impl Handle {
         let _first_one_counts =
             self.stop
                 .compare_exchange(0, mode, Ordering::Relaxed, Ordering::Relaxed);
+        self.watched.viewer.board().stop();
     }
 
     /// Returns the metrics of the app in this process since its start. They include workers that have ended.
@@ -115,6 +120,41 @@ impl Handle {
     /// [`ResumeError`] if the task is not paused any more, or if there is no dead-letter topic.
     pub fn resume(&self, id: PauseId, how: Resume) -> Result<(), ResumeError> {
         self.watched.pauses.resume(id, how)
+    }
+
+    /// Returns a view of the committed rows of a store in this process: interactive queries.
+    ///
+    /// `store` is the definition of a store, its handle, or [`Table::rows`](crate::Table::rows). Views of a store exist as
+    /// soon as the app starts; a read fails until the state of its task is restored. The module [`views`](crate::views)
+    /// describes which rows a process has.
+    ///
+    /// ```
+    /// use eos_core::{Handle, KeyValueStore};
+    /// use eos_core::views::ViewError;
+    ///
+    /// # fn answer(handle: &Handle, user: String) -> String {
+    /// let counts = KeyValueStore::<String, u64>::plain("counts");
+    /// match handle.view(&counts).and_then(|view| view.get(&user)) {
+    ///     Ok(count) => format!("{user}: {}", count.unwrap_or(0)),
+    ///     Err(ViewError::Elsewhere { partition, .. }) => format!("ask the process with partition {partition}"),
+    ///     Err(error) => format!("try again: {error}"),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Exactly-once
+    /// The view shows only the effects of committed transactions, each of them whole.
+    ///
+    /// # Errors
+    /// [`ViewError::UnknownStore`] if the app has no such store, [`ViewError::OtherTypes`] if it has other types.
+    pub fn view<H: Viewable>(&self, store: &H) -> Result<View<H::Store>, ViewError> {
+        self.watched.viewer.view(store)
+    }
+
+    /// Lets views that wait see the time.
+    pub(super) fn wake_views(&self) {
+        let Watched { viewer, env, .. } = &*self.watched;
+        viewer.board().wake_overdue(|| env.now());
     }
 
     pub(super) fn observed(&self) -> &Observed {

@@ -28,6 +28,8 @@ pub(super) fn chores(app: &AppId, handle: &Handle) -> Vec<Chore> {
         Chore {
             every: LOOK,
             act: Box::new(move || {
+                // The workers may all wait for a broker.
+                watcher.wake_views();
                 let metrics = watcher.metrics();
                 let state = AppState::of(&metrics, watcher.asked().is_some());
                 watcher.observed().enter(state);

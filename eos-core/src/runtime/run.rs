@@ -37,6 +37,7 @@ use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
+use crate::views::{StopsViews, ViewBoard, Viewer};
 use crate::worker::{
     Env, Home, InMemory, PauseBoard, PurgeQueue, StateSpec, Step, StopMode, Worker, WorkerSpec,
 };
@@ -89,11 +90,13 @@ where
         .collect();
     let pauses = Arc::new(PauseBoard::new(env.entropy()));
     let (globals, global_meters) = (globals::tables_of(&topology), globals::meters_of(&topology));
+    let views = Arc::new(ViewBoard::new(settings.workers, partitions.inputs.clone()));
     let handle = Handle::new(
         settings.app.clone(),
         env.clone(),
         (meters.clone(), global_meters.clone()),
         Arc::clone(&pauses),
+        Viewer::new(Arc::clone(&topology), Arc::clone(&views), env.clone()),
     );
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
@@ -109,11 +112,12 @@ where
                 &partitions,
                 topology.stages(),
                 state.clone(),
-                (
-                    Arc::clone(&purge_queue),
-                    Arc::clone(&pauses),
-                    Arc::clone(&globals),
-                ),
+                Shared {
+                    purge_queue: Arc::clone(&purge_queue),
+                    pauses: Arc::clone(&pauses),
+                    globals: Arc::clone(&globals),
+                    views: Arc::clone(&views),
+                },
             ),
             meter,
         })
@@ -161,6 +165,7 @@ where
     std::thread::Builder::new()
         .name("eos-supervisor".into())
         .spawn(move || {
+            let _stops = StopsViews(views);
             let end = supervisor.run();
             let end = end.and(globals::end(reader, CHORES));
             // The chores use the slot and the app's name. Once the slot is free, both may belong to another process.
@@ -295,6 +300,14 @@ fn stop_deadline(spec: &WorkerSpec) -> Duration {
     spec.limits.commit + spec.limits.abort + Duration::from_secs(20)
 }
 
+/// What the workers of a process share.
+pub(super) struct Shared {
+    pub(super) purge_queue: Arc<PurgeQueue>,
+    pub(super) pauses: Arc<PauseBoard>,
+    pub(super) globals: Arc<GlobalTables>,
+    pub(super) views: Arc<ViewBoard>,
+}
+
 pub(super) fn worker_spec(
     settings: &Settings,
     instance: &InstanceId,
@@ -302,7 +315,7 @@ pub(super) fn worker_spec(
     partitions: &Partitions,
     stages: &[Stage],
     state: StateSpec,
-    (purge_queue, pauses, globals): (Arc<PurgeQueue>, Arc<PauseBoard>, Arc<GlobalTables>),
+    shared: Shared,
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -326,9 +339,10 @@ pub(super) fn worker_spec(
         input_partitions: partitions.inputs.clone(),
         compacted: partitions.compacted.clone(),
         state,
-        purge_queue,
-        pauses,
-        globals,
+        purge_queue: shared.purge_queue,
+        pauses: shared.pauses,
+        globals: shared.globals,
+        views: shared.views,
     }
 }
 

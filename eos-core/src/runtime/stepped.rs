@@ -11,13 +11,14 @@ use eos_state::CacheMemory;
 use super::globals::{self, GlobalReader};
 use super::preflight::preflight;
 use super::purging;
-use super::run::{state_in, worker_spec};
+use super::run::{Shared, state_in, worker_spec};
 use crate::client::Client;
 use crate::config::Settings;
 use crate::error::Error;
 use crate::metrics::{GlobalMeter, Metrics, WorkerMeter};
 use crate::paused::{PauseId, Paused, Resume, ResumeError};
 use crate::topology::Topology;
+use crate::views::{StopsViews, View, ViewBoard, ViewError, Viewable, Viewer};
 use crate::worker::{Env, Home, PauseBoard, PurgeQueue, Step, Worker};
 
 /// The memory of the caches of a process, in bytes. It is so small that they evict values all the time.
@@ -151,6 +152,7 @@ impl<C: Client> Stepped<C> {
         let pauses = Arc::new(PauseBoard::new(
             self.starts.fetch_add(1, Ordering::Relaxed) << 32,
         ));
+        let views = Arc::new(ViewBoard::new(workers, partitions.inputs.clone()));
         let ids = (0..workers).map(WorkerId);
         let meters = ids.clone().map(|id| Arc::new(WorkerMeter::new(id)));
         let meters: Vec<_> = meters.collect();
@@ -176,11 +178,12 @@ impl<C: Client> Stepped<C> {
                 &partitions,
                 self.topology.stages(),
                 state.clone(),
-                (
-                    Arc::clone(&purge_queue),
-                    Arc::clone(&pauses),
-                    Arc::clone(&tables),
-                ),
+                Shared {
+                    purge_queue: Arc::clone(&purge_queue),
+                    pauses: Arc::clone(&pauses),
+                    globals: Arc::clone(&tables),
+                    views: Arc::clone(&views),
+                },
             );
             let (topology, client) = (Arc::clone(&self.topology), Arc::clone(&self.client));
             Worker::new(spec, env.clone(), topology, client, Arc::clone(meter))
@@ -203,6 +206,8 @@ impl<C: Client> Stepped<C> {
             app: self.settings.app.clone(),
             purge_queue,
             pauses,
+            viewer: Viewer::new(Arc::clone(&self.topology), Arc::clone(&views), env.clone()),
+            _stops: StopsViews(views),
             meters,
             env: env.clone(),
         })
@@ -228,6 +233,8 @@ pub struct Process<C: Client> {
     app: AppId,
     purge_queue: Arc<PurgeQueue>,
     pauses: Arc<PauseBoard>,
+    viewer: Viewer,
+    _stops: StopsViews,
     meters: Vec<Arc<WorkerMeter>>,
     env: Env,
 }
@@ -277,6 +284,14 @@ impl<C: Client> Process<C> {
     /// [`ResumeError`] if the task is not paused any more, or if there is no dead-letter topic.
     pub fn resume(&self, id: PauseId, how: Resume) -> Result<(), ResumeError> {
         self.pauses.resume(id, how)
+    }
+
+    /// Returns a view of the committed rows of a store in this process.
+    ///
+    /// # Errors
+    /// [`ViewError`] if the app has no such store.
+    pub fn view<H: Viewable>(&self, store: &H) -> Result<View<H::Store>, ViewError> {
+        self.viewer.view(store)
     }
 
     /// Returns the metrics of the workers.

@@ -21,7 +21,9 @@ use eos_state::StoreKind;
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 
 pub use entries::Entries;
+pub(crate) use ordered::ordered_range;
 pub use ordered::{OrderedStore, OrderedView};
+pub(crate) use rows::windows_over_before;
 pub use rows::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
 pub use session::SessionStore;
 pub(crate) use session::window_of as session_window;
@@ -29,7 +31,10 @@ pub use sliding::SlidingStore;
 pub(crate) use stamped::{Stamped, StampedCodec, unstamped};
 pub use view::KeyValueView;
 pub(crate) use view::{Buffers, MostAhead, StateAccess, StateError, StoreSpec};
-pub(crate) use window::{TERMS, start_bytes, window_of, windows_between};
+pub(crate) use window::{
+    TERMS, decode_key as window_row_key, range as window_range, start_bytes, window_of,
+    windows_between,
+};
 pub use window::{WindowStore, WindowView};
 
 /// The definition of a store.

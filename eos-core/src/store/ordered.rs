@@ -150,13 +150,7 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
     ///     });
     /// ```
     pub fn range(&self, range: impl RangeBounds<K>) -> Entries<'c, (K, V)> {
-        let bytes = |key: &K| {
-            let mut bytes = Vec::new();
-            key.write_last(&mut bytes);
-            bytes
-        };
-        let (from, to) = (range.start_bound().map(bytes), range.end_bound().map(bytes));
-        self.entries(KeyRange::between((slice(&from), slice(&to))))
+        self.entries(ordered_range(&range))
     }
 
     /// Returns the entries whose keys begin with a text, with bytes, or with the first part of a pair.
@@ -203,6 +197,17 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
         let failed = move |error| found.failed(error);
         Entries::new(found.task, found.id, range, failed, Box::new(decode))
     }
+}
+
+/// Returns the bytes of a range of keys.
+pub(crate) fn ordered_range<K: OrderedKey>(range: &impl RangeBounds<K>) -> KeyRange {
+    let bytes = |key: &K| {
+        let mut bytes = Vec::new();
+        key.write_last(&mut bytes);
+        bytes
+    };
+    let (from, to) = (range.start_bound().map(bytes), range.end_bound().map(bytes));
+    KeyRange::between((slice(&from), slice(&to)))
 }
 
 pub(super) fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

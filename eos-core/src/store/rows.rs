@@ -207,17 +207,23 @@ fn stream_time(database: &dyn StoreBackend) -> Option<Timestamp> {
 
 /// Windows that start before this are over, by the terms that are written beside them.
 fn over_before(database: &dyn StoreBackend, store: StoreId) -> Result<Timestamp, StoreError> {
-    const NEVER: Timestamp = Timestamp(i64::MIN);
-    let stream_time = stream_time(database);
     let mut bytes = Vec::new();
-    if !store.is_windowed() || !database.get(store, TERMS, &mut bytes)? {
-        return Ok(NEVER);
-    }
+    let there = store.is_windowed() && database.get(store, TERMS, &mut bytes)?;
+    let terms = there.then_some(&bytes[..]);
+    Ok(windows_over_before(terms, stream_time(database)))
+}
+
+/// Windows that start before this are over at a stream time, by these terms of the store.
+pub(crate) fn windows_over_before(
+    terms: Option<&[u8]>,
+    stream_time: Option<Timestamp>,
+) -> Timestamp {
+    const NEVER: Timestamp = Timestamp(i64::MIN);
     // A task refuses terms that it can't read before its first record.
-    let Ok(terms) = Terms::decode(&bytes) else {
-        return Ok(NEVER);
+    let Some(terms) = terms.and_then(|bytes| Terms::decode(bytes).ok()) else {
+        return NEVER;
     };
     let mut expiry = Expiry::new(Duration::MAX, terms.size()).every(terms.advance());
     let taken = expiry.take_over(&terms, stream_time);
-    Ok(taken.map_or(NEVER, |_| expiry.over_before(stream_time)))
+    taken.map_or(NEVER, |_| expiry.over_before(stream_time))
 }

@@ -272,30 +272,8 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
             Ok(Some(convert((start, key, value))))
         };
         let failed = move |error| found.failed(error);
-        let range = self.range(starts);
+        let range = range(starts, self.over_before);
         Entries::new(found.task, found.id, range, failed, Box::new(decode))
-    }
-
-    /// Its bytes: a start that is excluded is so with all its keys.
-    fn range(&self, starts: &impl RangeBounds<Timestamp>) -> KeyRange {
-        let first = match starts.start_bound() {
-            Bound::Unbounded => self.over_before,
-            Bound::Included(start) => self.over_before.max(*start),
-            Bound::Excluded(start) => match start.0.checked_add(1) {
-                Some(after) => self.over_before.max(Timestamp(after)),
-                None => return KeyRange::between(&[0_u8; 0][..]..&[]),
-            },
-        };
-        let end = match starts.end_bound() {
-            Bound::Unbounded => None,
-            Bound::Excluded(end) => Some(*end),
-            Bound::Included(end) => end.0.checked_add(1).map(Timestamp),
-        };
-        let from = Bound::Included(start_bytes(first).to_vec());
-        let to = end.map_or(Bound::Unbounded, |end| {
-            Bound::Excluded(start_bytes(end).to_vec())
-        });
-        KeyRange::between((slice(&from), slice(&to)))
     }
 
     pub(crate) fn read(&self, key: &K, start: Timestamp) -> Result<Option<V>, StateError> {
@@ -391,7 +369,7 @@ fn read_key<K: 'static, V: 'static>(
 }
 
 /// What a key in the database stands for.
-pub(super) fn decode_key<K: 'static, V>(
+pub(crate) fn decode_key<K: 'static, V>(
     store: &WindowStore<K, V>,
     key: &[u8],
 ) -> Result<(Timestamp, K), CodecError> {
@@ -418,6 +396,29 @@ fn split(key: &[u8]) -> Option<(Timestamp, &[u8])> {
 /// The start of the window that a key in the database belongs to.
 pub(crate) fn window_of(key: &[u8]) -> Option<Timestamp> {
     Some(split(key)?.0)
+}
+
+/// The keys of the windows that start in this range, without expired ones. A start that is excluded is so with all its
+/// keys.
+pub(crate) fn range(starts: &impl RangeBounds<Timestamp>, over_before: Timestamp) -> KeyRange {
+    let first = match starts.start_bound() {
+        Bound::Unbounded => over_before,
+        Bound::Included(start) => over_before.max(*start),
+        Bound::Excluded(start) => match start.0.checked_add(1) {
+            Some(after) => over_before.max(Timestamp(after)),
+            None => return KeyRange::between(&[0_u8; 0][..]..&[]),
+        },
+    };
+    let end = match starts.end_bound() {
+        Bound::Unbounded => None,
+        Bound::Excluded(end) => Some(*end),
+        Bound::Included(end) => end.0.checked_add(1).map(Timestamp),
+    };
+    let from = Bound::Included(start_bytes(first).to_vec());
+    let to = end.map_or(Bound::Unbounded, |end| {
+        Bound::Excluded(start_bytes(end).to_vec())
+    });
+    KeyRange::between((slice(&from), slice(&to)))
 }
 
 /// The keys of the windows that start from here (the first there is, if nothing is said) up to there

@@ -17,6 +17,7 @@ use super::layout::Layout;
 use super::output_spec::OutputSpec;
 use super::prepared_call::CallSpec;
 use crate::store::StoreSpec;
+use crate::views::SourceKeys;
 
 /// A checked graph.
 pub(crate) struct Topology {
@@ -105,6 +106,16 @@ impl Topology {
     /// Returns the stores of one stage.
     pub(crate) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = &StoreSpec> {
         self.graph.stores_of(stage).map(|(_, store)| store)
+    }
+
+    /// Returns the keys of a stage's sources.
+    pub(crate) fn keys_of<'t>(
+        &'t self,
+        stage: &'t Stage,
+    ) -> impl Iterator<Item = &'t dyn SourceKeys> {
+        let sources = stage.sources.iter();
+        let sources = sources.filter_map(|&at| self.graph.sources.get(at));
+        sources.map(|source| &*source.keys)
     }
 
     /// Returns the app's internal topics.

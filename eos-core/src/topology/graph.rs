@@ -22,6 +22,7 @@ use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::store::{KeyValueStore, StoreSpec};
 use crate::topic::{ReadTypes, Topic, WritableTopic};
+use crate::views::SourceKeys;
 
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
 type MakeEntry = Box<dyn Fn() -> Box<dyn Entry> + Send + Sync>;
@@ -43,6 +44,8 @@ pub(super) struct SourceSpec {
     /// The name of the topic's own partitioner.
     pub(super) partitioner: Option<Arc<str>>,
     pub(super) make: MakeEntry,
+    /// Its keys, to find the partition of a key.
+    pub(super) keys: Arc<dyn SourceKeys>,
     pub(super) out: Way,
     pub(super) policy: Arc<ErrorPolicy>,
     /// Whether the program set the policy. Otherwise it is the default.
@@ -158,6 +161,7 @@ impl Graph {
             types: topic.read_types(),
             time: topic.time_id(),
             partitioner: topic.partitioner(),
+            keys: Arc::new(topic.clone()),
             make: Box::new(move || Box::new(Read(topic.clone()))),
             out: Way::default(),
             policy: Arc::clone(&self.policy),

@@ -1,10 +1,12 @@
 //! Events of the group: assignments, revocations, starts and restores of tasks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use eos_protocol::state::StoreNames;
 use eos_protocol::{
-    CommitCause, Event, Guarantee, ItemName, Revocation, SeenTopic, Settle, TaskProgress, TopicName,
+    CommitCause, Event, Guarantee, ItemName, Revocation, SeenTopic, Settle, TaskId, TaskProgress,
+    TopicName,
 };
 
 use crate::client::{Client, Source, SourceEvent};
@@ -56,7 +58,9 @@ impl<C: Client> Worker<C> {
                         worker = %self.shared.spec.id, topic = %it.topic, before = it.before, now = it.now,
                         "an input topic has more partitions; adding tasks"
                     );
-                    self.shared.spec.input_partitions.insert(it.topic, it.now);
+                    let spec = &mut self.shared.spec;
+                    spec.views.grew(it.topic.clone(), it.now);
+                    spec.input_partitions.insert(it.topic, it.now);
                 }
             }
         }
@@ -86,6 +90,23 @@ impl<C: Client> Worker<C> {
             }
         }
         Ok(true)
+    }
+
+    /// Lets views know the tasks whose start offsets are being read.
+    pub(super) fn list_starting_tasks(&mut self) {
+        if !self.group.has_joined() {
+            return;
+        }
+        let is_same = |known: &BTreeSet<TaskId>| known.is_empty() && !self.group.is_resolving();
+        if self.starting.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let starting = self.group.starting(self.shared.topology.stages());
+        if self.starting.as_ref() != Some(&starting) {
+            let spec = &self.shared.spec;
+            spec.views.starting(spec.id, starting.clone());
+            self.starting = Some(starting);
+        }
     }
 
     /// Settles the open transaction before its partitions are given back.
@@ -169,7 +190,8 @@ impl<C: Client> Worker<C> {
             self.starts += 1;
             task.makes_calls(topology.calls_of(stage), self.starts);
             if stateful {
-                task.restores();
+                let views = &self.shared.spec.views;
+                task.restores(views.begin(self.shared.spec.id, new.id));
             }
             self.tasks.insert(new.driving, task);
         }

@@ -60,11 +60,12 @@ mod turns;
 mod wake;
 mod windows;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::{Action, CommitCause, Event, Guarantee, Outcome, State};
+use eos_protocol::{Action, CommitCause, Event, Guarantee, Outcome, State, TaskId};
 
 use crate::client::{Client, ClientError, Source};
 use crate::failpoints::{self, Point};
@@ -75,6 +76,7 @@ use crate::topology::Topology;
 
 pub use crate::global::GlobalTables;
 pub use crate::paused::PauseBoard;
+pub use crate::views::ViewBoard;
 pub use error::{RecordFault, TwoOwners, UnknownStore, WorkerError};
 pub use purge_queue::PurgeQueue;
 pub use spec::{Env, StateSpec, WorkerSpec};
@@ -136,6 +138,8 @@ pub struct Worker<C: Client> {
     starts: u32,
     chores: Chores,
     lifecycle: Lifecycle,
+    /// The starting tasks that views know.
+    starting: Option<BTreeSet<TaskId>>,
 }
 
 impl<C: Client> Worker<C> {
@@ -151,6 +155,7 @@ impl<C: Client> Worker<C> {
         meter: Arc<WorkerMeter>,
     ) -> Result<Self, WorkerError> {
         spec.pauses.clear(spec.id);
+        spec.views.clear(spec.id);
         let watch = group::watch(&spec, &topology);
         let mut source = group::subscribed(&*client, &spec, &topology, watch.names())?;
         let shared = Shared::new(spec, env, topology, client, meter);
@@ -169,6 +174,7 @@ impl<C: Client> Worker<C> {
             starts: 0,
             chores: Chores::default(),
             lifecycle: Lifecycle::default(),
+            starting: None,
             source,
             shared,
         };
@@ -197,6 +203,7 @@ impl<C: Client> Worker<C> {
         self.poll()?;
         self.advance(Event::Tick);
         let mut busy = self.rebalance()?;
+        self.list_starting_tasks();
         match self.go_back()? {
             Sought::Reassigned => return Ok(Step::Busy),
             sought => busy |= matches!(sought, Sought::Moved | Sought::Done),
@@ -220,6 +227,8 @@ impl<C: Client> Worker<C> {
         busy |= self.take_records();
         self.pipeline.end_reads();
         self.report();
+        let (views, env) = (&self.shared.spec.views, &self.shared.env);
+        views.wake_overdue(|| env.now());
         if let Some(cause) = self.txn.commit_due(&self.shared, self.shared.now()) {
             self.commit(cause);
         }
@@ -392,6 +401,7 @@ impl<C: Client> Worker<C> {
         if self.tasks.is_applying() {
             return Ok(());
         }
+        self.shared.spec.views.changed();
         failpoints::hit(Point::ApplyDone).map_err(WorkerError::Client)
     }
 

@@ -10,6 +10,7 @@ use crate::async_calls::{Executor, MakeExecutor, Polled};
 use crate::client::GroupProtocol;
 use crate::global::GlobalTables;
 use crate::paused::PauseBoard;
+use crate::views::ViewBoard;
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{
     AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, Timestamp,
@@ -73,6 +74,8 @@ pub struct WorkerSpec {
     pub pauses: Arc<PauseBoard>,
     /// The global tables of the process.
     pub globals: Arc<GlobalTables>,
+    /// The tasks of the process that can be viewed.
+    pub views: Arc<ViewBoard>,
 }
 
 /// The settings of tasks with stores.

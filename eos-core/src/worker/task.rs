@@ -19,6 +19,7 @@ use super::ticks::Ticks;
 use crate::client::{Message, Records};
 use crate::rules;
 use crate::topology::{CallSpec, Chains, Raw};
+use crate::views::ViewTicket;
 
 /// Whether a task may take records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub(super) struct DueAttempt {
 pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
+    /// The listing for views. It is withdrawn before the state closes.
+    view: Option<ViewTicket>,
     /// The state of the stores. `None` if the stage has no stores, and during a restore.
     pub(super) state: Option<TaskState>,
     pub(super) readiness: Readiness,
@@ -152,6 +155,7 @@ impl<R: Records> Task<R> {
             },
             progress,
             chains,
+            view: None,
             state: None,
             readiness,
             fetched,
@@ -352,12 +356,16 @@ impl<R: Records> Task<R> {
     }
 
     /// Begins the restore of the state, before the first record.
-    pub(super) fn restores(&mut self) {
+    pub(super) fn restores(&mut self, view: ViewTicket) {
+        self.view = Some(view);
         self.readiness = Readiness::Restoring;
     }
 
     /// Ends the restore of the state.
     pub(super) fn restored(&mut self, state: TaskState) {
+        if let Some(view) = &self.view {
+            view.restored(state.store.reader());
+        }
         self.state = Some(state);
         self.readiness = Readiness::at_start(self.claimed);
     }

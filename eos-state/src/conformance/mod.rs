@@ -1,7 +1,9 @@
 //! The test suite for engines.
 //!
 //! [`check`] runs random sequences of operations on a [`TaskStore`](crate::TaskStore) over the engine and on a model
-//! beside it, a plain ordered map. It compares every result, and closes and reopens the engine in between. [`Crash`]
+//! beside it, a plain ordered map. It compares every result, and closes and reopens the engine in between. If the engine
+//! has a [`reader`](crate::StoreBackend::reader), its snapshots are compared as well: each has whole transactions, stays
+//! the same, and is refused once the engine is closed. [`Crash`]
 //! lets a process die between any two writes, and checks the remaining state. [`check_due`] runs random sequences on due
 //! stores, and compares items, their order and the index with a model. [`check_global`] does the same for engines of
 //! global tables and their snapshots.
@@ -14,6 +16,7 @@ mod global;
 mod history;
 mod operation;
 mod run;
+mod snapshots;
 
 use std::cell::Cell;
 use std::path::Path;

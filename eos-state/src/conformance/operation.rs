@@ -36,6 +36,8 @@ pub(super) enum Operation {
     Load(Vec<(StoreId, Key, Option<Vec<u8>>)>),
     Flush,
     Reopen,
+    /// Takes a snapshot. It is compared at the end and before each reopening.
+    Snapshot,
     /// Sets the number of other caches that share the store's cache memory.
     ShareCache(usize),
 }
@@ -70,6 +72,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => proptest::collection::vec(load, 0..8).prop_map(Op::Load),
         1 => Just(Op::Flush),
         1 => Just(Op::Reopen),
+        2 => Just(Op::Snapshot),
         1 => (0..4_usize).prop_map(Op::ShareCache),
     ]
 }

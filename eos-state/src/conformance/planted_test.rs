@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use eos_protocol::state::{Position, StoreId};
@@ -11,9 +11,12 @@ use tempfile::tempdir;
 use super::*;
 use crate::backend::{Cursor, KeyValue};
 use crate::testing::Memory;
-use crate::{Around, Batch, Defences, Direction, InFlight, KeyRange, MemoryBackend};
+use crate::{
+    Around, Batch, Defences, Direction, InFlight, KeyRange, MemoryBackend, Page, SnapshotOf,
+    StateReader, TakeSnapshot,
+};
 
-const BUGS: [&str; 10] = [
+const BUGS: [&str; 13] = [
     "deletes are forgotten",
     "the last key of a range is missing",
     "a reverse scan goes forward",
@@ -24,6 +27,9 @@ const BUGS: [&str; 10] = [
     "what is over stays",
     "what is over stays where the batch wrote it",
     "only one store is told",
+    "a snapshot moves on",
+    "a snapshot has half a transaction",
+    "a snapshot outlives the engine",
 ];
 
 type OwnWrite = (StoreId, Vec<u8>, Option<Vec<u8>>);
@@ -33,6 +39,9 @@ struct Faulty {
     inner: MemoryBackend,
     bug: &'static str,
     late: RefCell<Vec<OwnWrite>>,
+    /// What its snapshots show.
+    shown: Arc<Mutex<MemoryBackend>>,
+    reader: StateReader,
 }
 
 impl Faulty {
@@ -119,11 +128,77 @@ impl StoreBackend for Faulty {
             }
             batch = again;
         }
-        self.inner.apply(&batch, &position)
+        let mut now = self.inner.clone();
+        self.inner.apply(&batch, &position)?;
+        let half = batch.writes().len() / 2;
+        if self.has(11) && half > 0 {
+            let mut first = Batch::new();
+            for write in batch.writes().iter().take(half) {
+                first.write(write.store, write.key, write.value);
+            }
+            now.apply(&first, &position)?;
+        } else {
+            now = self.inner.clone();
+        }
+        *self.shown.lock().unwrap() = now;
+        Ok(())
+    }
+
+    fn reader(&self) -> Option<StateReader> {
+        Some(self.reader.clone())
     }
 
     fn position(&self) -> Option<&Position> {
         self.inner.position()
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        if !self.has(12) {
+            self.reader.close();
+        }
+    }
+}
+
+/// Takes snapshots of what is shown, or shows what is there at each read: a planted bug.
+struct Shown(Arc<Mutex<MemoryBackend>>, bool);
+
+impl TakeSnapshot for Shown {
+    fn take(&self) -> Result<Box<dyn SnapshotOf>, StoreError> {
+        let now = self.0.lock().unwrap().clone();
+        let position = now.position().cloned();
+        let data = match self.1 {
+            true => Arc::clone(&self.0),
+            false => Arc::new(Mutex::new(now)),
+        };
+        Ok(Box::new(ShownOnce { data, position }))
+    }
+}
+
+struct ShownOnce {
+    data: Arc<Mutex<MemoryBackend>>,
+    position: Option<Position>,
+}
+
+impl SnapshotOf for ShownOnce {
+    fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    fn get(&mut self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.data.lock().unwrap().get(store, key, value)
+    }
+
+    fn page(
+        &mut self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Page, StoreError> {
+        let data = self.data.lock().unwrap();
+        let mut cursor = data.scan(store, range, direction)?;
+        Page::read(&mut *cursor, range, direction)
     }
 }
 
@@ -151,10 +226,14 @@ struct Planted(&'static str);
 
 impl Engine for Planted {
     fn open(&self, _: &Path) -> Result<Box<dyn StoreBackend>, StoreError> {
+        let shown = Arc::<Mutex<MemoryBackend>>::default();
+        let moves_on = self.0 == BUGS[10];
         Ok(Box::new(Faulty {
             inner: MemoryBackend::new(),
             bug: self.0,
             late: RefCell::default(),
+            reader: StateReader::new(Shown(Arc::clone(&shown), moves_on)),
+            shown,
         }))
     }
 

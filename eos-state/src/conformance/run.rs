@@ -8,12 +8,13 @@ use eos_protocol::state::{Family, StoreId};
 use proptest::test_runner::TestCaseError;
 
 use super::operation::{Key, Operation, STORES};
+use super::snapshots::Snapshots;
 use super::{Engine, Lasts, position};
 use crate::cache::CommittedCache;
 use crate::{CacheMemory, Direction, KeyRange, Load, StoreError, TaskStore};
 
 type Rows = Vec<(Key, Vec<u8>)>;
-type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
+pub(super) type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
 pub(super) type Outcome = Result<(), TestCaseError>;
 
 /// The expected content of each layer, including the layers below.
@@ -37,6 +38,7 @@ struct Run<'a> {
     /// Caches that share the memory.
     others: Vec<CommittedCache>,
     expected: Expected,
+    snapshots: Snapshots,
 }
 
 pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> Outcome {
@@ -48,12 +50,15 @@ pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> 
         memory: CacheMemory::new([0, 12_000, 1 << 20][operations.len() % 3]),
         others: Vec::new(),
         expected: Expected::default(),
+        snapshots: Snapshots::default(),
     };
     run.open()?;
     for operation in operations {
         run.step(operation)?;
     }
-    run.compare_all()
+    run.compare_all()?;
+    run.take_snapshot()?;
+    run.snapshots.compare()
 }
 
 pub(super) fn broke(error: StoreError) -> TestCaseError {
@@ -120,6 +125,7 @@ impl Run<'_> {
             Operation::Load(writes) => self.load(writes)?,
             Operation::Flush => self.store()?.flush().map_err(broke)?,
             Operation::Reopen => self.reopen()?,
+            Operation::Snapshot => self.take_snapshot()?,
         }
         Ok(())
     }
@@ -141,6 +147,7 @@ impl Run<'_> {
         expected.committed.clone_from(&expected.kept);
         expected.open.0 = false;
         expected.seq = seq;
+        self.snapshots.committed(seq, &expected.committed);
         for (store, key) in gone {
             self.compare_key(store, &key)?;
         }
@@ -210,16 +217,33 @@ impl Run<'_> {
         }
         expected.discard();
         expected.seq = seq;
+        self.snapshots.committed(seq, &expected.committed);
         for (store, key, _) in writes {
             self.compare_key(*store, key)?;
         }
         self.compare_all()
     }
 
+    fn take_snapshot(&mut self) -> Outcome {
+        let store = self.store()?;
+        let (reader, in_flight) = (store.reader(), store.is_applying());
+        let Some(reader) = reader else {
+            return Ok(());
+        };
+        let snapshot = reader.snapshot().map_err(broke)?;
+        self.snapshots.took(snapshot, self.expected.seq, in_flight)
+    }
+
     fn reopen(&mut self) -> Outcome {
+        let reader = self.store()?.reader();
+        self.snapshots.compare()?;
         self.open()?;
+        self.snapshots.check_closed(reader.as_ref())?;
         match self.engine.lasts() {
-            Lasts::Process => self.expected = Expected::default(),
+            Lasts::Process => {
+                self.expected = Expected::default();
+                self.snapshots = Snapshots::default();
+            }
             Lasts::Disk => self.expected.discard(),
         }
         self.compare_all()

@@ -1,9 +1,9 @@
 //! A cursor over a range of one store in RocksDB.
 
 use eos_protocol::state::StoreId;
-use rocksdb::{ColumnFamily, DBRawIterator, ReadOptions};
+use rocksdb::{DBRawIterator, ReadOptions};
 
-use super::{RocksBackend, prefixed};
+use super::prefixed;
 use crate::StoreError;
 use crate::backend::{Cursor, KeyValue};
 use crate::range::{Direction, KeyRange};
@@ -14,13 +14,17 @@ const PREFIX: usize = 4;
 pub(super) struct RocksCursor<'a> {
     rows: DBRawIterator<'a>,
     direction: Direction,
-    backend: &'a RocksBackend,
+    check: Check<'a>,
 }
 
+/// Converts a result of RocksDB.
+pub(super) type Check<'a> = Box<dyn Fn(Result<(), rocksdb::Error>) -> Result<(), StoreError> + 'a>;
+
 impl<'a> RocksCursor<'a> {
+    /// `rows` creates an iterator of the store's family.
     pub(super) fn seek(
-        backend: &'a RocksBackend,
-        family: &ColumnFamily,
+        rows: impl FnOnce(ReadOptions) -> DBRawIterator<'a>,
+        check: Check<'a>,
         store: StoreId,
         range: &KeyRange,
         direction: Direction,
@@ -31,7 +35,7 @@ impl<'a> RocksCursor<'a> {
             reads.set_iterate_upper_bound(to);
         }
         reads.set_iterate_lower_bound(from);
-        let mut rows = backend.db.raw_iterator_cf_opt(family, reads);
+        let mut rows = rows(reads);
         match direction {
             Direction::Forward => rows.seek_to_first(),
             Direction::Reverse => rows.seek_to_last(),
@@ -39,7 +43,7 @@ impl<'a> RocksCursor<'a> {
         let cursor = Self {
             rows,
             direction,
-            backend,
+            check,
         };
         cursor.checked()?;
         Ok(cursor)
@@ -50,7 +54,7 @@ impl<'a> RocksCursor<'a> {
         if self.rows.valid() {
             return Ok(());
         }
-        self.backend.checked(self.rows.status())
+        (self.check)(self.rows.status())
     }
 }
 

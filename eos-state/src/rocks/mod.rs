@@ -21,6 +21,7 @@ mod fault;
 mod flusher;
 mod global;
 mod memory;
+mod snapshot;
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
@@ -39,11 +40,13 @@ use crate::backend::{Cursor, StoreBackend};
 use crate::batch::Batch;
 use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
+use crate::reader::StateReader;
 use crate::{EngineFault, StoreError};
 use applier::{Appliers, Applying};
 use bulk::Bulk;
 use cursor::{RocksCursor, bounds};
 use fault::fault;
+use snapshot::Snapshots;
 
 const PLAIN: &str = "default";
 const WINDOWED: &str = "windowed";
@@ -66,6 +69,7 @@ pub struct RocksBackend {
     bulk: Bulk,
     /// The write in flight.
     applying: Option<Applying>,
+    reader: StateReader,
 }
 
 impl RocksBackend {
@@ -90,6 +94,7 @@ impl RocksBackend {
         let with_options = names.into_iter().map(|name| (name, options.clone()));
         let db = Arc::new(DB::open_cf_with_opts(&options, path, with_options).map_err(at)?);
         bulk::remove_unfinished(path)?;
+        let reader = StateReader::new(Snapshots::new(&db, path));
         let mut backend = Self {
             bulk: Bulk {
                 db: Arc::clone(&db),
@@ -104,6 +109,7 @@ impl RocksBackend {
             key: RefCell::default(),
             appliers: memory.appliers.clone(),
             applying: None,
+            reader,
         };
         backend.read_layout()?;
         Ok(backend)
@@ -122,11 +128,7 @@ impl RocksBackend {
             _ => return Err(self.damaged("it has no readable format")),
         }
         if let Some(bytes) = position {
-            let read = Position::decode(&bytes).map_err(|source| StoreError::Position {
-                path: self.path.clone(),
-                source,
-            })?;
-            self.position = Some(read);
+            self.position = Some(decode_position(&bytes, &self.path)?);
         }
         Ok(())
     }
@@ -173,6 +175,13 @@ impl RocksBackend {
     fn family(&self, store: StoreId) -> Result<&ColumnFamily, StoreError> {
         family(&self.db, store)
     }
+}
+
+fn decode_position(bytes: &[u8], path: &Path) -> Result<Position, StoreError> {
+    Position::decode(bytes).map_err(|source| StoreError::Position {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn family(db: &DB, store: StoreId) -> Result<&ColumnFamily, StoreError> {
@@ -302,9 +311,10 @@ impl StoreBackend for RocksBackend {
     ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
         self.healthy()?;
         let family = self.family(store)?;
-        Ok(Box::new(RocksCursor::seek(
-            self, family, store, range, direction,
-        )?))
+        let rows = |reads| self.db.raw_iterator_cf_opt(family, reads);
+        let check = Box::new(|result| self.checked(result));
+        let cursor = RocksCursor::seek(rows, check, store, range, direction);
+        Ok(Box::new(cursor?))
     }
 
     fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
@@ -361,6 +371,10 @@ impl StoreBackend for RocksBackend {
         self.position.as_ref()
     }
 
+    fn reader(&self) -> Option<StateReader> {
+        Some(self.reader.clone())
+    }
+
     fn bytes_unflushed(&self) -> u64 {
         flusher::sum_of(&self.db, rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES)
     }
@@ -371,10 +385,11 @@ impl StoreBackend for RocksBackend {
     }
 }
 
-/// Waits for the write in flight, so that the next owner can open the database.
+/// Waits for the write in flight and ends all snapshots, so that the next owner can open the database.
 impl Drop for RocksBackend {
     fn drop(&mut self) {
         let _ = self.end_apply(true);
+        self.reader.close();
     }
 }
 

@@ -28,6 +28,7 @@ mod starting;
 mod stores;
 mod topics;
 mod transactions;
+mod viewing;
 
 use std::collections::BTreeMap;
 use std::fmt;

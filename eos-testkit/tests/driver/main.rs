@@ -44,5 +44,6 @@ mod state;
 mod tables;
 mod timers;
 mod topics;
+mod views;
 mod window_inputs;
 mod windows;

@@ -13,9 +13,9 @@ mod seeks;
 mod start;
 mod topics;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use eos_protocol::{Revocation, Settle, TopicPartition, TopicWatch};
+use eos_protocol::{Revocation, Settle, Stage, TaskId, TopicPartition, TopicWatch};
 
 use super::shared::Shared;
 use super::tasks::{Seek, Tasks};
@@ -120,6 +120,24 @@ impl Group {
     /// Whether the group has assigned anything, even an empty set.
     pub(super) fn has_joined(&self) -> bool {
         self.joined
+    }
+
+    /// Whether the start offsets of tasks are being read, or an assignment is queued.
+    pub(super) fn is_resolving(&self) -> bool {
+        self.resolving.is_some() || !self.changes.is_empty()
+    }
+
+    /// Returns the tasks whose start offsets are being read.
+    pub(super) fn starting(&self, stages: &[Stage]) -> BTreeSet<TaskId> {
+        let queued = self.changes.iter().flat_map(|change| match change {
+            Change::Assigned(partitions) => &partitions[..],
+            Change::Revoked { .. } => &[],
+        });
+        let resolving = self.resolving.iter();
+        let partitions = queued.chain(resolving.clone().flat_map(|it| &it.partitions));
+        let tasks = partitions.filter_map(|partition| start::task_of(stages, partition));
+        let found = resolving.flat_map(|it| &it.starts).map(|found| found.task);
+        tasks.chain(found).collect()
     }
 
     pub(super) fn assigned(&mut self, partitions: Vec<TopicPartition>) {

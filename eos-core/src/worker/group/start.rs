@@ -342,6 +342,13 @@ fn stage_of<'a>(stages: &'a [Stage], partition: &TopicPartition) -> Option<&'a S
         .find(|stage| *stage.driving_topic() == partition.topic)
 }
 
+/// Returns the task that this partition drives.
+pub(super) fn task_of(stages: &[Stage], partition: &TopicPartition) -> Option<TaskId> {
+    let stage = stage_of(stages, partition)?.id;
+    let partition = partition.partition;
+    Some(TaskId { stage, partition })
+}
+
 /// Returns the inputs of the task that this partition drives.
 fn inputs_of(stage: &Stage, driving: &TopicPartition) -> impl Iterator<Item = TopicPartition> {
     let topics = stage.topics.iter();

@@ -107,6 +107,7 @@ pub(in crate::worker) fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         purge_queue: Arc::default(),
         pauses: Arc::default(),
         globals: Arc::default(),
+        views: Arc::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod applies;
 mod restores;
+mod views;
 
 use std::sync::Mutex;
 use std::task::Poll;
@@ -132,6 +133,10 @@ impl StoreBackend for Open {
 
     fn position(&self) -> Option<&Position> {
         self.inner().position()
+    }
+
+    fn reader(&self) -> Option<eos_state::StateReader> {
+        self.inner().reader()
     }
 }
 

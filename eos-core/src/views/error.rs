@@ -1,0 +1,182 @@
+//! The reasons why a view has no result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_state::StoreError;
+
+use crate::codec::CodecError;
+
+/// The reason why a view has no result. Returned by [`Handle::view`](crate::Handle::view) and the methods of
+/// [`View`](crate::views::View).
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// The app has no such store.
+    #[error(
+        "the app has no store {store}. It has {}",
+        match &stores[..] { [] => "none".to_owned(), all => all.join(", ") }
+    )]
+    UnknownStore {
+        /// The requested store.
+        store: String,
+        /// The stores of the app.
+        stores: Vec<String>,
+    },
+    /// The app keeps the store with other types.
+    #[error(
+        "the app keeps the store {store} with other types, or as another kind of store. Read it with the app's own \
+         definition of it"
+    )]
+    OtherTypes {
+        /// The store.
+        store: Arc<str>,
+    },
+    /// The handle belongs to another app.
+    #[error("the handle belongs to a store of another app. Pass a store of this app")]
+    OtherApp,
+    /// The rows are in another process.
+    #[error(
+        "the rows are in partition {partition} of the store {store}, and this process has {}. Ask the process that has \
+         the partition",
+        match &here[..] {
+            [] => "none of its partitions".to_owned(),
+            [one] => format!("only partition {one}"),
+            all => format!("the partitions {}", all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        }
+    )]
+    Elsewhere {
+        /// The store.
+        store: Arc<str>,
+        /// The partition of the key.
+        partition: i32,
+        /// The partitions of the store in this process.
+        here: Vec<i32>,
+    },
+    /// The task of the partition starts, or this process has not joined the group yet.
+    #[error(
+        "partition {partition} of the store {store} can't be read yet, because its task or this process is starting. Try \
+         again in a moment"
+    )]
+    Starting {
+        /// The store.
+        store: Arc<str>,
+        /// The partition.
+        partition: i32,
+    },
+    /// The state of the partition is being restored.
+    #[error(
+        "partition {partition} of the store {store} can't be read yet, because its state is being restored. Try again when \
+         the state of the app is `Running`"
+    )]
+    Restoring {
+        /// The store.
+        store: Arc<str>,
+        /// The partition.
+        partition: i32,
+    },
+    /// The task closed after the view was taken.
+    #[error(
+        "the view of partition {partition} of the store {store} has ended, because its task moved to another worker or \
+         process. Take a new view"
+    )]
+    Moved {
+        /// The store.
+        store: Arc<str>,
+        /// The partition.
+        partition: i32,
+    },
+    /// The app in this process is stopping, or has ended.
+    #[error(
+        "the store {store} can't be read any more, because the app in this process stops or has ended"
+    )]
+    Stopped {
+        /// The store.
+        store: Arc<str>,
+    },
+    /// The topics have no such partition.
+    #[error("the store {store} has no partition {partition}, because its topics have {partitions}")]
+    NoSuchPartition {
+        /// The store.
+        store: Arc<str>,
+        /// The requested partition.
+        partition: i32,
+        /// The number of partitions.
+        partitions: u32,
+    },
+    /// The partition of a key is unknown.
+    #[error(
+        "the partition of a key of the store {store} is unknown, because the topics of its stage have other keys or another \
+         key codec. Name the task with `task(partition)`, or with `task_of(&key)` of the record's key"
+    )]
+    NoPlace {
+        /// The store.
+        store: Arc<str>,
+    },
+    /// A key can't be encoded.
+    #[error("the key for the store {store} can't be encoded: {source}")]
+    Key {
+        /// The store.
+        store: Arc<str>,
+        /// The cause.
+        source: Arc<CodecError>,
+    },
+    /// A row can't be decoded.
+    #[error(
+        "a row of the store {store} can't be decoded: {source}. If the codec or the value type changed, make it accept old \
+         values"
+    )]
+    Unreadable {
+        /// The store.
+        store: Arc<str>,
+        /// The cause.
+        source: Arc<CodecError>,
+    },
+    /// The database failed.
+    #[error("the store {store}: {source}")]
+    Store {
+        /// The store.
+        store: Arc<str>,
+        /// The cause.
+        source: StoreError,
+    },
+    /// The engine of the store has no snapshots.
+    #[error(
+        "the engine of the store {store} has no snapshots, so it can't be viewed. Implement `StoreBackend::reader` for it"
+    )]
+    NoSnapshots {
+        /// The store.
+        store: Arc<str>,
+    },
+    /// The topic is no input of the store's stage.
+    #[error("the store {store} does not depend on the topic {topic}, so no offset of it can be awaited. Its stage reads {}", topics.join(", "))]
+    NotAnInput {
+        /// The store.
+        store: Arc<str>,
+        /// The requested topic.
+        topic: String,
+        /// The input topics of the stage.
+        topics: Vec<String>,
+    },
+    /// The database did not reach the offset in time.
+    #[error(
+        "partition {partition} of the store {store} did not reach offset {offset} of {topic} within {} ms: {}. Wait longer, or \
+         check the lag of the app",
+        waited.as_millis(),
+        match next { Some(next) => format!("its next offset is {next}"), None => "it has no position yet".to_owned() }
+    )]
+    Behind {
+        /// The store.
+        store: Arc<str>,
+        /// The input topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The awaited offset.
+        offset: i64,
+        /// The next offset to process, if it is known.
+        next: Option<i64>,
+        /// The time since the begin of the wait.
+        waited: Duration,
+    },
+}

@@ -1,0 +1,245 @@
+//! A view of a store, and of one of its tasks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use eos_protocol::state::Standing;
+use eos_protocol::{Partition, Timestamp, TopicPartition};
+use eos_state::{StateSnapshot, StoreError};
+
+use super::access::{Viewable, ViewedStore};
+use super::error::ViewError;
+use super::place::{key_bytes, partition_of};
+use super::viewer::{Snapshots, ViewStore, Viewer};
+use crate::codec::{Encode, Plain, PlainType};
+use crate::store::{TERMS, windows_over_before};
+
+/// A read-only view of the committed rows of a store in this process. Returned by
+/// [`Handle::view`](crate::Handle::view).
+///
+/// `D` is the kind of the store. The [module](crate::views) describes snapshots and partitions. Reads block for the time
+/// of a database read: in an async program, use `tokio::task::spawn_blocking` for large ranges.
+pub struct View<D: ViewedStore> {
+    pub(super) snapshots: Arc<Snapshots>,
+    pub(super) store: Arc<ViewStore<D>>,
+}
+
+impl<D: ViewedStore> View<D> {
+    pub(super) fn new(snapshots: Arc<Snapshots>, store: Arc<ViewStore<D>>) -> Self {
+        Self { snapshots, store }
+    }
+
+    /// The name of the store.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.store.name
+    }
+
+    /// Returns the partitions of the store that this process has and can read now, in order. A partition that is being
+    /// restored is missing.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<i32> {
+        let ready = self.viewer().board.ready(self.store.stage.id).into_iter();
+        ready.map(|partition| partition.get()).collect()
+    }
+
+    /// Returns the view of the task with this partition.
+    ///
+    /// # Errors
+    /// If the task is in another process, starts, is being restored, or has moved meanwhile.
+    pub fn task(&self, partition: i32) -> Result<TaskView<D>, ViewError> {
+        let number = Partition::new(partition).map_err(|_| ViewError::NoSuchPartition {
+            store: Arc::clone(&self.store.name),
+            partition,
+            partitions: self.width(),
+        })?;
+        let snapshots = &self.snapshots;
+        let snapshot = snapshots.of(&self.store.name, &self.store.stage, number)?;
+        TaskView::new(self, number, snapshot)
+    }
+
+    /// Returns the views of all tasks that this process can read now: see [`partitions`](Self::partitions).
+    ///
+    /// # Errors
+    /// If a task moves meanwhile.
+    pub fn tasks(&self) -> Result<Vec<TaskView<D>>, ViewError> {
+        let partitions = self.partitions().into_iter();
+        partitions.map(|partition| self.task(partition)).collect()
+    }
+
+    /// Returns the view of the task that processes records with this key, for a store whose keys differ from those of its
+    /// topics.
+    ///
+    /// ```
+    /// # use eos_core::state::OrderedStore;
+    /// # use eos_core::views::ViewError;
+    /// # use eos_core::Handle;
+    /// // The visits of a user. The records of the topic have the user as key.
+    /// fn visits(handle: &Handle, user: String) -> Result<Vec<String>, ViewError> {
+    ///     let visits = OrderedStore::<(String, i64), String>::plain("visits");
+    ///     let task = handle.view(&visits)?.task_of(&user)?;
+    ///     task.prefix(&user).map(|row| Ok(row?.1)).collect()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ViewError::NoPlace`] if the topics of the stage have keys of another type or codec. Otherwise as
+    /// [`task`](Self::task).
+    pub fn task_of<Q: PlainType>(&self, record_key: &Q) -> Result<TaskView<D>, ViewError> {
+        let bytes = key_bytes::<Q>(&Plain, record_key, &self.store.name);
+        let bytes = bytes.ok().flatten().ok_or_else(|| self.no_place())?;
+        self.task_at(&Plain, record_key, &bytes)
+    }
+
+    /// Returns a view of another store in the same snapshots. A task that keeps both stores is at one transaction in both
+    /// views.
+    ///
+    /// # Errors
+    /// As [`Handle::view`](crate::Handle::view).
+    pub fn beside<H: Viewable>(&self, store: &H) -> Result<View<H::Store>, ViewError> {
+        Arc::clone(&self.snapshots).view(store)
+    }
+
+    /// Returns the view of the task that has a key with these bytes.
+    pub(super) fn task_at<Q: 'static>(
+        &self,
+        codec: &dyn Encode<Q>,
+        key: &Q,
+        bytes: &[u8],
+    ) -> Result<TaskView<D>, ViewError> {
+        let sources = self.viewer().topology.keys_of(&self.store.stage);
+        let partition = partition_of(sources, codec, key, bytes, self.width());
+        let partition = partition.ok_or_else(|| self.no_place())?;
+        self.task(i32::try_from(partition).unwrap_or(i32::MAX))
+    }
+
+    pub(super) fn viewer(&self) -> &Viewer {
+        &self.snapshots.viewer
+    }
+
+    pub(super) fn width(&self) -> u32 {
+        let driving = self.store.stage.driving_topic();
+        self.viewer().board.width(driving)
+    }
+
+    fn no_place(&self) -> ViewError {
+        ViewError::NoPlace {
+            store: Arc::clone(&self.store.name),
+        }
+    }
+}
+
+/// A read-only view of the rows of one task. Returned by [`View::task`].
+pub struct TaskView<D: ViewedStore> {
+    pub(super) store: Arc<ViewStore<D>>,
+    pub(super) snapshot: Arc<StateSnapshot>,
+    partition: Partition,
+    viewer: Viewer,
+    /// Windows that start before this time have expired.
+    pub(super) over_before: Timestamp,
+}
+
+impl<D: ViewedStore> TaskView<D> {
+    fn new(
+        view: &View<D>,
+        partition: Partition,
+        snapshot: Arc<StateSnapshot>,
+    ) -> Result<Self, ViewError> {
+        let mut task = Self {
+            store: Arc::clone(&view.store),
+            snapshot,
+            partition,
+            viewer: view.viewer().clone(),
+            over_before: Timestamp(i64::MIN),
+        };
+        if task.store.id.is_windowed() {
+            let terms = task.get_raw(TERMS)?;
+            task.over_before = windows_over_before(terms.as_deref(), task.stream_time());
+        }
+        Ok(task)
+    }
+
+    /// The partition of the task.
+    #[must_use]
+    pub fn partition(&self) -> i32 {
+        self.partition.get()
+    }
+
+    /// Returns the offsets at which the rows stand: for each input partition, the offset of the first record whose
+    /// effects are not included. Empty before the first transaction of the task.
+    #[must_use]
+    pub fn offsets(&self) -> Vec<(TopicPartition, i64)> {
+        let position = self.snapshot.position();
+        let Some(Standing::At { inputs, .. }) = position.map(|it| &it.standing) else {
+            return Vec::new();
+        };
+        let inputs = inputs.iter();
+        let offsets = inputs.map(|(partition, next)| (partition.clone(), next.get()));
+        offsets.collect()
+    }
+
+    /// Returns the stream time at which the rows stand: the highest timestamp of the included records.
+    #[must_use]
+    pub fn stream_time(&self) -> Option<Timestamp> {
+        match self.snapshot.position().map(|it| &it.standing) {
+            Some(Standing::At { stream_time, .. }) => *stream_time,
+            _ => None,
+        }
+    }
+
+    /// Reads a row by the bytes of its key.
+    pub(super) fn get_raw(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ViewError> {
+        let mut value = Vec::new();
+        let there = self.snapshot.get(self.store.id, key, &mut value);
+        let there = there.map_err(|error| self.failed(error))?;
+        Ok(there.then_some(value))
+    }
+
+    pub(super) fn failed(&self, error: StoreError) -> ViewError {
+        let partition = self.partition.get();
+        self.viewer.failed(&self.store.name, partition, error)
+    }
+
+    pub(super) fn unreadable(&self, source: crate::codec::CodecError) -> ViewError {
+        ViewError::Unreadable {
+            store: Arc::clone(&self.store.name),
+            source: Arc::new(source),
+        }
+    }
+}
+
+impl<D: ViewedStore> Clone for View<D> {
+    fn clone(&self) -> Self {
+        Self {
+            snapshots: Arc::clone(&self.snapshots),
+            store: Arc::clone(&self.store),
+        }
+    }
+}
+
+impl<D: ViewedStore> Clone for TaskView<D> {
+    fn clone(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            snapshot: Arc::clone(&self.snapshot),
+            partition: self.partition,
+            viewer: self.viewer.clone(),
+            over_before: self.over_before,
+        }
+    }
+}
+
+impl<D: ViewedStore> fmt::Debug for View<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("View").field(&self.store.name).finish()
+    }
+}
+
+impl<D: ViewedStore> fmt::Debug for TaskView<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskView")
+            .field("store", &self.store.name)
+            .field("partition", &self.partition)
+            .finish_non_exhaustive()
+    }
+}
