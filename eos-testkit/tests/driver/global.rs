@@ -307,7 +307,7 @@ fn a_copy_older_than_half_of_delete_retention_is_read_again() {
 fn a_quiet_topic_does_not_make_a_copy_old() {
     let mut driver = TestDriver::new(pricing());
     driver.pipe(&rates(), "usd", Some(5));
-    driver.advance_wall_clock(Duration::from_secs(3 * 24 * 3600));
+    driver.advance_wall_clock(Duration::from_secs(20 * 3600));
     driver.kill();
     write(&driver, "eur", Some(7));
     driver.restart();
