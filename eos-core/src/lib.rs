@@ -68,6 +68,7 @@ mod error_policy;
 mod failpoints;
 mod failure;
 mod grouped;
+mod joins;
 mod keys;
 mod nearest;
 mod output;
@@ -141,6 +142,7 @@ pub mod stream {
 /// Stores: the definitions beside `KeyValueStore`, and what [`Ctx::store`](crate::Ctx::store) returns for
 /// each.
 pub mod state {
+    pub use crate::joins::JoinStore;
     pub use crate::reorder::ReorderStore;
     pub use crate::store::{
         Entries, KeyValueView, OrderedStore, OrderedView, SessionStore, SlidingStore, WindowStore,
@@ -157,8 +159,10 @@ pub mod timers {
 
 /// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).
 pub mod windows {
+    pub use eos_protocol::joins::Within;
     pub use eos_protocol::windows::{Hopping, Session, Sliding, Tumbling, Window};
 
+    pub use crate::joins::{JoinedStreams, Sides};
     pub use crate::sessions::{SessionGroup, SessionTable};
     pub use crate::sliding::{SlidingGroup, SlidingTable};
     pub use crate::windowed::{WindowedGroup, Windows, WindowsOf};

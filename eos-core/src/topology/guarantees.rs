@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use eos_protocol::joins::JoinKind;
 use eos_protocol::windows::AnyWindows;
 use eos_protocol::{Guarantee, Stage, TopicName};
 
@@ -187,6 +188,21 @@ impl Graph {
                 });
                 Some(format!(
                     "each {what} once, when stream time passes its end and grace{}",
+                    idle.unwrap_or_default()
+                ))
+            }
+            Kind::JoinWithin(join) => {
+                let alone = match join.kind {
+                    JoinKind::Inner => return Some("each pair once".to_owned()),
+                    JoinKind::Left => "each left record without a pair",
+                    JoinKind::Outer => "each record without a pair",
+                };
+                let idle = self.idle_of(stage).next();
+                let idle = idle.map(|after| {
+                    format!(", or the clock {after:?} behind, while no records arrive")
+                });
+                Some(format!(
+                    "each pair once, and {alone} once, when stream time passes its last partner and the grace{}",
                     idle.unwrap_or_default()
                 ))
             }

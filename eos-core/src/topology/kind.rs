@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use eos_protocol::joins::{JoinKind, Side};
+
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -61,12 +63,28 @@ pub(crate) enum Kind {
         /// Whether gaps become dead letters.
         needs_letters: bool,
     },
+    /// The left side of a join of streams.
+    JoinThis(JoinSide),
+    /// The right side of a join of streams.
+    JoinOther(JoinSide),
+    /// A join of streams, behind both sides.
+    JoinWithin(JoinSide),
     /// The output to the repartition topic.
     Repartition(usize),
     /// The output of the node.
     To(usize),
     /// The first output of the node, and the number of consecutive outputs.
     Route(usize, usize),
+}
+
+/// A join of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JoinSide {
+    /// The store of the records.
+    pub(crate) rows: usize,
+    /// The store of the moments at which records go out alone, if they do.
+    pub(crate) alone: Option<usize>,
+    pub(crate) kind: JoinKind,
 }
 
 impl Kind {
@@ -104,6 +122,9 @@ impl Kind {
             Self::Newest(_) => "newest",
             Self::ReorderByTime(..) => "reorder_by_time",
             Self::Reorder { .. } => "reorder_by",
+            Self::JoinThis(join) | Self::JoinOther(join) | Self::JoinWithin(join) => {
+                join.kind.method()
+            }
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
             Self::Route(..) => "route",
@@ -170,8 +191,18 @@ impl Kind {
             | Self::Newest(store)
             | Self::ReorderByTime(store, _)
             | Self::Reorder { store, .. } => Some(store),
+            Self::JoinThis(join) | Self::JoinOther(join) => Some(join.rows),
             _ => self.aggregates().or_else(|| self.joins()),
         }
+    }
+
+    /// Whether the node writes or queries this store.
+    pub(crate) fn owns(self, store: usize) -> bool {
+        let alone = match self {
+            Self::JoinThis(join) | Self::JoinOther(join) => join.alone,
+            _ => None,
+        };
+        self.own_store() == Some(store) || alone == Some(store)
     }
 
     /// The store of the results that the node aggregates.
@@ -231,6 +262,15 @@ impl Kind {
             Self::Dedup(_) | Self::DedupBySequence(_) => "DEDUP",
             Self::Newest(_) => "NEWEST",
             Self::ReorderByTime(..) | Self::Reorder { .. } => "REORDER",
+            Self::JoinThis(join) => match join.kind.emits_alone(Side::Right) {
+                true => "OUTERTHIS",
+                false => "JOINTHIS",
+            },
+            Self::JoinOther(join) => match join.kind.emits_alone(Side::Left) {
+                true => "OUTEROTHER",
+                false => "JOINOTHER",
+            },
+            Self::JoinWithin(_) => "MERGE",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }
