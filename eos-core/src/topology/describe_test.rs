@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::tests::text;
+use crate::state::JoinStore;
+use crate::windows::Within;
 use crate::{App, Backoff, ErrorPolicy, Guarantee, KeyValueStore};
 
 #[track_caller]
@@ -222,4 +224,27 @@ fn stores_are_shown_where_they_are_used() {
 
 ",
     );
+}
+
+#[test]
+fn a_join_of_streams_has_two_nodes_and_one_way_out() {
+    let mut app = App::new("a");
+    let (orders, shipments) = (app.source(&text("orders")), app.source(&text("shipments")));
+    let store = JoinStore::<String, String, String>::plain("orders-shipments");
+    orders
+        .left_join_within(
+            shipments,
+            Within::of(Duration::from_secs(1)),
+            &store,
+            |l, _| l.clone(),
+        )
+        .to(&text("out"));
+    check(&app, "");
+    check_guarantees(&app, "");
+    let stores = app.describe().unwrap().stores().to_string();
+    let expected =
+        "orders-shipments: kept for 4.001s of stream time; changelog a-orders-windowed-changelog
+orders-shipments: kept until deleted; changelog a-orders-changelog
+";
+    assert_eq!(stores, expected);
 }

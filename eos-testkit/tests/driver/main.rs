@@ -17,6 +17,7 @@ mod found;
 mod golden;
 mod guarantees;
 mod idle;
+mod joins;
 mod larger;
 mod many;
 mod metrics;
