@@ -127,7 +127,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// # Errors
     /// As for [`join_within`](Self::join_within). If a result alone fails behind this operator, the policy decides as well. Its
-    /// dead letter has the key and the value in the codecs of the store.
+    /// dead letter has the key and the value in the codecs of the store, and the header `eos-join-side` (`left` or `right`).
     pub fn left_join_within<W: 'static, Q: Colocated, U: 'static>(
         self,
         right: Stream<K, W, Q>,

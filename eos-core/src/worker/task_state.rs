@@ -28,6 +28,9 @@ use crate::topology::Topology;
 /// The most changes that the producer takes in one call.
 const BATCH: usize = 256;
 
+/// The header of a dead letter with the side of a join that the record belongs to: `left` or `right`.
+const JOIN_SIDE: &str = "eos-join-side";
+
 /// A due item that is left out.
 #[derive(Debug)]
 pub(super) struct Dropped {
@@ -286,9 +289,14 @@ impl TaskState {
                 });
                 let own = key_of_head(key).map_or(key, |(key, _)| key);
                 let left = left.transpose()?.unwrap_or_default();
-                let left = left.into_iter().map(|stored| Dropped {
-                    time: Some(stored.time),
-                    ..dropped(None, own, Some(&stored.value))
+                let left = left.into_iter().map(|stored| {
+                    let mut headers = Headers::new();
+                    headers.push(JOIN_SIDE, Some(stored.side.name().as_bytes()));
+                    Dropped {
+                        time: Some(stored.time),
+                        headers,
+                        ..dropped(None, own, Some(&stored.value))
+                    }
                 });
                 Ok(left.collect())
             }

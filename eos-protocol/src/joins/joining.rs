@@ -112,7 +112,7 @@ pub struct Joining {
 /// A row that is read, and what becomes of it.
 struct Head<'a> {
     start: Timestamp,
-    key: Vec<u8>,
+    key: &'a [u8],
     row: JoinRow<'a>,
     is_changed: bool,
 }
@@ -180,7 +180,7 @@ impl Joining {
         for (start, key, bytes) in &rows {
             heads.push(Head {
                 start: *start,
-                key: key.clone(),
+                key,
                 row: match bytes {
                     Some(bytes) => JoinRow::decode(bytes)?,
                     None => JoinRow::default(),
@@ -203,7 +203,7 @@ impl Joining {
             self.keep(store, head, record, !partners.is_empty())?;
         }
         for head in heads.iter().filter(|head| head.is_changed) {
-            self.write(store, &head.key, &head.row)?;
+            self.write(store, head.key, &head.row)?;
         }
         let is_too_late = partners.is_empty() && misses;
         Ok(Arrived::Taken {
@@ -227,8 +227,8 @@ impl Joining {
         let mut misses = false;
         if head.row.is_spread {
             let range = (
-                entry_key(&head.key, side, from, 0),
-                entry_key(&head.key, side, to, u64::MAX),
+                entry_key(head.key, side, from, 0),
+                entry_key(head.key, side, to, u64::MAX),
             );
             for (key, entry) in self.spread(store, head.key.len(), &range, |_, _| false)? {
                 if !is_open(entry.stored.time) {
@@ -278,7 +278,7 @@ impl Joining {
             let due = self.terms.within().closes_at(side, time);
             if row.due.is_none_or(|before| due < before) {
                 row.due = Some(due);
-                store.visit_at(&head.key, due).map_err(JoinError::Storage)?;
+                store.visit_at(head.key, due).map_err(JoinError::Storage)?;
             }
         }
         row.insert(Entry {
@@ -290,7 +290,7 @@ impl Joining {
         if row.is_spread || row.encoded_len() > self.spread_above {
             row.is_spread = true;
             for entry in std::mem::take(&mut row.entries) {
-                let key = entry_key(&head.key, entry.side, entry.time, row.arrivals);
+                let key = entry_key(head.key, entry.side, entry.time, row.arrivals);
                 row.arrivals = row.arrivals.saturating_add(1);
                 let value = SpreadEntry::encode(entry.met, &entry.value);
                 store.put(&key, &value).map_err(JoinError::Storage)?;

@@ -35,6 +35,15 @@ impl Side {
     /// Both sides.
     pub const ALL: [Self; 2] = [Self::Left, Self::Right];
 
+    /// The name in headers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+
     /// The other side.
     #[must_use]
     pub const fn other(self) -> Self {

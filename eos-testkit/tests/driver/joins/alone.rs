@@ -126,7 +126,7 @@ fn a_jump_of_time_loses_no_result() {
         read(driver)
     };
     let mut app = app(Kind::Left, within());
-    app.set("max.transaction.records", 300);
+    app.set("commit.interval.ms", 10);
     let mut driver = TestDriver::new(app);
     let mut alone = jump(&mut driver);
     alone.sort();
@@ -217,11 +217,12 @@ fn a_failed_result_alone_goes_to_its_policy() {
     let mut driver = make(ErrorPolicy::dead_letter("letters").into());
     pipe(&mut driver, &records);
     assert_eq!(read(&mut driver), ["k a+- @100", "k c+- @102"]);
-    let letters: eos_core::PlainTopic<String, String> = Topic::plain("letters");
-    assert_eq!(
-        driver.read_pairs(&letters),
-        [("k".to_owned(), "bad".to_owned())]
-    );
+    let letter = driver.read_one(&eos_core::PlainTopic::<String, String>::plain("letters"));
+    let found = (&*letter.key, &*letter.value, letter.timestamp);
+    assert_eq!(found, ("k", "bad", Timestamp(101)));
+    let mut headers = letter.headers.iter();
+    let side = headers.find(|it| it.name() == "eos-join-side");
+    assert_eq!(side.and_then(|it| it.value()), Some(&b"left"[..]));
     let mut driver = make(ErrorPolicy::fail());
     pipe(&mut driver, &records[..3]);
     let failed = driver.try_pipe(&orders(), "end", "x");
