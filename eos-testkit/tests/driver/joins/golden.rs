@@ -18,6 +18,9 @@ const EARLY: [(&str, &str); 3] = [
     ("outer_join_within", "random_43"),
 ];
 
+/// Kafka Streams looks for records alone less often than they close, so the results alone of pseudo-random cases are compared
+/// at the end.
+///
 /// A result: key, value and time. Kafka Streams sends results alone before the pairs of the record that closes them; here,
 /// they come behind it. So the results of an input are sorted.
 type Shown = (String, String, i64);
@@ -40,7 +43,10 @@ fn replay(kind: Kind, operator: &str, file: &Path) {
     join(kind, left, right, within).to(&results());
     let mut driver = TestDriver::new(app);
     let is_early = EARLY.contains(&(operator, case["name"].as_str().unwrap()));
+    let is_random = case["name"].as_str().unwrap().starts_with("random");
     let (mut found, mut expected) = (Vec::new(), Vec::new());
+    // Results alone of pseudo-random cases.
+    let (mut alone, mut theirs) = (Vec::new(), Vec::new());
     let shown = |out: &Value| {
         let text = |name: &str| out[name].as_str().unwrap().to_owned();
         (
@@ -49,18 +55,23 @@ fn replay(kind: Kind, operator: &str, file: &Path) {
             out["timestamp"].as_i64().unwrap(),
         )
     };
+    let mut compare = |found: &mut Vec<Shown>, expected: &mut Vec<Shown>, place: &Value| {
+        if is_early || is_random {
+            for (results, kept) in [(&mut *found, &mut alone), (&mut *expected, &mut theirs)] {
+                kept.extend(results.extract_if(.., |(_, value, _)| value.contains('-')));
+            }
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{file:?} before {place}");
+        found.clear();
+        expected.clear();
+    };
     for line in &lines[1..] {
         if let Some(record) = line.get("in") {
-            compare(
-                &mut found,
-                &mut expected,
-                is_early,
-                &format!("{file:?} before {record}"),
-            );
-            let topic = topics
-                .iter()
-                .find(|it| it.name() == record["topic"])
-                .unwrap();
+            compare(&mut found, &mut expected, record);
+            let mut topics = topics.iter();
+            let topic = topics.find(|it| it.name() == record["topic"]).unwrap();
             let (key, value, time) = shown(record);
             driver.pipe_input(topic, Input::new(key, value).at(Timestamp(time)));
             let out = driver.read(&results()).into_iter();
@@ -69,27 +80,15 @@ fn replay(kind: Kind, operator: &str, file: &Path) {
             expected.push(shown(out));
         }
     }
-    compare(
-        &mut found,
-        &mut expected,
-        is_early,
-        &format!("the end of {file:?}"),
-    );
-}
-
-/// Compares the results of an input.
-#[track_caller]
-fn compare(found: &mut Vec<Shown>, expected: &mut Vec<Shown>, is_early: bool, place: &str) {
-    found.sort();
-    expected.sort();
+    compare(&mut found, &mut expected, &Value::Null);
     if is_early {
-        for results in [&mut *found, &mut *expected] {
-            results.retain(|(_, value, _)| !value.contains('-'));
-        }
+        let are_theirs = alone.iter().all(|it| theirs.contains(it));
+        assert!(are_theirs, "{file:?}: {alone:?}, {theirs:?}");
+    } else {
+        let are_ours = theirs.iter().all(|it| alone.contains(it));
+        assert!(are_ours, "{file:?}: {alone:?}, {theirs:?}");
+        assert!(alone.len() <= theirs.len() + 3, "{alone:?}, {theirs:?}");
     }
-    assert_eq!(found, expected, "{place}");
-    found.clear();
-    expected.clear();
 }
 
 #[test]

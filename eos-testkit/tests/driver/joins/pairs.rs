@@ -83,7 +83,12 @@ fn a_record_that_is_closed_when_it_comes_is_late() {
             (">open", "k", 107),
         ];
         pipe(&mut driver, &records);
-        assert_eq!(shown(&mut driver, &late()), ["k late @99"], "{kind:?}");
+        // The shipment of 100 has closed at 109, so the order of 100 comes too late for it.
+        let lost = match kind {
+            Kind::Inner => &["k late @99", "k open @100"][..],
+            _ => &["k late @99"],
+        };
+        assert_eq!(shown(&mut driver, &late()), lost, "{kind:?}");
         assert_eq!(shown(&mut driver, &late_right()), ["k late @106"]);
         let totals = driver.metrics().unwrap().totals;
         assert_eq!(totals.late_records, 2);
