@@ -76,7 +76,7 @@ fn a_record_whose_partners_have_closed_is_counted_and_not_lost() {
         };
         assert_eq!(shown(&mut driver, &late_right()), lost);
         // It is in time, so a later order may still meet it.
-        pipe(&mut driver, &[("<b", "k", 190)]);
+        pipe(&mut driver, &[("<b", "k", 150)]);
         assert_eq!(read(&mut driver), ["k b+r @150"]);
         pipe(&mut driver, &[("<x", "other", 900)]);
         let alone = read(&mut driver);
@@ -159,7 +159,7 @@ fn windows_and_joins_behind_a_join_need_a_longer_grace() {
     let mut driver = TestDriver::new(windowed(Kind::Left, MS(16)));
     pipe(
         &mut driver,
-        &[("<a", "k", 199), ("<b", "k", 150), ("<c", "k", 9_000)],
+        &[("<a", "k", 199), ("<b", "k", 190), ("<c", "k", 9_000)],
     );
     assert_eq!(driver.metrics().unwrap().totals.late_windows, 0);
     let counts =
