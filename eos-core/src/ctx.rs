@@ -328,6 +328,16 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().counts().given_up += 1;
     }
 
+    /// Counts a record of a join that goes out alone.
+    pub(crate) fn went_out_alone(&self) {
+        self.scratch.borrow_mut().counts().alone += 1;
+    }
+
+    /// Counts a record of a join whose partners are all closed.
+    pub(crate) fn found_closed_partners(&self) {
+        self.scratch.borrow_mut().counts().too_late_pairs += 1;
+    }
+
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> KeyValueView<'_, K, V> {
         KeyValueView::new(&self.state, index, self.origin.stream_time)
     }

@@ -71,6 +71,7 @@ mod failpoints;
 mod failure;
 mod global;
 mod grouped;
+mod joins;
 mod keys;
 mod nearest;
 mod output;
@@ -93,7 +94,6 @@ mod rules;
 mod runtime;
 mod sequence;
 mod sessions;
-mod sides;
 mod sliding;
 mod store;
 mod store_handle;
@@ -150,6 +150,7 @@ pub mod stream {
 /// Stores: the definitions beside `KeyValueStore`, and what [`Ctx::store`](crate::Ctx::store) returns for
 /// each.
 pub mod state {
+    pub use crate::joins::JoinStore;
     pub use crate::reorder::ReorderStore;
     pub use crate::store::{
         Entries, KeyValueView, OrderedStore, OrderedView, SessionStore, SlidingStore, WindowStore,
@@ -166,10 +167,11 @@ pub mod timers {
 
 /// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).
 pub mod windows {
+    pub use eos_protocol::joins::Within;
     pub use eos_protocol::windows::{Hopping, Session, Sliding, Tumbling, Window};
 
+    pub use crate::joins::{JoinedStreams, Sides};
     pub use crate::sessions::{SessionGroup, SessionTable};
-    pub use crate::sides::Sides;
     pub use crate::sliding::{SlidingGroup, SlidingTable};
     pub use crate::windowed::{WindowedGroup, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;

@@ -57,6 +57,7 @@ pub mod identity;
 mod idle;
 mod ids;
 mod item_name;
+pub mod joins;
 mod markers;
 mod membership;
 mod merge;

@@ -110,6 +110,8 @@
 //! | `timed_ids` | ids with a time expire a bucket too early |
 //! | `watermark` | a repeated record lowers the high watermark of its producer |
 //! | `epoch_order` | a lower epoch of a producer begins a new sequence |
+//! | `alone_and_paired` | a closed record of a join still meets partners while it is stored |
+//! | `rows_of_joins` | rows of a join expire before their records went out alone |
 //! | `waiting_records` | a record that waits for its turn expires when stream time passes its moment |
 //! | `paused_offset` | the offset of a paused record is committed before the decision about it |
 //! | `last_letter` | a key is released before its last dead letter is processed |

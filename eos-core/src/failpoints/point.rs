@@ -92,6 +92,8 @@ pub(crate) enum Defence {
     Watermark,
     EpochOrder,
     WaitingRecords,
+    AloneAndPaired,
+    RowsOfJoins,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -191,7 +193,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 78] = [
+    pub(super) const ALL: [Self; 80] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -253,6 +255,8 @@ impl Defence {
         Self::Watermark,
         Self::EpochOrder,
         Self::WaitingRecords,
+        Self::AloneAndPaired,
+        Self::RowsOfJoins,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -335,6 +339,8 @@ impl Defence {
             Self::Watermark => "watermark",
             Self::EpochOrder => "epoch_order",
             Self::WaitingRecords => "waiting_records",
+            Self::AloneAndPaired => "alone_and_paired",
+            Self::RowsOfJoins => "rows_of_joins",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

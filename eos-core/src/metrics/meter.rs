@@ -33,6 +33,8 @@ pub(crate) enum Count {
     Stale,
     Gaps,
     GivenUp,
+    JoinAlone,
+    JoinTooLatePairs,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -43,7 +45,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 26] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -61,6 +63,8 @@ impl Count {
         Self::Stale,
         Self::Gaps,
         Self::GivenUp,
+        Self::JoinAlone,
+        Self::JoinTooLatePairs,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -89,6 +93,8 @@ impl Count {
             Self::Stale => &mut totals.stale,
             Self::Gaps => &mut totals.gaps,
             Self::GivenUp => &mut totals.given_up,
+            Self::JoinAlone => &mut totals.join_alone,
+            Self::JoinTooLatePairs => &mut totals.join_too_late_pairs,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -117,6 +117,12 @@ pub struct Totals {
     pub gaps: u64,
     /// Gaps in the numbers of keys that an order has given up. Those of aborted transactions included.
     pub given_up: u64,
+    /// Records of joins of streams that went out alone, because they met nobody until they closed. Those of aborted
+    /// transactions included.
+    pub join_alone: u64,
+    /// Records of joins of streams that met nobody, because all of their partners had closed. Those of aborted transactions
+    /// included.
+    pub join_too_late_pairs: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -160,6 +166,8 @@ impl Totals {
         self.stale += other.stale;
         self.gaps += other.gaps;
         self.given_up += other.given_up;
+        self.join_alone += other.join_alone;
+        self.join_too_late_pairs += other.join_too_late_pairs;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

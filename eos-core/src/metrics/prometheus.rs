@@ -25,7 +25,7 @@ type TaskDuration = (
 );
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
-const COUNTERS: [Counter; 24] = [
+const COUNTERS: [Counter; 26] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -108,6 +108,16 @@ const COUNTERS: [Counter; 24] = [
         "eos_reorder_gaps_total",
         "Gaps in the numbers of keys that an order has given up.",
         |t| t.given_up,
+    ),
+    (
+        "eos_join_alone_total",
+        "Records of joins that went out alone.",
+        |t| t.join_alone,
+    ),
+    (
+        "eos_join_too_late_pairs_total",
+        "Records of joins that met nobody, because their partners had closed.",
+        |t| t.join_too_late_pairs,
     ),
     (
         "eos_aborts_total",

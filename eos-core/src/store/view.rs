@@ -59,7 +59,12 @@ impl StoreSpec {
     /// Whether it has the moments of a timer or a tick.
     pub(crate) fn is_timer(&self) -> bool {
         let is_due = matches!(self.clock, Some(Clock::Stream | Clock::Wall));
-        is_due && self.windows.is_none() && self.waiting_rows().is_none()
+        is_due && self.windows.is_none() && self.waiting_rows().is_none() && !self.is_alone()
+    }
+
+    /// Whether it has the moments at which records of a join go out alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.id.own_rows(&self.name) == Some(OwnRows::Alone)
     }
 
     /// The content of an operator's store with records that wait for their turn.

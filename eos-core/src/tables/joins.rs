@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use eos_protocol::joins::{JoinKind, Side};
+
 use super::Table;
-use crate::sides::Sides;
-use crate::topology::{Kind, Readers, RowsOf, Side, TableJoin, TableJoinKind};
+use crate::joins::Sides;
+use crate::topology::{Kind, Readers, RowsOf, TableJoin};
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// Joins two tables by their keys. The result has a row for each key that both tables have.
@@ -44,7 +46,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         X: 'static,
         R: 'static,
     {
-        self.joined(TableJoinKind::Inner, other, move |left, right| {
+        self.joined(JoinKind::Inner, other, move |left, right| {
             Some(f(left?, right?))
         })
     }
@@ -77,7 +79,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         X: 'static,
         R: 'static,
     {
-        self.joined(TableJoinKind::Left, other, move |left, right| {
+        self.joined(JoinKind::Left, other, move |left, right| {
             Some(f(left?, right))
         })
     }
@@ -110,14 +112,14 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         X: 'static,
         R: 'static,
     {
-        self.joined(TableJoinKind::Outer, other, move |left, right| {
+        self.joined(JoinKind::Outer, other, move |left, right| {
             Sides::of(left, right).map(&f)
         })
     }
 
     fn joined<W, X, R>(
         self,
-        kind: TableJoinKind,
+        kind: JoinKind,
         other: &Table<K, W, X>,
         f: impl Fn(Option<&V>, Option<&W>) -> Option<R> + Send + Sync + 'static,
     ) -> Table<K, R>

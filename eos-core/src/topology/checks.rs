@@ -45,6 +45,7 @@ impl Graph {
         self.check_globals(&mut mistakes);
         self.check_graces(&mut mistakes);
         self.check_reordered(&mut mistakes);
+        self.check_joins(&mut mistakes);
         self.check_finals(&mut mistakes);
         self.check_idle(&mut mistakes);
         self.check_letters(&mut mistakes);
@@ -67,7 +68,7 @@ impl Graph {
             }
         }
         for (at, store) in self.stores.iter().enumerate() {
-            let own = |node: &&NodeSpec| node.kind.own_store() == Some(at);
+            let own = |node: &&NodeSpec| node.kind.owns(at);
             let uses = |node: &&NodeSpec| node.stores.contains(&at);
             let mut nodes = self.nodes.iter();
             let step = nodes.clone().find(own).or_else(|| nodes.find(uses));
@@ -193,7 +194,7 @@ impl Graph {
     fn check_letters(&self, mistakes: &mut Mistakes) {
         for stage in self.stages() {
             let mut stores = self.stores_of(&stage).map(|(_, store)| store);
-            if !stores.any(|store| store.is_timer() || store.is_final) {
+            if !stores.any(|store| store.is_timer() || store.is_final || store.is_alone()) {
                 continue;
             }
             let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));

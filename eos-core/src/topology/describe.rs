@@ -212,7 +212,7 @@ impl Graph {
             if kind.has_context() {
                 node.stores.contains(at)
             } else {
-                kind.own_store() == Some(*at) || node.reads.contains(at)
+                kind.owns(*at) || node.reads.contains(at)
             }
         });
         used.map(|(at, store)| {
@@ -232,7 +232,7 @@ impl Graph {
     /// Whether a store has the rows of a table, which closures can't change.
     fn is_kept_by_a_node(&self, store: usize) -> bool {
         let mut nodes = self.nodes.iter();
-        nodes.any(|node| node.kind.own_store() == Some(store))
+        nodes.any(|node| node.kind.owns(store))
     }
 
     /// Returns the outputs that closures may emit to.
@@ -302,7 +302,9 @@ impl fmt::Display for Description {
                         writeln!(f, "Source: {} (topics: [{topic}]{time})", node.name)?;
                     }
                     Role::Processor { stores } => {
-                        let stores: Vec<&str> = stores.iter().map(|s| &s.name[..]).collect();
+                        let mut stores: Vec<&str> = stores.iter().map(|s| &s.name[..]).collect();
+                        // Both stores of a join have its name.
+                        stores.dedup();
                         let stores = stores.join(", ");
                         writeln!(f, "Processor: {} (stores: [{stores}])", node.name)?;
                     }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::tests::text;
+use crate::state::JoinStore;
+use crate::windows::Within;
 use crate::{App, Backoff, ErrorPolicy, Guarantee, KeyValueStore};
 
 #[track_caller]
@@ -264,4 +266,64 @@ fn a_cogroup_looks_as_in_kafka_streams() {
 
 ",
     );
+}
+
+#[test]
+fn a_join_of_streams_has_two_nodes_and_one_way_out() {
+    let mut app = App::new("a");
+    let (orders, shipments) = (app.source(&text("orders")), app.source(&text("shipments")));
+    let store = JoinStore::<String, String, String>::plain("orders-shipments");
+    orders
+        .left_join_within(
+            shipments,
+            Within::of(Duration::from_secs(1)),
+            &store,
+            |l, _| l.clone(),
+        )
+        .to(&text("out"));
+    check(
+        &app,
+        "Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [orders])
+      --> KSTREAM-JOINTHIS-0000000002
+    Source: KSTREAM-SOURCE-0000000001 (topics: [shipments])
+      --> KSTREAM-OUTEROTHER-0000000003
+    Processor: KSTREAM-JOINTHIS-0000000002 (stores: [orders-shipments])
+      --> KSTREAM-MERGE-0000000004
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-OUTEROTHER-0000000003 (stores: [orders-shipments])
+      --> KSTREAM-MERGE-0000000004
+      <-- KSTREAM-SOURCE-0000000001
+    Processor: KSTREAM-MERGE-0000000004 (stores: [])
+      --> KSTREAM-SINK-0000000005
+      <-- KSTREAM-JOINTHIS-0000000002, KSTREAM-OUTEROTHER-0000000003
+    Sink: KSTREAM-SINK-0000000005 (topic: out)
+      <-- KSTREAM-MERGE-0000000004
+
+",
+    );
+    check_guarantees(
+        &app,
+        "Sub-topology: 0, one task for each partition of orders and shipments, read together in order of time
+  orders --> KSTREAM-SOURCE-0000000000: exactly once; the offset commits in the transaction of the outputs; a record that fails stops the worker
+  KSTREAM-SOURCE-0000000000 --> KSTREAM-JOINTHIS-0000000002: exactly once; in memory
+  shipments --> KSTREAM-SOURCE-0000000001: exactly once; the offset commits in the transaction of the outputs; a record that fails stops the worker
+  KSTREAM-SOURCE-0000000001 --> KSTREAM-OUTEROTHER-0000000003: exactly once; in memory
+  KSTREAM-JOINTHIS-0000000002 --> KSTREAM-MERGE-0000000004: exactly once; in memory
+  KSTREAM-JOINTHIS-0000000002 --> a-orders-windowed-changelog: exactly once; changes of orders-shipments commit in that transaction and survive a restart
+  KSTREAM-JOINTHIS-0000000002 --> a-orders-changelog: exactly once; changes of orders-shipments commit in that transaction and survive a restart
+  KSTREAM-OUTEROTHER-0000000003 --> KSTREAM-MERGE-0000000004: exactly once; in memory
+  KSTREAM-OUTEROTHER-0000000003 --> a-orders-windowed-changelog: exactly once; changes of orders-shipments commit in that transaction and survive a restart
+  KSTREAM-OUTEROTHER-0000000003 --> a-orders-changelog: exactly once; changes of orders-shipments commit in that transaction and survive a restart
+  KSTREAM-MERGE-0000000004 --> KSTREAM-SINK-0000000005: exactly once; in memory; each pair once, and each left record without a pair once, when stream time passes its last partner and the grace
+  KSTREAM-SINK-0000000005 --> out: exactly once; for consumers with isolation.level=read_committed
+",
+    );
+    let stores = app.describe().unwrap().stores().to_string();
+    let expected =
+        "orders-shipments: kept for 4.001s of stream time; changelog a-orders-windowed-changelog
+orders-shipments: kept until deleted; changelog a-orders-changelog
+";
+    assert_eq!(stores, expected);
 }

@@ -264,6 +264,21 @@ pub enum Mistake {
         /// The cause.
         reason: OrderError,
     },
+    /// Windows or a join would drop results of an earlier join as late.
+    #[error(
+        "the store {store} would drop results of the store {before} as late: these come up to {least:?} after the time that they \
+         have. Give the windows or the join of {store} a grace of at least {needed:?}"
+    )]
+    ShortGraceOfJoin {
+        /// The store of the windows or the later join.
+        store: String,
+        /// The store of the earlier step.
+        before: String,
+        /// How long the earlier step holds results back.
+        least: Duration,
+        /// The minimum grace.
+        needed: Duration,
+    },
     /// Windows would drop final results of earlier windows as late.
     #[error(
         "the windows of the store {store} would drop final results of the store {before}: these come after their windows \

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use eos_protocol::joins::key_of_head;
 use eos_protocol::sequence::LetterNumber;
 use eos_protocol::{Timestamp, TopicName};
 
@@ -183,6 +184,8 @@ pub(crate) enum DueOf {
     Closed,
     /// A record that waited for its turn.
     Waiting,
+    /// Records of a join without partners.
+    Alone,
 }
 
 /// Returns the start of the error text of a due item.
@@ -200,6 +203,13 @@ fn due_text(name: &str, key: &[u8], at: Timestamp, of: DueOf) -> String {
             let key = shown(key.get(8..).unwrap_or_default());
             format!(
                 "the final result of the store {name} failed for the key {key} and the window from {start} ms"
+            )
+        }
+        DueOf::Alone => {
+            let key = key_of_head(key).map_or(key, |(key, _)| key);
+            let key = shown(key);
+            format!(
+                "the result alone of the join {name} failed for the key {key} and the records that closed at {at} ms"
             )
         }
         DueOf::Waiting => {

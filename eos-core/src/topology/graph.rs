@@ -286,7 +286,9 @@ impl Graph {
 
     /// Adds a store. Returns its index.
     pub(crate) fn keep(&mut self, store: StoreSpec) -> usize {
-        let is_its = |known: &&StoreSpec| known.id == store.id || known.name == store.name;
+        // Both stores of a join have its name.
+        let has_name = |known: &StoreSpec| known.name == store.name && !store.is_alone();
+        let is_its = |known: &&StoreSpec| known.id == store.id || has_name(known);
         if let Some(known) = self.stores.iter().find(is_its) {
             self.mistakes.add(Mistake::SameStore {
                 first: known.name.to_string(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use eos_protocol::joins::JoinKind;
 use eos_protocol::windows::AnyWindows;
 use eos_protocol::{Guarantee, Stage, TopicName};
 
@@ -194,6 +195,21 @@ impl Graph {
                 "the row is the newest known one, and may differ if the record is repeated"
                     .to_owned(),
             ),
+            Kind::JoinWithin(join) => {
+                let alone = match join.kind {
+                    JoinKind::Inner => return Some("each pair once".to_owned()),
+                    JoinKind::Left => "each left record without a pair",
+                    JoinKind::Outer => "each record without a pair",
+                };
+                let idle = self.idle_of(stage).next();
+                let idle = idle.map(|after| {
+                    format!(", or the clock {after:?} behind, while no records arrive")
+                });
+                Some(format!(
+                    "each pair once, and {alone} once, when stream time passes its last partner and the grace{}",
+                    idle.unwrap_or_default()
+                ))
+            }
             Kind::MapAsync(_) => Some("a call may be repeated, its result counts once".to_owned()),
             _ => None,
         }

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use eos_protocol::joins::{JoinKind, Side};
+
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -49,7 +51,7 @@ pub(crate) enum Kind {
     /// The store of the rows.
     Stored(usize),
     /// One side of a join of two tables.
-    TableJoin(TableJoinKind, Side),
+    TableJoin(JoinKind, Side),
     TableSelect,
     /// The store of the counts.
     TableCount(usize),
@@ -84,6 +86,12 @@ pub(crate) enum Kind {
         /// Whether gaps become dead letters.
         needs_letters: bool,
     },
+    /// The left side of a join of streams.
+    JoinThis(JoinSide),
+    /// The right side of a join of streams.
+    JoinOther(JoinSide),
+    /// A join of streams, behind both sides.
+    JoinWithin(JoinSide),
     /// The output to the repartition topic.
     Repartition(usize),
     /// The output of the node.
@@ -92,40 +100,33 @@ pub(crate) enum Kind {
     Route(usize, usize),
 }
 
-/// The kind of a join of two tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TableJoinKind {
-    Inner,
-    Left,
-    Outer,
+fn table_join_method(kind: JoinKind) -> &'static str {
+    match kind {
+        JoinKind::Inner => "join",
+        JoinKind::Left => "left_join",
+        JoinKind::Outer => "outer_join",
+    }
 }
 
-/// A side of a join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Left,
-    Right,
+fn table_join_name(kind: JoinKind, side: Side) -> &'static str {
+    match (kind, side) {
+        (JoinKind::Inner, Side::Left) => "JOINTHIS",
+        (JoinKind::Inner, Side::Right) => "JOINOTHER",
+        (JoinKind::Left, Side::Left) => "LEFTTHIS",
+        (JoinKind::Left, Side::Right) => "LEFTOTHER",
+        (JoinKind::Outer, Side::Left) => "OUTERTHIS",
+        (JoinKind::Outer, Side::Right) => "OUTEROTHER",
+    }
 }
 
-impl TableJoinKind {
-    fn method(self) -> &'static str {
-        match self {
-            Self::Inner => "join",
-            Self::Left => "left_join",
-            Self::Outer => "outer_join",
-        }
-    }
-
-    fn streams_name(self, side: Side) -> &'static str {
-        match (self, side) {
-            (Self::Inner, Side::Left) => "JOINTHIS",
-            (Self::Inner, Side::Right) => "JOINOTHER",
-            (Self::Left, Side::Left) => "LEFTTHIS",
-            (Self::Left, Side::Right) => "LEFTOTHER",
-            (Self::Outer, Side::Left) => "OUTERTHIS",
-            (Self::Outer, Side::Right) => "OUTEROTHER",
-        }
-    }
+/// A join of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JoinSide {
+    /// The store of the records.
+    pub(crate) rows: usize,
+    /// The store of the moments at which records go out alone, if they do.
+    pub(crate) alone: Option<usize>,
+    pub(crate) kind: JoinKind,
 }
 
 impl Kind {
@@ -161,7 +162,7 @@ impl Kind {
             Self::TableFilter => "filter",
             Self::TableMap => "map",
             Self::Stored(_) => "stored",
-            Self::TableJoin(kind, _) => kind.method(),
+            Self::TableJoin(kind, _) => table_join_method(kind),
             Self::TableSelect => "group_by",
             Self::TableCount(_) => "count",
             Self::TableReduce(_) => "reduce",
@@ -177,6 +178,9 @@ impl Kind {
             Self::Newest(_) => "newest",
             Self::ReorderByTime(..) => "reorder_by_time",
             Self::Reorder { .. } => "reorder_by",
+            Self::JoinThis(join) | Self::JoinOther(join) | Self::JoinWithin(join) => {
+                join.kind.method()
+            }
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
             Self::Route(..) => "route",
@@ -245,8 +249,18 @@ impl Kind {
             | Self::Newest(store)
             | Self::ReorderByTime(store, _)
             | Self::Reorder { store, .. } => Some(store),
+            Self::JoinThis(join) | Self::JoinOther(join) => Some(join.rows),
             _ => self.aggregates(),
         }
+    }
+
+    /// Whether the node writes or queries this store.
+    pub(crate) fn owns(self, store: usize) -> bool {
+        let alone = match self {
+            Self::JoinThis(join) | Self::JoinOther(join) => join.alone,
+            _ => None,
+        };
+        self.own_store() == Some(store) || alone == Some(store)
     }
 
     /// The store of the results that the node aggregates.
@@ -309,7 +323,7 @@ impl Kind {
             Self::TableFilter => "FILTER",
             Self::TableMap => "MAPVALUES",
             Self::Stored(_) => "STORED",
-            Self::TableJoin(kind, side) => kind.streams_name(side),
+            Self::TableJoin(kind, side) => table_join_name(kind, side),
             Self::TableSelect => "SELECT",
             Self::TableCount(_) | Self::TableAggregate(_) => "AGGREGATE",
             Self::TableReduce(_) => "REDUCE",
@@ -337,6 +351,15 @@ impl Kind {
             Self::Dedup(_) | Self::DedupBySequence(_) => "DEDUP",
             Self::Newest(_) => "NEWEST",
             Self::ReorderByTime(..) | Self::Reorder { .. } => "REORDER",
+            Self::JoinThis(join) => match join.kind.emits_alone(Side::Right) {
+                true => "OUTERTHIS",
+                false => "JOINTHIS",
+            },
+            Self::JoinOther(join) => match join.kind.emits_alone(Side::Left) {
+                true => "OUTEROTHER",
+                false => "JOINOTHER",
+            },
+            Self::JoinWithin(_) => "MERGE",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

@@ -51,6 +51,10 @@ pub(crate) struct Counts {
     pub(crate) gaps: u64,
     /// Gaps that an order has given up.
     pub(crate) given_up: u64,
+    /// Records of joins that went out alone.
+    pub(crate) alone: u64,
+    /// Records of joins that found closed partners only.
+    pub(crate) too_late_pairs: u64,
 }
 
 impl Counts {
@@ -64,6 +68,8 @@ impl Counts {
         self.stale += other.stale;
         self.gaps += other.gaps;
         self.given_up += other.given_up;
+        self.alone += other.alone;
+        self.too_late_pairs += other.too_late_pairs;
     }
 }
 

@@ -3,9 +3,11 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::joins::key_of_head;
 use eos_protocol::reorder::Held;
 use eos_protocol::state::{
-    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
+    ChangelogOffsets, CommitRecord, Family, Identity, OwnRows, PerFamily, Position, Standing,
+    StoreId,
 };
 use eos_protocol::windows::{AnyWindows, OpenSessions, SessionsError, SlidingRow};
 use eos_protocol::{
@@ -17,6 +19,7 @@ use super::future_timestamps::FutureTimestamps;
 use super::trimming::Trimming;
 use super::windows::{RowStores, Windows};
 use crate::client::{Change, ClientError, Headers, Outgoing, Producer};
+use crate::joins::JoinRows;
 use crate::reorder::WaitingRows;
 use crate::rules;
 use crate::store::{StoreSpec, unstamped, window_of};
@@ -24,6 +27,9 @@ use crate::topology::Topology;
 
 /// The most changes that the producer takes in one call.
 const BATCH: usize = 256;
+
+/// The header of a dead letter with the side of a join that the record belongs to: `left` or `right`.
+const JOIN_SIDE: &str = "eos-join-side";
 
 /// A due item that is left out.
 #[derive(Debug)]
@@ -272,6 +278,28 @@ impl TaskState {
                     .map(|it| dropped(Some(it.first), key, Some(&it.result)))
                     .collect())
             }
+            None if store.is_alone() => {
+                let expiry = self.windows.stores().iter();
+                let rows = StoreId::own(&store.name, OwnRows::Joined);
+                let expiry = expiry.copied().find(|(id, _)| *id == rows);
+                let left = expiry.map(|(_, expiry)| {
+                    let rows = JoinRows::new(&self.store, &store.name, &expiry, Some(at));
+                    self.store.delete_due(store.id, key)?;
+                    rows.take_alone(key, at)
+                });
+                let own = key_of_head(key).map_or(key, |(key, _)| key);
+                let left = left.transpose()?.unwrap_or_default();
+                let left = left.into_iter().map(|stored| {
+                    let mut headers = Headers::new();
+                    headers.push(JOIN_SIDE, Some(stored.side.name().as_bytes()));
+                    Dropped {
+                        time: Some(stored.time),
+                        headers,
+                        ..dropped(None, own, Some(&stored.value))
+                    }
+                });
+                Ok(left.collect())
+            }
             None => match store.waiting_rows() {
                 Some(rows) => {
                     let waiting = WaitingRows::new(&self.store, store.id);
@@ -415,7 +443,10 @@ impl TaskState {
         };
         // Due items see their own moments as stream time, so windows stay as long as an item may write to them.
         let handled = name.stream_time.map(|time| self.handled_to(time));
-        let handled = handled.transpose()?;
+        let handled = match rules::keeps_rows_of_joins() {
+            true => handled.transpose()?,
+            false => name.stream_time,
+        };
         let over = (self.windows).committed(self.wrote.windowed, handled);
         self.row_stores.committed(self.wrote.plain);
         self.settle();

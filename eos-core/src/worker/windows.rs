@@ -6,6 +6,7 @@ mod rows;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
+use eos_protocol::joins::OtherJoin;
 use eos_protocol::state::{Family, StoreId};
 use eos_protocol::windows::{AnyWindows, Cursor, Expiry, Hopping, OtherWindows, Terms, TermsError};
 use eos_state::{Direction, DueItem, KeyRange, StoreBackend, StoreError, TaskStore};
@@ -96,6 +97,8 @@ fn after(stream_time: Option<Timestamp>, by: Duration) -> Option<Timestamp> {
 #[derive(Debug)]
 pub(super) enum Refused {
     Other(OtherWindows),
+    /// The rows of another join.
+    Join(OtherJoin),
     /// Final results follow updates, or the other way round.
     Results {
         was_final: bool,
@@ -152,6 +155,8 @@ impl Windows {
         let handled = handled.map_err(failed)?;
         for ((id, expiry), found) in windows.stores.iter_mut().zip(&found) {
             if let Some(found) = found {
+                let changed = expiry.take_over_join(found, handled);
+                windows.changed |= changed.map_err(|e| (*id, Refused::Join(e)))?;
                 let changed = expiry.take_over(found, handled);
                 windows.changed |= changed.map_err(|e| (*id, Refused::Other(e)))?;
                 // The database may have dropped windows that a longer grace opens.

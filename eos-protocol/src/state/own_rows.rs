@@ -19,11 +19,15 @@ pub enum OwnRows {
     Expiring,
     /// The next moment of a tick.
     Tick,
+    /// The records of a join of streams.
+    Joined,
+    /// The moments at which records of a join go out alone.
+    Alone,
 }
 
 impl OwnRows {
     /// Every content.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Watermarks,
         Self::Versions,
         Self::WaitingByTime,
@@ -32,6 +36,8 @@ impl OwnRows {
         Self::Sliding,
         Self::Expiring,
         Self::Tick,
+        Self::Joined,
+        Self::Alone,
     ];
 
     /// The mark behind the name of the store. No name contains a zero.
@@ -45,6 +51,8 @@ impl OwnRows {
             Self::Sliding => "\0sliding",
             Self::Expiring => "\0expiring",
             Self::Tick => "\0tick",
+            Self::Joined => "\0joined",
+            Self::Alone => "\0alone",
         }
     }
 
@@ -60,7 +68,15 @@ impl OwnRows {
             Self::Sliding => "windowed_by(Sliding)",
             Self::Expiring => "expire_after",
             Self::Tick => "on_tick",
+            Self::Joined => "join_within",
+            Self::Alone => "left_join_within or outer_join_within",
         }
+    }
+
+    /// Whether the rows are in a windowed store.
+    #[must_use]
+    pub const fn are_windowed(self) -> bool {
+        matches!(self, Self::Joined)
     }
 
     /// Whether the rows are records that wait for their turn.

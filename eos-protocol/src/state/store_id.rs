@@ -87,7 +87,8 @@ impl StoreId {
     /// The id of an operator's store whose rows have a format of their own.
     #[must_use]
     pub const fn own(name: &str, rows: OwnRows) -> Self {
-        Self::named(name, rows.mark(), 0)
+        let class = if rows.are_windowed() { WINDOWED } else { 0 };
+        Self::named(name, rows.mark(), class)
     }
 
     /// Returns the operator whose store of this name has this id.

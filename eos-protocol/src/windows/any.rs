@@ -30,19 +30,23 @@ impl AnyWindows {
     /// closes, with the time of one of its records.
     #[must_use]
     pub fn least_grace_behind(&self, results: &AnyWindows) -> Duration {
-        const MS: Duration = Duration::from_millis(1);
-        // The longest time from a result's own time to its emission.
-        let held_back = match results {
-            AnyWindows::Fixed(results) => results.lifetime(),
-            AnyWindows::Session(results) => results.gap_time() + results.grace_time() + MS,
-            AnyWindows::Sliding(results) => results.difference() + results.grace_time() + MS,
-        };
         match (self, results) {
             (AnyWindows::Fixed(windows), AnyWindows::Fixed(results)) => {
                 windows.least_grace_behind(results)
             }
             // A session or sliding window that ends before the result still takes it.
-            _ => held_back,
+            _ => results.held_back(),
+        }
+    }
+
+    /// The longest time from a final result's own time to its emission.
+    #[must_use]
+    pub fn held_back(&self) -> Duration {
+        const MS: Duration = Duration::from_millis(1);
+        match self {
+            AnyWindows::Fixed(results) => results.lifetime(),
+            AnyWindows::Session(results) => results.gap_time() + results.grace_time() + MS,
+            AnyWindows::Sliding(results) => results.difference() + results.grace_time() + MS,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{OtherWindows, Terms, ms};
 use crate::ids::Timestamp;
+use crate::joins::{JoinTerms, OtherJoin};
 
 /// The part of the retention in which a store expires windows. To delete a range has a cost, and expired windows do
 /// no harm.
@@ -29,6 +30,8 @@ pub struct Expiry {
     closed: Timestamp,
     /// The database has deleted the windows that start before this.
     forgotten: Option<Timestamp>,
+    /// The join whose rows the store has.
+    join: Option<JoinTerms>,
 }
 
 impl Expiry {
@@ -44,6 +47,17 @@ impl Expiry {
             floor: Timestamp(i64::MIN),
             closed: Timestamp(i64::MIN),
             forgotten: None,
+            join: None,
+        }
+    }
+
+    /// The expiry of a join's rows.
+    #[must_use]
+    pub fn of_join(join: JoinTerms) -> Self {
+        let within = join.within();
+        Self {
+            join: Some(join),
+            ..Self::new(within.retention(), within.row_length())
         }
     }
 
@@ -65,7 +79,33 @@ impl Expiry {
             retention: self.retention,
             over_before: self.floor,
             cursor: None,
+            join: self.join,
         }
+    }
+
+    /// The join whose rows the store has.
+    #[must_use]
+    pub fn join(&self) -> Option<&JoinTerms> {
+        self.join.as_ref()
+    }
+
+    /// Takes over the terms of a join in the store. The results up to this stream time are out. Returns whether they differ
+    /// from the current terms. Rows are kept as long as the longest grace so far needs, because some of them wait for
+    /// moments of an earlier program.
+    ///
+    /// # Errors
+    /// [`OtherJoin`] if the rows are of no use for this join.
+    pub fn take_over_join(
+        &mut self,
+        found: &Terms,
+        stream_time: Option<Timestamp>,
+    ) -> Result<bool, OtherJoin> {
+        let (Some(join), Some(stored)) = (&mut self.join, &found.join) else {
+            return Ok(false);
+        };
+        let is_other = join.take_over(stored, stream_time)?;
+        self.retention = self.retention.max(found.retention);
+        Ok(is_other)
     }
 
     /// Takes over the terms in the store: its windows were kept on these terms up to this committed stream time.

@@ -196,11 +196,11 @@ impl Tumbling {
 }
 
 /// Whole milliseconds, at most [`MOST_MS`].
-fn ms(duration: Duration) -> i64 {
+pub(crate) fn ms(duration: Duration) -> i64 {
     checked_ms(duration).unwrap_or(MOST_MS)
 }
 
-fn checked_ms(duration: Duration) -> Option<i64> {
+pub(crate) fn checked_ms(duration: Duration) -> Option<i64> {
     let ms = i64::try_from(duration.as_millis()).ok();
     ms.filter(|ms| *ms <= MOST_MS)
 }

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use super::Cursor;
 use crate::ids::Timestamp;
+use crate::joins::JoinTerms;
 
 /// The format of windows without overlap.
 const WITHOUT_OVERLAP: u8 = 1;
 /// The format of windows with overlap.
 const WITH_OVERLAP: u8 = 2;
-/// The format of windows with a cursor, and the newest that this version reads.
-const VERSION: u8 = 3;
+/// The format of windows with a cursor.
+const WITH_CURSOR: u8 = 3;
+/// The format of joins, and the newest that this version reads.
+const VERSION: u8 = 4;
 
 /// The terms on which a store keeps its windows. They are stored with the windows, for the next program.
 ///
@@ -19,11 +22,13 @@ const VERSION: u8 = 3;
 /// version (1 byte) · length (8) · retention (8) · over before (8)
 /// version (1 byte) · length (8) · retention (8) · over before (8) · distance (8)
 /// version (1 byte) · length (8) · retention (8) · over before (8) · distance (8) · start (8) · has key (1) · key
+/// version (1 byte) · length (8) · retention (8) · over before (8) · distance (8) · terms of the join (41)
 /// ```
 ///
 /// Numbers are big-endian, in milliseconds. Windows that do not overlap have the first form (version 1), which earlier
 /// versions of this library read as well. Windows that overlap have the second one (version 2). Windows whose results
-/// are emitted when they close have the third one (version 3), so that no version that knows no cursor runs over them.
+/// are emitted when they close have the third one (version 3), so that no version that knows no cursor runs over them. The
+/// rows of a join have the fourth one (version 4).
 ///
 /// - **The cursor** ([`Cursor`]) says which results are emitted. It lies in the terms, because each transaction that
 ///   writes to the changelog writes the terms: so no trim removes the only copy.
@@ -44,6 +49,7 @@ pub struct Terms {
     pub(super) retention: i64,
     pub(super) over_before: Timestamp,
     pub(super) cursor: Option<Cursor>,
+    pub(super) join: Option<JoinTerms>,
 }
 
 /// Why bytes are not valid terms.
@@ -97,6 +103,12 @@ impl Terms {
         self.cursor.as_ref()
     }
 
+    /// The terms of the join. `None` if the store has windows.
+    #[must_use]
+    pub fn join(&self) -> Option<&JoinTerms> {
+        self.join.as_ref()
+    }
+
     /// The same terms with this cursor.
     #[must_use]
     pub fn with_cursor(self, cursor: Option<Cursor>) -> Self {
@@ -107,20 +119,25 @@ impl Terms {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let version = match (&self.cursor, self.advance != self.size) {
-            (Some(_), _) => VERSION,
+            _ if self.join.is_some() => VERSION,
+            (Some(_), _) => WITH_CURSOR,
             (None, true) => WITH_OVERLAP,
             (None, false) => WITHOUT_OVERLAP,
         };
         let mut bytes = vec![version];
         let numbers = [self.size, self.retention, self.over_before.0];
         let advance = (version != WITHOUT_OVERLAP).then_some(self.advance);
-        let start = self.cursor.as_ref().map(|cursor| cursor.start.0);
+        let cursor = self.cursor.as_ref().filter(|_| self.join.is_none());
+        let start = cursor.map(|cursor| cursor.start.0);
         for number in numbers.into_iter().chain(advance).chain(start) {
             bytes.extend_from_slice(&number.to_be_bytes());
         }
-        if let Some(cursor) = &self.cursor {
+        if let Some(cursor) = cursor {
             bytes.push(u8::from(cursor.key.is_some()));
             bytes.extend_from_slice(cursor.key().unwrap_or_default());
+        }
+        if let Some(join) = &self.join {
+            join.encode(&mut bytes);
         }
         bytes
     }
@@ -140,8 +157,8 @@ impl Terms {
         }
         let count = match *version {
             WITHOUT_OVERLAP => 3,
-            WITH_OVERLAP => 4,
-            VERSION => 5,
+            WITH_OVERLAP | VERSION => 4,
+            WITH_CURSOR => 5,
             _ => return Err(damaged),
         };
         let (numbers, key) = rest.split_at_checked(count * 8).ok_or(damaged)?;
@@ -152,6 +169,11 @@ impl Terms {
             return Err(damaged);
         };
         let advance = number().unwrap_or(size);
+        let join = match *version {
+            VERSION => Some(JoinTerms::decode(key).ok_or(damaged)?),
+            _ => None,
+        };
+        let key = if join.is_some() { &[] } else { key };
         let cursor = match (number(), key) {
             (None, []) => None,
             (Some(start), [0]) => Some(Cursor::before(Timestamp(start))),
@@ -167,6 +189,7 @@ impl Terms {
             retention,
             over_before: Timestamp(over_before),
             cursor,
+            join,
         })
     }
 }

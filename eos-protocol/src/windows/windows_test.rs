@@ -1,4 +1,5 @@
 use super::*;
+use crate::joins::{JoinKind, JoinTerms, Within};
 use proptest::prelude::*;
 
 const fn millis(ms: u64) -> Duration {
@@ -181,6 +182,7 @@ fn the_bytes_of_terms_are_pinned() {
         retention: 0x1234,
         over_before: at(-2),
         cursor: None,
+        join: None,
     };
     let bytes = terms.encode();
     let expected = [
@@ -212,6 +214,17 @@ fn the_bytes_of_terms_are_pinned() {
         assert_eq!(bytes[..], all.concat());
         assert_eq!(Terms::decode(&bytes), Ok(closing));
     }
+    let join = JoinTerms::new(JoinKind::Outer, Within::of(millis(3)));
+    let joined = Terms {
+        join: Some(join),
+        ..terms
+    };
+    let bytes = joined.encode();
+    let size = 0x56_i64.to_be_bytes();
+    let mut all = [&[4], &expected.concat()[1..], &size].concat();
+    join.encode(&mut all);
+    assert_eq!(bytes, all);
+    assert_eq!(Terms::decode(&bytes), Ok(joined));
 }
 
 #[test]
@@ -223,16 +236,23 @@ fn bytes_that_are_not_terms_are_reported() {
     }
     let longer = [&bytes[..], &[0]].concat();
     assert!(Terms::decode(&longer).is_err());
-    let newer = [&[4], &bytes[1..]].concat();
+    let newer = [&[5], &bytes[1..]].concat();
     assert_eq!(
         Terms::decode(&newer),
         Err(TermsError::Newer {
-            version: 4,
-            known: 3
+            version: 5,
+            known: 4
         })
     );
     let closing = Expiry::new(millis(20), millis(10)).terms();
     let bytes = closing.with_cursor(Some(Cursor::before(at(3)))).encode();
+    for len in 0..bytes.len() {
+        let damaged = Err(TermsError::Damaged { len });
+        assert_eq!(Terms::decode(&bytes[..len]), damaged);
+    }
+    assert!(Terms::decode(&[&bytes[..], &[0]].concat()).is_err());
+    let join = JoinTerms::new(JoinKind::Inner, Within::of(millis(3)));
+    let bytes = Expiry::of_join(join).terms().encode();
     for len in 0..bytes.len() {
         let damaged = Err(TermsError::Damaged { len });
         assert_eq!(Terms::decode(&bytes[..len]), damaged);

@@ -20,6 +20,7 @@ mod global;
 mod golden;
 mod guarantees;
 mod idle;
+mod joins;
 mod larger;
 mod many;
 mod metrics;

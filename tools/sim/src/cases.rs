@@ -3,8 +3,8 @@
 use super::case::Case;
 use super::shape::Shape;
 use super::{
-    calls, dedup, expiring, guarantees, idle, joined, merged, on_close, parked, plain, policies,
-    reorder, sequences, sessions, sliding, timers, wall_timers, windowed,
+    calls, dedup, expiring, guarantees, idle, joined, joins, merged, on_close, parked, plain,
+    policies, reorder, sequences, sessions, sliding, timers, wall_timers, windowed,
 };
 
 pub(super) fn of(shape: Shape) -> Case {
@@ -33,5 +33,6 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Expiring => expiring::EXPIRING,
         Shape::Sliding => sliding::SLIDING,
         Shape::Idle => idle::IDLE,
+        Shape::Joins => joins::JOINS,
     }
 }

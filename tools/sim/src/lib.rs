@@ -27,6 +27,7 @@ mod foreign;
 mod guarantees;
 mod idle;
 mod joined;
+mod joins;
 mod loops;
 mod merged;
 mod nemesis;

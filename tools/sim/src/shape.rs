@@ -53,11 +53,13 @@ pub enum Shape {
     Sliding,
     /// Final results of windows that close while the input is idle.
     Idle,
+    /// Joins of two streams, with results alone.
+    Joins,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 24] = [
+    pub const ALL: [Shape; 25] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -82,6 +84,7 @@ impl Shape {
         Shape::Expiring,
         Shape::Sliding,
         Shape::Idle,
+        Shape::Joins,
     ];
 
     /// Returns the weight in the draw.
@@ -89,7 +92,7 @@ impl Shape {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
-            Shape::Async | Shape::Sequences | Shape::Reorder => 1,
+            Shape::Async | Shape::Sequences | Shape::Reorder | Shape::Joins => 1,
             Shape::WallTimers | Shape::Expiring | Shape::Sliding | Shape::Idle => 1,
             // These shapes commit through the consumer.
             Shape::AtMostOnce | Shape::CountedAtLeastOnce => 2,
@@ -134,6 +137,7 @@ impl Shape {
             Shape::Expiring => "expiring",
             Shape::Sliding => "sliding",
             Shape::Idle => "idle",
+            Shape::Joins => "joins",
         }
     }
 

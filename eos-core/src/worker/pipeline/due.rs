@@ -449,6 +449,7 @@ fn kind_of<C: Client>(shared: &Shared<C>, index: usize) -> DueOf {
         Some(AnyWindows::Fixed(_)) => DueOf::Window,
         None => match store.and_then(StoreSpec::waiting_rows) {
             Some(_) => DueOf::Waiting,
+            None if store.is_some_and(StoreSpec::is_alone) => DueOf::Alone,
             None => DueOf::Timer,
         },
     }

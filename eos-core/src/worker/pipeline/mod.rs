@@ -252,6 +252,8 @@ impl Pipeline {
             (Count::Stale, counts.of_operators.stale),
             (Count::Gaps, counts.of_operators.gaps),
             (Count::GivenUp, counts.of_operators.given_up),
+            (Count::JoinAlone, counts.of_operators.alone),
+            (Count::JoinTooLatePairs, counts.of_operators.too_late_pairs),
             (Count::Retried, counts.retries),
             (Count::RepeatedLetters, counts.repeated_letters),
         ] {

@@ -357,6 +357,11 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
             store,
             source,
         },
+        (Refused::Join(source), _) => RestartError::OtherJoin {
+            task,
+            store,
+            source,
+        },
         (Refused::Results { was_final }, _) => RestartError::OtherResults {
             task,
             store,

@@ -1,12 +1,13 @@
 //! Rows of sessions and sliding windows that this version can't read.
 
 use eos_protocol::Partition;
+use eos_protocol::joins::key_of_head;
 use eos_protocol::state::{OwnRows, StoreId};
 
 use super::*;
 use crate::ErrorPolicy;
-use crate::state::{SessionStore, SlidingStore};
-use crate::windows::{Session, Sliding};
+use crate::state::{JoinStore, SessionStore, SlidingStore};
+use crate::windows::{Session, Sliding, Within};
 
 /// The place of the format's number in a row, behind the two moments.
 const FORMAT: usize = 16;
@@ -98,6 +99,77 @@ fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
                     let kept = rows(&bench, of);
                     assert!(matches!(&kept[..], [(_, Some(row))] if row[FORMAT] == 9));
                 }
+            }
+        }
+    }
+}
+
+/// Joins the records of two topics with an outer join of 10 ms.
+fn joining(policy: ErrorPolicy) -> impl Fn(&mut App) {
+    move |app| {
+        let all = app.source(&text("in")).on_error(policy.clone());
+        let kept = all.filter(|value| !value.starts_with("drop"));
+        let (left, right) = kept.branch(|value| value.starts_with('l'));
+        let store = JoinStore::<String, String, String>::plain("counts");
+        let within = Within::of(Duration::from_millis(10));
+        let joined = left.outer_join_within(right, within, &store, |sides| format!("{sides:?}"));
+        joined.to(&text("out"));
+    }
+}
+
+/// The same for the rows of a join, spread or not: no policy drops the record that reads them, because they have other
+/// records.
+#[test]
+fn an_unreadable_row_of_a_join_stops_the_worker_whatever_the_policy() {
+    let changelog = TopicPartition::new("app-in-windowed-changelog", Partition::ZERO);
+    let large = format!("l{}@100", "x".repeat(5_000));
+    for policy in [ErrorPolicy::skip(), ErrorPolicy::dead_letter("letters")] {
+        // A record of a join reads the row, or stream time visits it.
+        for (first, next, place) in [
+            ("l@100", "r@105", 0),
+            ("l@100", "drop@1000", 0),
+            (&*large, "r@105", 17),
+            (&*large, "drop@1000", 17),
+        ] {
+            let spec = || {
+                let mut spec = spec(0, Guarantee::ExactlyOnce);
+                spec.output_partitions = vec![1; 4];
+                spec.output_limits = vec![None; 4];
+                spec
+            };
+            let mut bench = Bench::of(spec(), joining(policy.clone()));
+            bench.assign(&[0]);
+            bench.take(&[first]);
+            let id = StoreId::own("counts", OwnRows::Joined).to_be_bytes();
+            let mut broker = bench.kafka.broker();
+            let mut found = 0;
+            for (key, value) in broker
+                .changelogs
+                .get_mut(&changelog)
+                .unwrap()
+                .iter_mut()
+                .flatten()
+            {
+                // Its terms have no key.
+                let is_row = key.starts_with(&id) && key.len() > 4;
+                let (_, rest) = key_of_head(&key[4..]).unwrap_or_default();
+                if let Some(value) = value
+                    && is_row
+                    && rest.len() == place
+                {
+                    value[0] = 9;
+                    found += 1;
+                }
+            }
+            drop(broker);
+            assert_eq!(found, 1);
+            bench.replace(spec(), joining(policy.clone()));
+            bench.assign(&[0]);
+            bench.settle();
+            bench.feed(0, &[next]);
+            let error = bench.end_with(|e| matches!(e, WorkerError::Store { .. }));
+            for part in ["counts", "format 9", "newest version"] {
+                assert!(error.contains(part), "{error}");
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::ids::{Nonce, Offset, Seq, TaskId, TopicName, TopicPartition};
+use crate::joins::OtherJoin;
 use crate::state::{PositionError, Standing, TopicUuid};
 use crate::windows::{OtherWindows, TermsError};
 
@@ -117,6 +118,21 @@ pub enum RestartError {
         store: String,
         /// Both kinds of windows.
         source: OtherWindows,
+    },
+    /// The store of a join has the rows of another join.
+    #[error(
+        "task {task}, store {store}: {source}. An inner join does not record which records have met, and rows do not name their \
+         range, so the results of both would mix. No state is lost. Restore the method, `before` and `after`, or start under another app \
+         name with new state. A new name for the store alone is not enough, because the changelog holds the old one. The grace may \
+         change at any time"
+    )]
+    OtherJoin {
+        /// The task.
+        task: TaskId,
+        /// The store's name.
+        store: String,
+        /// Both joins.
+        source: OtherJoin,
     },
     /// The moments of a timer or tick belong to another clock.
     #[error(

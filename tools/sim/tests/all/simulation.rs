@@ -8,7 +8,7 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 40] = [
+const SEEN: [&str; 43] = [
     "a record closed several windows",
     "a record joined sessions",
     "calls failed for good",
@@ -34,13 +34,16 @@ const SEEN: [&str; 40] = [
     "records counted twice",
     "records failed behind the deduplication",
     "records made sliding windows",
+    "records met only closed partners",
     "records took seconds",
     "records waited for their time",
+    "records went out alone",
     "records were joined",
     "records were late for their order",
     "records were left out",
     "records were lost",
     "records were merged by time",
+    "records were pairs",
     "records were repeated",
     "records were too old for their ids",
     "records were tried again",

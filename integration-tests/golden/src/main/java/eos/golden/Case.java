@@ -23,6 +23,9 @@ final class Case {
   long graceMs;
   /** The distance between the starts of windows; 0 where they do not overlap. */
   long advanceMs;
+  /** How much earlier and later a right record may be than the left one. */
+  long beforeMs;
+  long afterMs;
   Long seed;
   /** Null where the case has no negative timestamp. */
   Negative negative;
@@ -40,6 +43,14 @@ final class Case {
     return this;
   }
 
+  /** How much earlier and later a right record may be, and the grace. */
+  Case within(long beforeMs, long afterMs, long graceMs) {
+    this.beforeMs = beforeMs;
+    this.afterMs = afterMs;
+    this.graceMs = graceMs;
+    return this;
+  }
+
   /** Length, distance and grace of windows that overlap. */
   Case hopping(long sizeMs, long advanceMs, long graceMs) {
     this.advanceMs = advanceMs;
@@ -53,6 +64,8 @@ final class Case {
     same.sizeMs = sizeMs;
     same.graceMs = graceMs;
     same.advanceMs = advanceMs;
+    same.beforeMs = beforeMs;
+    same.afterMs = afterMs;
     same.seed = seed;
     same.negative = negative;
     return same;
@@ -88,6 +101,14 @@ final class Case {
 
   Case table(String key, Object value, long timestamp) {
     return from("table", key, value, timestamp);
+  }
+
+  Case left(String key, Object value, long timestamp) {
+    return from("left", key, value, timestamp);
+  }
+
+  Case right(String key, Object value, long timestamp) {
+    return from("right", key, value, timestamp);
   }
 
   private Case from(String topic, String key, Object value, long timestamp) {

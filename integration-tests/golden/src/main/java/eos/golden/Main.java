@@ -36,6 +36,7 @@ public final class Main {
     cases.addAll(OnCloseCases.all());
     cases.addAll(SessionCases.all());
     cases.addAll(SlidingCases.all());
+    cases.addAll(StreamJoinCases.all());
 
     Path directory = Path.of(args[0]);
     clear(directory);
@@ -84,6 +85,11 @@ public final class Main {
       if (one.advanceMs > 0) {
         head.put("advance_ms", one.advanceMs);
       }
+      head.put("grace_ms", one.graceMs);
+    }
+    if (one.operator.isStreamJoin()) {
+      head.put("before_ms", one.beforeMs);
+      head.put("after_ms", one.afterMs);
       head.put("grace_ms", one.graceMs);
     }
     if (one.negative != null) {

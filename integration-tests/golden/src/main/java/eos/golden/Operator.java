@@ -12,6 +12,7 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
@@ -21,6 +22,7 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -63,7 +65,10 @@ enum Operator {
   SESSION_REDUCE(List.of("in")),
   SESSION_AGGREGATE_ON_CLOSE(List.of("in")),
   SLIDING_AGGREGATE(List.of("in")),
-  SLIDING_AGGREGATE_ON_CLOSE(List.of("in"));
+  SLIDING_AGGREGATE_ON_CLOSE(List.of("in")),
+  JOIN_WITHIN(List.of("left", "right")),
+  LEFT_JOIN_WITHIN(List.of("left", "right")),
+  OUTER_JOIN_WITHIN(List.of("left", "right"));
 
   static final String STORE = "store";
   static final String OUT = "out";
@@ -104,6 +109,14 @@ enum Operator {
           SESSION_REDUCE,
           SESSION_AGGREGATE_ON_CLOSE ->
           true;
+      default -> false;
+    };
+  }
+
+  /** Whether it joins two streams. */
+  boolean isStreamJoin() {
+    return switch (this) {
+      case JOIN_WITHIN, LEFT_JOIN_WITHIN, OUTER_JOIN_WITHIN -> true;
       default -> false;
     };
   }
@@ -338,8 +351,42 @@ enum Operator {
                       (key, earlier, later) -> earlier + "(" + later + ")",
                       sessionStore(Serdes.String(), retention)),
               Serdes.String());
+      case JOIN_WITHIN ->
+          builder
+              .stream("left", strings)
+              .join(
+                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
+              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
+      case LEFT_JOIN_WITHIN ->
+          builder
+              .stream("left", strings)
+              .leftJoin(
+                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
+              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
+      case OUTER_JOIN_WITHIN ->
+          builder
+              .stream("left", strings)
+              .outerJoin(
+                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
+              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
     }
     return builder.build();
+  }
+
+  /** A side without record is "-". */
+  private static String both(String left, String right) {
+    return (left == null ? "-" : left) + "+" + (right == null ? "-" : right);
+  }
+
+  private static JoinWindows joinWindows(Case of) {
+    return JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, Duration.ofMillis(of.graceMs))
+        .before(Duration.ofMillis(of.beforeMs))
+        .after(Duration.ofMillis(of.afterMs));
+  }
+
+  private static StreamJoined<String, String, String> streamJoined() {
+    return StreamJoined.with(Serdes.String(), Serdes.String(), Serdes.String())
+        .withStoreName(STORE);
   }
 
   private static String concat(String old, String value) {

@@ -60,6 +60,20 @@ final class Seeded {
     return to;
   }
 
+  /** Records of both sides of a join of streams. */
+  static Case fillStreamJoin(Case to, long seed, int records, int disorderMs) {
+    Seeded seeded = new Seeded(to.seed(seed));
+    for (int at = 0; at < records; at++) {
+      String value = "v" + at;
+      if (seeded.random.nextBoolean()) {
+        to.left(seeded.key(), value, seeded.timestamp(disorderMs));
+      } else {
+        to.right(seeded.key(), value, seeded.timestamp(disorderMs));
+      }
+    }
+    return to;
+  }
+
   /** Lines of words. */
   static Case fillWords(Case to, long seed, int records, int disorderMs) {
     String[] words = {"the", "quick", "brown", "fox", "jumps", "over", "lazy", "dog"};

@@ -1,0 +1,116 @@
+//! The rows of a join in the stores of a task.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use eos_protocol::Timestamp;
+use eos_protocol::joins::{
+    Arrival, Arrived, JoinError, JoinKind, JoinStorage, JoinTerms, Joining, Stored, Within,
+};
+use eos_protocol::state::{OwnRows, StoreId};
+use eos_protocol::windows::Expiry;
+use eos_state::{Direction, KeyRange, StoreError, TaskStore};
+
+use crate::rules;
+use crate::store::window_of;
+
+/// The stores of a join: the rows with the records, and the moments at which records go out alone.
+pub(crate) struct JoinRows<'c> {
+    task: &'c TaskStore,
+    name: &'c Arc<str>,
+    rows: StoreId,
+    alone: StoreId,
+    joining: Joining,
+    /// Rows that start before this are expired.
+    over_before: Timestamp,
+}
+
+impl<'c> JoinRows<'c> {
+    /// The stores of this name at a stream time.
+    pub(crate) fn new(
+        task: &'c TaskStore,
+        name: &'c Arc<str>,
+        expiry: &Expiry,
+        stream_time: Option<Timestamp>,
+    ) -> Self {
+        // A store of this kind always has terms.
+        let none = || JoinTerms::new(JoinKind::Inner, Within::of(std::time::Duration::ZERO));
+        let terms = expiry.join().copied().unwrap_or_else(none);
+        Self {
+            task,
+            name,
+            rows: StoreId::own(name, OwnRows::Joined),
+            alone: StoreId::own(name, OwnRows::Alone),
+            joining: Joining::new(terms).pairing_closed(!rules::pairs_open_records_only()),
+            over_before: expiry.over_before(stream_time),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> JoinKind {
+        self.joining.terms().kind()
+    }
+
+    /// See [`Joining::arrive`].
+    pub(crate) fn arrive(
+        &self,
+        record: Arrival<'_>,
+        stream_time: Timestamp,
+    ) -> Result<Arrived, StoreError> {
+        let arrived = self.joining.arrive(self, record, stream_time);
+        arrived.map_err(|e| self.failed(e))
+    }
+
+    /// See [`Joining::take_alone`].
+    pub(crate) fn take_alone(
+        &self,
+        key: &[u8],
+        moment: Timestamp,
+    ) -> Result<Vec<Stored>, StoreError> {
+        let alone = self.joining.take_alone(self, key, moment);
+        alone.map_err(|e| self.failed(e))
+    }
+
+    /// The error of an unreadable row stops the worker, whatever the error policy: the row has other records.
+    fn failed(&self, error: JoinError<StoreError>) -> StoreError {
+        match error {
+            JoinError::Storage(error) => error,
+            JoinError::Row(error) => self.task.unreadable(self.name, error.to_string()),
+        }
+    }
+}
+
+impl JoinStorage for JoinRows<'_> {
+    type Error = StoreError;
+
+    fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, StoreError> {
+        // The database may have dropped it or not.
+        if window_of(key).is_some_and(|start| start < self.over_before) {
+            return Ok(false);
+        }
+        self.task.get(self.rows, key, into)
+    }
+
+    fn put(&self, key: &[u8], row: &[u8]) -> Result<(), StoreError> {
+        self.task.put(self.rows, key, row)
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let range = KeyRange::between((Bound::Included(from), Bound::Included(to)));
+        let mut scan = self.task.scan(self.rows, &range, Direction::Forward)?;
+        while let Some((key, row)) = scan.next()? {
+            if each(key, row).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), StoreError> {
+        self.task.put_due(self.alone, key, moment, &[])
+    }
+}

@@ -1,0 +1,439 @@
+//! What happens to a record of a join, and when a record goes out alone.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use super::row::{Entry, JoinRow, JoinRowError};
+use super::spread::{SpreadEntry, entry_key, head_key};
+use super::{JoinTerms, Side};
+use crate::ids::Timestamp;
+
+/// A row that is longer than this is spread, in bytes.
+const SPREAD_ABOVE: usize = 4096;
+/// The number of records that the search for the next record alone reads at most. Then it goes on at a later moment.
+const LOOK_AHEAD: usize = 256;
+
+/// The rows of a join in a store.
+pub trait JoinStorage {
+    /// The error of the store.
+    type Error;
+
+    /// Reads a row. Returns whether there is one; `into` then holds it.
+    ///
+    /// # Errors
+    /// If the store can't read.
+    fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, Self::Error>;
+
+    /// Writes a row.
+    ///
+    /// # Errors
+    /// If the store can't write.
+    fn put(&self, key: &[u8], row: &[u8]) -> Result<(), Self::Error>;
+
+    /// Calls `each` with the rows from one key to another one, both included, in order, until it breaks.
+    ///
+    /// # Errors
+    /// If the store can't read.
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Self::Error>;
+
+    /// Sets the moment at which a row is visited.
+    ///
+    /// # Errors
+    /// If the store can't write.
+    fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), Self::Error>;
+}
+
+/// An error of a join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JoinError<E> {
+    /// The store failed.
+    Storage(E),
+    /// A row can't be read.
+    Row(JoinRowError),
+}
+
+impl<E> From<JoinRowError> for JoinError<E> {
+    fn from(error: JoinRowError) -> Self {
+        Self::Row(error)
+    }
+}
+
+/// A stored record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its side.
+    pub side: Side,
+    /// Its time.
+    pub time: Timestamp,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+/// An arriving record.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Its side.
+    pub side: Side,
+    /// Its time, which is not negative.
+    pub time: Timestamp,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// What a record has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arrived {
+    /// It was closed when it came. It is not stored.
+    Late,
+    /// It is stored.
+    Taken {
+        /// The open records of the other side that belong to it, in the order of time and arrival.
+        partners: Vec<Stored>,
+        /// Whether it has met nobody, because all of its partners are closed.
+        is_too_late: bool,
+    },
+}
+
+/// The rules of one join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joining {
+    terms: JoinTerms,
+    spread_above: usize,
+    pairs_closed: bool,
+}
+
+/// A row that is read, and what becomes of it.
+struct Head<'a> {
+    start: Timestamp,
+    key: &'a [u8],
+    row: JoinRow<'a>,
+    is_changed: bool,
+}
+
+impl Joining {
+    /// The rules of a join with these terms.
+    #[must_use]
+    pub fn new(terms: JoinTerms) -> Self {
+        Self {
+            terms,
+            spread_above: SPREAD_ABOVE,
+            pairs_closed: false,
+        }
+    }
+
+    /// The same, with rows that are spread above another length, in bytes.
+    #[must_use]
+    pub fn spreading_above(self, bytes: usize) -> Self {
+        Self {
+            spread_above: bytes,
+            ..self
+        }
+    }
+
+    /// The same without a rule: closed records find partners as long as they are stored. The simulation must detect the
+    /// violation.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn pairing_closed(self, pairs_closed: bool) -> Self {
+        Self {
+            pairs_closed,
+            ..self
+        }
+    }
+
+    /// The terms of the join.
+    #[must_use]
+    pub fn terms(&self) -> &JoinTerms {
+        &self.terms
+    }
+
+    /// Stores a record, and finds its partners. `stream_time` includes the record.
+    ///
+    /// # Errors
+    /// [`JoinError`] if the store fails, or a row can't be read.
+    pub fn arrive<S: JoinStorage>(
+        &self,
+        store: &S,
+        record: Arrival<'_>,
+        stream_time: Timestamp,
+    ) -> Result<Arrived, JoinError<S::Error>> {
+        let Arrival { side, time, .. } = record;
+        if self.terms.is_closed(side, time, stream_time) {
+            return Ok(Arrived::Late);
+        }
+        let within = self.terms.within();
+        let range = within.range(side, time);
+        let mut rows = Vec::with_capacity(2);
+        for start in within.rows(range) {
+            let (key, mut bytes) = (head_key(start, record.key), Vec::new());
+            let there = store.get(&key, &mut bytes).map_err(JoinError::Storage)?;
+            rows.push((start, key, there.then_some(bytes)));
+        }
+        let mut heads = Vec::with_capacity(2);
+        for (start, key, bytes) in &rows {
+            heads.push(Head {
+                start: *start,
+                key,
+                row: match bytes {
+                    Some(bytes) => JoinRow::decode(bytes)?,
+                    None => JoinRow::default(),
+                },
+                is_changed: false,
+            });
+        }
+        let (mut partners, mut misses) = (Vec::new(), false);
+        for head in &mut heads {
+            misses |= self.meet(
+                store,
+                head,
+                (side.other(), range),
+                stream_time,
+                &mut partners,
+            )?;
+        }
+        let own = within.row_of(time);
+        if let Some(head) = heads.iter_mut().find(|head| head.start == own) {
+            self.keep(store, head, record, !partners.is_empty())?;
+        }
+        for head in heads.iter().filter(|head| head.is_changed) {
+            self.write(store, head.key, &head.row)?;
+        }
+        let is_too_late = partners.is_empty() && misses;
+        Ok(Arrived::Taken {
+            partners,
+            is_too_late,
+        })
+    }
+
+    /// Finds the open records of a row that belong to the arriving one, and marks them. Returns whether there are closed
+    /// ones.
+    fn meet<S: JoinStorage>(
+        &self,
+        store: &S,
+        head: &mut Head<'_>,
+        (side, (from, to)): (Side, (Timestamp, Timestamp)),
+        stream_time: Timestamp,
+        partners: &mut Vec<Stored>,
+    ) -> Result<bool, JoinError<S::Error>> {
+        let marks = self.terms.kind().emits_alone(side);
+        let is_open = |time| self.pairs_closed || !self.terms.is_closed(side, time, stream_time);
+        let mut misses = false;
+        if head.row.is_spread {
+            let range = (
+                entry_key(head.key, side, from, 0),
+                entry_key(head.key, side, to, u64::MAX),
+            );
+            for (key, entry) in self.spread(store, head.key.len(), &range, |_, _| false)? {
+                if !is_open(entry.stored.time) {
+                    misses = true;
+                    continue;
+                }
+                if marks && !entry.met {
+                    let row = SpreadEntry::encode(true, &entry.stored.value);
+                    store.put(&key, &row).map_err(JoinError::Storage)?;
+                }
+                partners.push(entry.stored);
+            }
+            return Ok(misses);
+        }
+        let its =
+            |entry: &&mut Entry<'_>| entry.side == side && from <= entry.time && entry.time <= to;
+        for entry in head.row.entries.iter_mut().filter(its) {
+            if !is_open(entry.time) {
+                misses = true;
+                continue;
+            }
+            if marks && !entry.met {
+                entry.met = true;
+                head.is_changed = true;
+            }
+            partners.push(Stored {
+                side,
+                time: entry.time,
+                value: entry.value.to_vec(),
+            });
+        }
+        Ok(misses)
+    }
+
+    /// Adds the arriving record to its row.
+    fn keep<'a, S: JoinStorage>(
+        &self,
+        store: &S,
+        head: &mut Head<'a>,
+        record: Arrival<'a>,
+        met: bool,
+    ) -> Result<(), JoinError<S::Error>> {
+        let Arrival { side, time, .. } = record;
+        let row = &mut head.row;
+        head.is_changed = true;
+        if !met && self.terms.kind().emits_alone(side) {
+            let due = self.terms.within().closes_at(side, time);
+            if row.due.is_none_or(|before| due < before) {
+                row.due = Some(due);
+                store.visit_at(head.key, due).map_err(JoinError::Storage)?;
+            }
+        }
+        row.insert(Entry {
+            side,
+            time,
+            met,
+            value: Cow::Borrowed(record.value),
+        });
+        if row.is_spread || row.encoded_len() > self.spread_above {
+            row.is_spread = true;
+            for entry in std::mem::take(&mut row.entries) {
+                let key = entry_key(head.key, entry.side, entry.time, row.arrivals);
+                row.arrivals = row.arrivals.saturating_add(1);
+                let value = SpreadEntry::encode(entry.met, &entry.value);
+                store.put(&key, &value).map_err(JoinError::Storage)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the records of a row that go out alone at this moment, in the order of their times. Sets the next moment at
+    /// which the row is visited.
+    ///
+    /// # Errors
+    /// [`JoinError`] if the store fails, or a row can't be read.
+    pub fn take_alone<S: JoinStorage>(
+        &self,
+        store: &S,
+        key: &[u8],
+        moment: Timestamp,
+    ) -> Result<Vec<Stored>, JoinError<S::Error>> {
+        let mut bytes = Vec::new();
+        if !store.get(key, &mut bytes).map_err(JoinError::Storage)? {
+            return Ok(Vec::new());
+        }
+        let mut row = JoinRow::decode(&bytes)?;
+        let mut alone = Vec::new();
+        let kind = self.terms.kind();
+        for side in Side::ALL.into_iter().filter(|side| kind.emits_alone(*side)) {
+            let to = self.terms.within().last_closed(side, moment);
+            let from = Timestamp(row.handled(side).0.saturating_add(1));
+            if from <= to {
+                self.unmet(store, (key, &row), (side, from, to), &mut alone)?;
+            }
+            row.handle_to(side, to);
+        }
+        alone.sort_by_key(|stored| (stored.time, stored.side));
+        row.due = match row.is_spread {
+            true => self.next_spread(store, key, &row)?,
+            false => row.next_alone(self),
+        };
+        self.write(store, key, &row)?;
+        if let Some(due) = row.due {
+            store.visit_at(key, due).map_err(JoinError::Storage)?;
+        }
+        Ok(alone)
+    }
+
+    /// Adds the records of a stretch of a row that have met nobody.
+    fn unmet<S: JoinStorage>(
+        &self,
+        store: &S,
+        (key, row): (&[u8], &JoinRow<'_>),
+        (side, from, to): (Side, Timestamp, Timestamp),
+        alone: &mut Vec<Stored>,
+    ) -> Result<(), JoinError<S::Error>> {
+        if row.is_spread {
+            let range = (
+                entry_key(key, side, from, 0),
+                entry_key(key, side, to, u64::MAX),
+            );
+            let entries = self.spread(store, key.len(), &range, |_, _| false)?;
+            let unmet = entries.into_iter().filter(|(_, entry)| !entry.met);
+            alone.extend(unmet.map(|(_, entry)| entry.stored));
+            return Ok(());
+        }
+        let its = |entry: &&Entry<'_>| {
+            entry.side == side && !entry.met && from <= entry.time && entry.time <= to
+        };
+        let unmet = row.entries.iter().filter(its);
+        alone.extend(unmet.map(|entry| Stored {
+            side,
+            time: entry.time,
+            value: entry.value.to_vec(),
+        }));
+        Ok(())
+    }
+
+    /// The moment at which a record of a spread row may go out alone. A search over many records that have met their
+    /// partners goes on at the moment of the last one.
+    fn next_spread<S: JoinStorage>(
+        &self,
+        store: &S,
+        key: &[u8],
+        row: &JoinRow<'_>,
+    ) -> Result<Option<Timestamp>, JoinError<S::Error>> {
+        let mut next: Option<Timestamp> = None;
+        let kind = self.terms.kind();
+        for side in Side::ALL.into_iter().filter(|side| kind.emits_alone(*side)) {
+            let from = Timestamp(row.handled(side).0.saturating_add(1));
+            let range = (
+                entry_key(key, side, from, 0),
+                entry_key(key, side, Timestamp(i64::MAX), u64::MAX),
+            );
+            let is_enough = |count, entry: &SpreadEntry| !entry.met || count == LOOK_AHEAD;
+            let entries = self.spread(store, key.len(), &range, is_enough)?;
+            let last = entries.last().map(|(_, entry)| entry);
+            if let Some(last) = last.filter(|last| is_enough(entries.len(), last)) {
+                let due = self.terms.within().closes_at(side, last.stored.time);
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        Ok(next)
+    }
+
+    /// Reads the records of a spread row, with their keys, until these are enough.
+    fn spread<S: JoinStorage>(
+        &self,
+        store: &S,
+        head: usize,
+        (from, to): &(Vec<u8>, Vec<u8>),
+        is_enough: impl Fn(usize, &SpreadEntry) -> bool,
+    ) -> Result<Vec<(Vec<u8>, SpreadEntry)>, JoinError<S::Error>> {
+        let mut found: Vec<(Vec<u8>, SpreadEntry)> = Vec::new();
+        let mut failed = None;
+        let read = store.scan(from, to, &mut |key, row| {
+            let entry = match SpreadEntry::decode(key.get(head..).unwrap_or_default(), row) {
+                Ok(entry) => entry,
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            };
+            let ends = is_enough(found.len() + 1, &entry);
+            found.push((key.to_vec(), entry));
+            match ends {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        read.map_err(JoinError::Storage)?;
+        match failed {
+            None => Ok(found),
+            Some(error) => Err(JoinError::Row(error)),
+        }
+    }
+
+    fn write<S: JoinStorage>(
+        &self,
+        store: &S,
+        key: &[u8],
+        row: &JoinRow<'_>,
+    ) -> Result<(), JoinError<S::Error>> {
+        let mut bytes = Vec::with_capacity(row.encoded_len());
+        row.encode(&mut bytes);
+        store.put(key, &bytes).map_err(JoinError::Storage)
+    }
+}

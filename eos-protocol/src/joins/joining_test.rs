@@ -1,0 +1,341 @@
+//! Joins against a nested loop.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Timestamp;
+
+/// A store in memory.
+#[derive(Debug, Default)]
+struct Memory {
+    rows: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
+    visits: RefCell<BTreeMap<Vec<u8>, Timestamp>>,
+    /// The number of rows that were read or written.
+    work: RefCell<usize>,
+}
+
+impl JoinStorage for Memory {
+    type Error = Infallible;
+
+    fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, Infallible> {
+        *self.work.borrow_mut() += 1;
+        into.clear();
+        let rows = self.rows.borrow();
+        let row = rows.get(key);
+        into.extend_from_slice(row.map_or(&[], |row| row));
+        Ok(row.is_some())
+    }
+
+    fn put(&self, key: &[u8], row: &[u8]) -> Result<(), Infallible> {
+        *self.work.borrow_mut() += 1;
+        self.rows.borrow_mut().insert(key.to_vec(), row.to_vec());
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Infallible> {
+        let _read = (self.rows.borrow().range(from.to_vec()..=to.to_vec()))
+            .take_while(|(key, row)| {
+                *self.work.borrow_mut() += 1;
+                each(key, row).is_continue()
+            })
+            .count();
+        Ok(())
+    }
+
+    fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), Infallible> {
+        self.visits.borrow_mut().insert(key.to_vec(), moment);
+        Ok(())
+    }
+}
+
+/// A result: the numbers of its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Out {
+    Late(u32),
+    TooLate(u32),
+    Pair(u32, u32),
+    Alone(u32),
+}
+
+/// A record: side, key, time. Its number is its place.
+type Input = (Side, u8, i64);
+
+fn number(value: &[u8]) -> u32 {
+    u32::from_be_bytes(*value.first_chunk().unwrap())
+}
+
+fn pair(side: Side, own: u32, other: u32) -> Out {
+    match side {
+        Side::Left => Out::Pair(own, other),
+        Side::Right => Out::Pair(other, own),
+    }
+}
+
+/// The results of a join of these records, in this order of arrival.
+fn join(joining: &Joining, inputs: &[Input]) -> Vec<Out> {
+    let (store, mut out) = (Memory::default(), Vec::new());
+    let mut now = Timestamp(0);
+    for (at, (side, key, time)) in inputs.iter().enumerate() {
+        let own = u32::try_from(at).unwrap();
+        now = now.max(Timestamp(*time));
+        let record = Arrival {
+            side: *side,
+            time: Timestamp(*time),
+            key: &[*key],
+            value: &own.to_be_bytes(),
+        };
+        match joining.arrive(&store, record, now).unwrap() {
+            Arrived::Late => out.push(Out::Late(own)),
+            Arrived::Taken {
+                partners,
+                is_too_late,
+            } => {
+                let others = partners.iter().map(|it| number(&it.value));
+                out.extend(others.map(|other| pair(*side, own, other)));
+                out.extend(is_too_late.then_some(Out::TooLate(own)));
+            }
+        }
+        visit(joining, &store, now, &mut out);
+    }
+    visit(joining, &store, Timestamp(i64::MAX), &mut out);
+    out
+}
+
+/// Visits all rows whose moments have come.
+fn visit(joining: &Joining, store: &Memory, now: Timestamp, out: &mut Vec<Out>) {
+    loop {
+        let visits = store.visits.borrow();
+        let first = visits.iter().min_by_key(|(key, moment)| (**moment, *key));
+        let Some((key, moment)) = first.map(|(key, moment)| (key.clone(), *moment)) else {
+            return;
+        };
+        drop(visits);
+        if moment > now {
+            return;
+        }
+        store.visits.borrow_mut().remove(&key);
+        let alone = joining.take_alone(store, &key, moment).unwrap();
+        out.extend(alone.iter().map(|it| Out::Alone(number(&it.value))));
+    }
+}
+
+/// The same by a loop over all records that came before.
+fn nested_loop(terms: &JoinTerms, inputs: &[Input]) -> Vec<Out> {
+    let (mut taken, mut out): (Vec<(u32, Input, bool)>, Vec<Out>) = (Vec::new(), Vec::new());
+    let mut now = Timestamp(0);
+    let alone = |taken: &mut Vec<(u32, Input, bool)>, from: Timestamp, to: Timestamp| {
+        let mut alone = Vec::new();
+        for (number, (side, key, time), met) in taken {
+            let at = terms.within().closes_at(*side, Timestamp(*time));
+            if from < at && at <= to && !*met && terms.kind().emits_alone(*side) {
+                alone.push((
+                    (
+                        at,
+                        terms.within().row_of(Timestamp(*time)),
+                        *key,
+                        *time,
+                        *side,
+                    ),
+                    *number,
+                ));
+            }
+        }
+        alone.sort();
+        alone
+            .into_iter()
+            .map(|(_, number)| Out::Alone(number))
+            .collect::<Vec<_>>()
+    };
+    for (at, input) in inputs.iter().enumerate() {
+        let (own, (side, key, time)) = (u32::try_from(at).unwrap(), *input);
+        let before = now;
+        now = now.max(Timestamp(time));
+        if terms.is_closed(side, Timestamp(time), now) {
+            out.push(Out::Late(own));
+        } else {
+            let (from, to) = terms.within().range(side, Timestamp(time));
+            let mut found = Vec::new();
+            let mut misses = false;
+            for (number, (its, other, at), met) in &mut taken {
+                let at = Timestamp(*at);
+                if *its != side && *other == key && from <= at && at <= to {
+                    match terms.is_closed(*its, at, now) {
+                        true => misses = true,
+                        false => {
+                            *met = true;
+                            found.push((at, *number));
+                        }
+                    }
+                }
+            }
+            found.sort();
+            out.extend(found.iter().map(|(_, other)| pair(side, own, *other)));
+            out.extend((found.is_empty() && misses).then_some(Out::TooLate(own)));
+            taken.push((own, *input, !found.is_empty()));
+        }
+        out.extend(alone(&mut taken, before, now));
+    }
+    out.extend(alone(&mut taken, now, Timestamp(i64::MAX)));
+    out
+}
+
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![Just(Side::Left), Just(Side::Right)]
+}
+
+fn terms(grace: std::ops::Range<u64>) -> impl Strategy<Value = JoinTerms> {
+    let kind = prop_oneof![
+        Just(JoinKind::Inner),
+        Just(JoinKind::Left),
+        Just(JoinKind::Outer)
+    ];
+    (kind, 0_u64..8, 0_u64..8, grace).prop_map(|(kind, before, after, grace)| {
+        let ms = Duration::from_millis;
+        JoinTerms::new(
+            kind,
+            Within::of(ms(before)).after(ms(after)).grace(ms(grace)),
+        )
+    })
+}
+
+/// Rows that are never spread, soon, and at once.
+fn rules(terms: JoinTerms) -> [Joining; 3] {
+    [usize::MAX, 80, 0].map(|above| Joining::new(terms).spreading_above(above))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_join_is_a_loop_over_all_earlier_records(
+        terms in terms(0..6),
+        inputs in proptest::collection::vec((side(), 0_u8..2, 0_i64..60), 0..40),
+    ) {
+        let expected = nested_loop(&terms, &inputs);
+        for joining in rules(terms) {
+            prop_assert_eq!(&join(&joining, &inputs), &expected);
+        }
+    }
+
+    /// Within grace, the results are those of the records in order, whatever the order of arrival.
+    #[test]
+    fn the_order_of_arrival_does_not_matter_within_grace(
+        terms in terms(0..30),
+        inputs in proptest::collection::vec((side(), 0_u8..2, 0_i64..60, 0_i64..30), 0..40),
+    ) {
+        let grace = i64::try_from(terms.within().grace_time().as_millis()).unwrap();
+        let mut arrivals = inputs;
+        arrivals.sort_by_key(|(_, _, time, delay)| time + (delay % (grace + 1)));
+        let records: Vec<Input> = arrivals.iter().map(|(side, key, time, _)| (*side, *key, *time)).collect();
+        let mut expected = Vec::new();
+        for (at, (side, key, time)) in records.iter().enumerate() {
+            let range = terms.within().range(*side, Timestamp(*time));
+            let belongs = |(_, (its, other, at)): &(usize, &Input)| {
+                its != side && other == key && range.0.0 <= *at && *at <= range.1.0
+            };
+            let partners: Vec<_> = records.iter().enumerate().filter(belongs).map(|(other, _)| other).collect();
+            let at = u32::try_from(at).unwrap();
+            if *side == Side::Left {
+                expected.extend(partners.iter().map(|other| Out::Pair(at, u32::try_from(*other).unwrap())));
+            }
+            if partners.is_empty() && terms.kind().emits_alone(*side) {
+                expected.push(Out::Alone(at));
+            }
+        }
+        expected.sort();
+        for joining in rules(terms) {
+            let mut found = join(&joining, &records);
+            found.sort();
+            prop_assert_eq!(&found, &expected);
+        }
+    }
+
+    #[test]
+    fn no_record_is_both_alone_and_in_a_pair(
+        terms in terms(0..6),
+        inputs in proptest::collection::vec((side(), 0_u8..2, 0_i64..60), 0..40),
+    ) {
+        for joining in rules(terms) {
+            let out = join(&joining, &inputs);
+            prop_assert_eq!(both(&out), None, "{:?}", out);
+        }
+    }
+}
+
+/// A record that is both alone and in a pair, or alone twice.
+fn both(out: &[Out]) -> Option<u32> {
+    let alone = |at: &Out| match at {
+        Out::Alone(number) => Some(*number),
+        _ => None,
+    };
+    let in_pair = |number: u32| {
+        out.iter()
+            .any(|it| matches!(it, Out::Pair(a, b) if *a == number || *b == number))
+    };
+    let count = |number: u32| {
+        out.iter()
+            .filter_map(alone)
+            .filter(|it| *it == number)
+            .count()
+    };
+    out.iter()
+        .filter_map(alone)
+        .find(|number| in_pair(*number) || count(*number) > 1)
+}
+
+/// Without the rule that a closed record meets nobody, a record is both.
+#[test]
+fn a_closed_record_would_be_both_alone_and_in_a_pair() {
+    let within = Within::of(Duration::ZERO).before(Duration::from_millis(9));
+    let terms = JoinTerms::new(JoinKind::Left, within);
+    let inputs = [(Side::Left, 0, 5), (Side::Right, 1, 8), (Side::Right, 0, 5)];
+    let out = join(&Joining::new(terms), &inputs);
+    assert_eq!(out, [Out::Alone(0), Out::TooLate(2)]);
+    let out = join(&Joining::new(terms).pairing_closed(true), &inputs);
+    assert_eq!(both(&out), Some(0));
+}
+
+/// A key with 100,000 records costs the same for each.
+#[test]
+fn a_hot_key_costs_the_same_per_record() {
+    let within = Within::of(Duration::from_millis(200_000)).grace(Duration::from_millis(1));
+    for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Outer] {
+        let joining = Joining::new(JoinTerms::new(kind, within));
+        let store = Memory::default();
+        let mut most = 0;
+        for time in 0..100_000 {
+            *store.work.borrow_mut() = 0;
+            let record = Arrival {
+                side: Side::Left,
+                time: Timestamp(time),
+                key: b"hot",
+                value: &[7; 10],
+            };
+            joining.arrive(&store, record, Timestamp(time)).unwrap();
+            if time > 1_000 {
+                most = most.max(*store.work.borrow());
+            }
+        }
+        assert!(most <= 5, "{kind:?}: {most}");
+        let mut alone = 0;
+        loop {
+            let first = store.visits.borrow_mut().pop_first();
+            let Some((key, moment)) = first else { break };
+            *store.work.borrow_mut() = 0;
+            alone += joining.take_alone(&store, &key, moment).unwrap().len();
+            assert!(*store.work.borrow() <= 4);
+        }
+        assert_eq!(alone, if kind == JoinKind::Inner { 0 } else { 100_000 });
+    }
+}

@@ -1,0 +1,107 @@
+//! Replays the recorded results of Kafka Streams: `integration-tests/golden`.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use eos_core::windows::Within;
+use eos_core::{App, PlainTopic, Timestamp, Topic};
+use eos_testkit::{Input, TestDriver};
+use serde_json::Value;
+
+use super::{Kind, join, results};
+
+/// The cases in which Kafka Streams sends a record alone before its grace is over, although its partner may still come.
+const EARLY: [(&str, &str); 3] = [
+    ("left_join_within", "random_43"),
+    ("outer_join_within", "asymmetric"),
+    ("outer_join_within", "random_43"),
+];
+
+/// Kafka Streams looks for records alone less often than they close, so the results alone of pseudo-random cases are compared
+/// at the end.
+///
+/// A result: key, value and time. Kafka Streams sends results alone before the pairs of the record that closes them; here,
+/// they come behind it. So the results of an input are sorted.
+type Shown = (String, String, i64);
+
+fn replay(kind: Kind, operator: &str, file: &Path) {
+    let text = fs::read_to_string(file).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let case = &lines[0]["case"];
+    let ms = |name: &str| Duration::from_millis(case[name].as_u64().unwrap());
+    let within = Within::of(Duration::ZERO)
+        .before(ms("before_ms"))
+        .after(ms("after_ms"))
+        .grace(ms("grace_ms"));
+    let topics: [PlainTopic<String, String>; 2] = ["left", "right"].map(Topic::plain);
+    let mut app = App::new("golden");
+    let [left, right] = topics.clone().map(|topic| app.source(&topic));
+    join(kind, left, right, within).to(&results());
+    let mut driver = TestDriver::new(app);
+    let is_early = EARLY.contains(&(operator, case["name"].as_str().unwrap()));
+    let is_random = case["name"].as_str().unwrap().starts_with("random");
+    let (mut found, mut expected) = (Vec::new(), Vec::new());
+    // Results alone of pseudo-random cases.
+    let (mut alone, mut theirs) = (Vec::new(), Vec::new());
+    let shown = |out: &Value| {
+        let text = |name: &str| out[name].as_str().unwrap().to_owned();
+        (
+            text("key"),
+            text("value"),
+            out["timestamp"].as_i64().unwrap(),
+        )
+    };
+    let mut compare = |found: &mut Vec<Shown>, expected: &mut Vec<Shown>, place: &Value| {
+        if is_early || is_random {
+            for (results, kept) in [(&mut *found, &mut alone), (&mut *expected, &mut theirs)] {
+                kept.extend(results.extract_if(.., |(_, value, _)| value.contains('-')));
+            }
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{file:?} before {place}");
+        found.clear();
+        expected.clear();
+    };
+    for line in &lines[1..] {
+        if let Some(record) = line.get("in") {
+            compare(&mut found, &mut expected, record);
+            let mut topics = topics.iter();
+            let topic = topics.find(|it| it.name() == record["topic"]).unwrap();
+            let (key, value, time) = shown(record);
+            driver.pipe_input(topic, Input::new(key, value).at(Timestamp(time)));
+            let out = driver.read(&results()).into_iter();
+            found.extend(out.map(|it| (it.key.clone(), it.value.clone(), it.timestamp.0)));
+        } else if let Some(out) = line.get("out") {
+            expected.push(shown(out));
+        }
+    }
+    compare(&mut found, &mut expected, &Value::Null);
+    if is_early {
+        let are_theirs = alone.iter().all(|it| theirs.contains(it));
+        assert!(are_theirs, "{file:?}: {alone:?}, {theirs:?}");
+    } else {
+        let are_ours = theirs.iter().all(|it| alone.contains(it));
+        assert!(are_ours, "{file:?}: {alone:?}, {theirs:?}");
+        assert!(alone.len() <= theirs.len() + 3, "{alone:?}, {theirs:?}");
+    }
+}
+
+#[test]
+fn joins_are_those_of_kafka_streams() {
+    for (kind, operator) in [
+        (Kind::Inner, "join_within"),
+        (Kind::Left, "left_join_within"),
+        (Kind::Outer, "outer_join_within"),
+    ] {
+        let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../integration-tests/golden/cases");
+        let files = fs::read_dir(cases.join(operator)).unwrap();
+        let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        assert!(files.len() >= 15, "{operator}: {}", files.len());
+        files.iter().for_each(|file| replay(kind, operator, file));
+    }
+}
