@@ -118,7 +118,8 @@ fn three_types_have_one_result() {
 /// Records that wait in several topics are taken in order of time. Each result has the highest time so far.
 #[test]
 fn one_task_reads_all_streams_in_order_of_time() {
-    let mut driver = TestDriver::builder().hold().start(three());
+    let mut driver = TestDriver::new(three());
+    driver.kill();
     let at = |key: &str, value: &str, time| {
         Input::new(key.to_owned(), value.to_owned()).at(Timestamp(time))
     };
@@ -127,7 +128,7 @@ fn one_task_reads_all_streams_in_order_of_time() {
     driver.pipe_all(&orders(), [order]);
     let review = Input::new("ada".to_owned(), 5).at(Timestamp(5));
     driver.pipe_all(&reviews(), [review]);
-    driver.release();
+    driver.restart();
     let results = driver.read(&results());
     let seen: Vec<_> = results
         .iter()
@@ -270,4 +271,25 @@ fn the_table_is_like_any_other() {
     driver.pipe(&reviews(), "ada", 5);
     assert_eq!(driver.read_pairs(&joined), [pair("ada", "5 by xy7")]);
     assert_eq!(read(&mut driver).last(), Some(&pair("ada", "xy7")));
+}
+
+#[test]
+fn a_table_that_a_stream_joins_needs_no_other_end() {
+    let mut app = App::new("a");
+    let cents = app.source(&orders()).group_by_key();
+    let table = app
+        .source(&clicks())
+        .group_by_key()
+        .cogroup(&store(), String::new, |_, page, so_far| so_far + &page)
+        .and(cents, |_, cents, so_far| format!("{so_far}{cents}"))
+        .into_table();
+    app.source(&reviews())
+        .join(&table, |stars, customer| format!("{stars} by {customer}"))
+        .to(&results());
+    drop(table);
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&clicks(), "ada", "x");
+    driver.pipe(&orders(), "ada", 7_u64);
+    driver.pipe(&reviews(), "ada", 5);
+    assert_eq!(read(&mut driver), [pair("ada", "5 by x7")]);
 }
