@@ -81,13 +81,12 @@ fn replay(kind: Kind, operator: &str, file: &Path) {
         }
     }
     compare(&mut found, &mut expected, &Value::Null);
-    if is_early {
-        let are_theirs = alone.iter().all(|it| theirs.contains(it));
-        assert!(are_theirs, "{file:?}: {alone:?}, {theirs:?}");
-    } else {
+    // Theirs come a few inputs later, so the last ones are missing.
+    let missing = alone.iter().filter(|it| !theirs.contains(it)).count();
+    assert!(missing <= 5, "{file:?}: {alone:?}, {theirs:?}");
+    if !is_early {
         let are_ours = theirs.iter().all(|it| alone.contains(it));
         assert!(are_ours, "{file:?}: {alone:?}, {theirs:?}");
-        assert!(alone.len() <= theirs.len() + 3, "{alone:?}, {theirs:?}");
     }
 }
 
