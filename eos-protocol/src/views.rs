@@ -112,7 +112,7 @@ mod tests {
         let at = |next| Position {
             identity: Identity {
                 cluster: String::new(),
-                app: String::new(),
+                app: "a".into(),
                 task: TaskId::default(),
                 topics: Vec::new(),
                 stores: StoresHash(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eos_protocol::Timestamp;
 use eos_protocol::joins::{
-    Arrival, Arrived, JoinError, JoinKind, JoinStorage, JoinTerms, Joining, Stored, Within,
+    Arrival, Arrived, EachRow, JoinError, JoinKind, JoinStorage, JoinTerms, Joining, Stored, Within,
 };
 use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::windows::Expiry;
@@ -94,12 +94,7 @@ impl JoinStorage for JoinRows<'_> {
         self.task.put(self.rows, key, row)
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, from: &[u8], to: &[u8], each: &mut EachRow<'_>) -> Result<(), StoreError> {
         let range = KeyRange::between((Bound::Included(from), Bound::Included(to)));
         let mut scan = self.task.scan(self.rows, &range, Direction::Forward)?;
         while let Some((key, row)) = scan.next()? {

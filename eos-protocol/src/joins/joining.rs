@@ -13,6 +13,12 @@ const SPREAD_ABOVE: usize = 4096;
 /// The number of records that the search for the next record alone reads at most. Then it goes on at a later moment.
 const LOOK_AHEAD: usize = 256;
 
+/// Receives the key and the value of a row, and ends the scan with a break.
+pub type EachRow<'e> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'e;
+
+/// A record of a spread row, with the key of its own row.
+type Spread = (Vec<u8>, SpreadEntry);
+
 /// The rows of a join in a store.
 pub trait JoinStorage {
     /// The error of the store.
@@ -34,12 +40,7 @@ pub trait JoinStorage {
     ///
     /// # Errors
     /// If the store can't read.
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Self::Error>;
+    fn scan(&self, from: &[u8], to: &[u8], each: &mut EachRow<'_>) -> Result<(), Self::Error>;
 
     /// Sets the moment at which a row is visited.
     ///
@@ -401,8 +402,8 @@ impl Joining {
         head: usize,
         (from, to): &(Vec<u8>, Vec<u8>),
         is_enough: impl Fn(usize, &SpreadEntry) -> bool,
-    ) -> Result<Vec<(Vec<u8>, SpreadEntry)>, JoinError<S::Error>> {
-        let mut found: Vec<(Vec<u8>, SpreadEntry)> = Vec::new();
+    ) -> Result<Vec<Spread>, JoinError<S::Error>> {
+        let mut found: Vec<Spread> = Vec::new();
         let mut failed = None;
         let read = store.scan(from, to, &mut |key, row| {
             let entry = match SpreadEntry::decode(key.get(head..).unwrap_or_default(), row) {

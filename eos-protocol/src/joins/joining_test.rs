@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -38,12 +37,7 @@ impl JoinStorage for Memory {
         Ok(())
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Infallible> {
+    fn scan(&self, from: &[u8], to: &[u8], each: &mut EachRow<'_>) -> Result<(), Infallible> {
         let _read = (self.rows.borrow().range(from.to_vec()..=to.to_vec()))
             .take_while(|(key, row)| {
                 *self.work.borrow_mut() += 1;

@@ -16,7 +16,7 @@ mod within;
 #[cfg(test)]
 mod joining_test;
 
-pub use joining::{Arrival, Arrived, JoinError, JoinStorage, Joining, Stored};
+pub use joining::{Arrival, Arrived, EachRow, JoinError, JoinStorage, Joining, Stored};
 pub use row::{JoinRow, JoinRowError};
 pub use spread::{SpreadEntry, head_key, key_of_head};
 pub use terms::{JoinTerms, OtherJoin};

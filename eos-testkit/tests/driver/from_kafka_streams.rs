@@ -205,9 +205,7 @@ fn unknown(page: &str, surface: &Names) -> Vec<String> {
         let starts = span.starts_with(|c: char| c.is_uppercase());
         starts && span.contains("::") && span.chars().all(is_name) && !span.starts_with("Clock::")
     });
-    let unknown = cells
-        .chain(in_text)
-        .filter(|name| !exists(name, surface));
+    let unknown = cells.chain(in_text).filter(|name| !exists(name, surface));
     unknown.map(str::to_owned).collect()
 }
 

@@ -360,7 +360,7 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
         (Refused::Join(source), _) => RestartError::OtherJoin {
             task,
             store,
-            source,
+            source: Box::new(source),
         },
         (Refused::Results { was_final }, _) => RestartError::OtherResults {
             task,

@@ -132,7 +132,7 @@ pub enum RestartError {
         /// The store's name.
         store: String,
         /// Both joins.
-        source: OtherJoin,
+        source: Box<OtherJoin>,
     },
     /// The moments of a timer or tick belong to another clock.
     #[error(
