@@ -48,7 +48,7 @@ pub enum Error {
     Worker(#[from] WorkerError),
     /// A global table failed.
     #[error(transparent)]
-    Global(#[from] GlobalError),
+    Global(Box<GlobalError>),
     /// The app did not stop in time.
     #[error(
         "the app did not stop within {waited_s} s. End the process; the next start resolves open \
@@ -77,6 +77,12 @@ pub enum Error {
         "a worker ended unexpectedly (a bug in eos). Restart the process; the next start resolves open transactions"
     )]
     Gone,
+}
+
+impl From<GlobalError> for Error {
+    fn from(error: GlobalError) -> Self {
+        Self::Global(Box::new(error))
+    }
 }
 
 /// An error for `main` that prints its message and causes. An [`Error`] would print its fields.

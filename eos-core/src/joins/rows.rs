@@ -1,6 +1,6 @@
 //! The rows of a join in the stores of a task.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use eos_protocol::Timestamp;

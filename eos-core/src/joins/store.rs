@@ -31,6 +31,9 @@ pub struct JoinStore<K, V, W> {
     right: Arc<dyn Codec<W>>,
 }
 
+/// A waiting record: its key and time, and the value of its side.
+type Waiting<K, V, W> = ((K, Timestamp), Sides<V, W>);
+
 impl<K, V, W> JoinStore<K, V, W> {
     /// Values are JSON; keys are plain (text, bytes, integers).
     pub fn json(name: &str) -> Self
@@ -153,7 +156,7 @@ impl<K: 'static, V: 'static, W: 'static> JoinStore<K, V, W> {
         &self,
         key: &[u8],
         (side, time, value): (Side, Timestamp, &[u8]),
-    ) -> Result<((K, Timestamp), Sides<V, W>), CodecError> {
+    ) -> Result<Waiting<K, V, W>, CodecError> {
         let value = match self.decode_value(side, value)? {
             Sided::Left(value) => Sides::Left(value),
             Sided::Right(value) => Sides::Right(value),

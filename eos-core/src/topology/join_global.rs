@@ -91,6 +91,9 @@ impl Graph {
     }
 }
 
+/// Types that are named but not held.
+type Types<K, V, R> = PhantomData<fn(K, V) -> R>;
+
 /// Combines a record's value with the row of a global table, if there is one. Forwards the result with the record's own
 /// time (`KStreamGlobalKTableJoin`). If `f` returns `None`, the record is dropped.
 pub(crate) struct JoinGlobal<K, V, L, W, R, G, F> {
@@ -98,7 +101,7 @@ pub(crate) struct JoinGlobal<K, V, L, W, R, G, F> {
     topic: Arc<dyn GlobalTopic<L, W>>,
     key: Arc<G>,
     f: Arc<F>,
-    types: PhantomData<fn(K, V, L, W) -> R>,
+    types: Types<K, V, R>,
 }
 
 impl<K, V, L, W, R, G, F> JoinGlobal<K, V, L, W, R, G, F> {

@@ -10,6 +10,9 @@ use super::rows::ViewRows;
 use super::view::{TaskView, View};
 use crate::store::{WindowStore, start_bytes};
 
+/// The task of a key, and the key's bytes.
+type Found<K, V> = (TaskView<WindowStore<K, V>>, Vec<u8>);
+
 impl<K: 'static, V: 'static> View<WindowStore<K, V>> {
     /// Returns the value of a key in the window that starts at `start`, from the task that processes the records with this
     /// key. An expired window has none.
@@ -50,7 +53,8 @@ impl<K: 'static, V: 'static> View<WindowStore<K, V>> {
         task.values(&bytes, starts)
     }
 
-    fn of(&self, key: &K) -> Result<(TaskView<WindowStore<K, V>>, Vec<u8>), ViewError> {
+    /// Returns the task of a key, and the key's bytes.
+    fn of(&self, key: &K) -> Result<Found<K, V>, ViewError> {
         let codec = self.store.access.codec();
         let bytes = encode(codec, key, &self.store.name)?;
         Ok((self.task_at(codec, key, &bytes)?, bytes))

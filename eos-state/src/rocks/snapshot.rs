@@ -78,16 +78,22 @@ enum Response {
 
 /// The request for the next poll, and its result.
 #[derive(Default)]
-struct Exchange(Mutex<(Option<Request>, Option<Result<Response, StoreError>>)>);
+struct Exchange(Mutex<Turn>);
+
+#[derive(Default)]
+struct Turn {
+    request: Option<Request>,
+    response: Option<Result<Response, StoreError>>,
+}
 
 impl Exchange {
-    fn lock(&self) -> MutexGuard<'_, (Option<Request>, Option<Result<Response, StoreError>>)> {
+    fn lock(&self) -> MutexGuard<'_, Turn> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a request.
     async fn next(&self) -> Request {
-        poll_fn(|_| match self.lock().0.take() {
+        poll_fn(|_| match self.lock().request.take() {
             Some(request) => Poll::Ready(request),
             None => Poll::Pending,
         })
@@ -101,7 +107,7 @@ async fn serve(db: Arc<DB>, path: PathBuf, exchange: Arc<Exchange>) {
     loop {
         let request = exchange.next().await;
         let response = read(&db, &path, &snapshot, request);
-        exchange.lock().1 = Some(response);
+        exchange.lock().response = Some(response);
     }
 }
 
@@ -136,12 +142,12 @@ fn read(
 
 impl RocksSnapshot {
     fn ask(&mut self, request: Request) -> Result<Response, StoreError> {
-        self.exchange.lock().0 = Some(request);
+        self.exchange.lock().request = Some(request);
         let _pending = self
             .body
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
-        let response = self.exchange.lock().1.take();
+        let response = self.exchange.lock().response.take();
         response.unwrap_or_else(|| Err(self.unanswered()))
     }
 

@@ -307,7 +307,8 @@ fn ordered_stores_have_ranges_prefixes_and_many_pages() {
     driver.pipe(&input(), "ada", 1_000_u64);
     driver.pipe(&input(), "bob", 3_u64);
     let task = driver.view(&visits).unwrap().task_of(&key("bob")).unwrap();
-    let of = |rows: Result<Vec<((String, u64), u64)>, ViewError>| {
+    type Rows = Vec<((String, u64), u64)>;
+    let of = |rows: Result<Rows, ViewError>| {
         rows.unwrap()
             .into_iter()
             .map(|(_, n)| n)

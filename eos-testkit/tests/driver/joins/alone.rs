@@ -218,7 +218,7 @@ fn a_failed_result_alone_goes_to_its_policy() {
     let mut driver = make(ErrorPolicy::skip());
     pipe(&mut driver, &records);
     assert_eq!(read(&mut driver), ["k a+- @100", "k c+- @102"]);
-    let mut driver = make(ErrorPolicy::dead_letter("letters").into());
+    let mut driver = make(ErrorPolicy::dead_letter("letters"));
     pipe(&mut driver, &records);
     assert_eq!(read(&mut driver), ["k a+- @100", "k c+- @102"]);
     let letter = driver.read_one(&eos_core::PlainTopic::<String, String>::named("letters"));

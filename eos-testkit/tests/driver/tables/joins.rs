@@ -188,6 +188,10 @@ fn a_table_of_another_app_and_other_partition_counts_are_refused() {
     assert!(text.contains("left") && text.contains("right"), "{text}");
 }
 
+type Build = fn(&mut App);
+/// Whether a join has a row for these rows.
+type HasRow = fn(Option<u8>, Option<u8>) -> bool;
+
 /// What a join emits, computed from both tables as maps.
 fn oracle(
     updates: &[(bool, u8, Option<u8>)],
@@ -228,7 +232,7 @@ proptest! {
             if changes { real.push(update); }
         }
         let text = |value: Option<u8>| value.map_or("-".to_owned(), |value| value.to_string());
-        let kinds: [(fn(&mut App), fn(Option<u8>, Option<u8>) -> bool); 3] = [
+        let kinds: [(Build, HasRow); 3] = [
             (inner, |left, right| left.is_some() && right.is_some()),
             (self::left, |left, _| left.is_some()),
             (outer, |left, right| left.is_some() || right.is_some()),
