@@ -21,6 +21,7 @@ use crate::output::Output;
 use crate::rules;
 use crate::runtime::{Running, Signals, Stepped};
 use crate::store::StoreSpec;
+use crate::store_handle::{Store, StoreDef};
 use crate::streams::Stream;
 use crate::timer::{Timer, TimerHandle};
 use crate::topic::Topic;
@@ -78,6 +79,41 @@ impl App {
     pub(crate) fn add_global(&self, table: GlobalSpec) -> (Arc<Mutex<Graph>>, usize) {
         let at = self.lock().global(table);
         (Arc::clone(&self.graph), at)
+    }
+
+    /// Declares a store and returns its handle, for [`Ctx::store`](crate::Ctx::store). Each stream whose closures use
+    /// the store needs [`Stream::with_store`].
+    ///
+    /// A [`WindowStore`](crate::state::WindowStore) needs a [`retention`](crate::state::WindowStore::retention).
+    ///
+    /// ```
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let hours = Tumbling::of(Duration::from_secs(3600));
+    /// let seen = app.store(
+    ///     &WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(24 * 3600)),
+    /// );
+    /// app.source(&Topic::<String, String>::plain("clicks"))
+    ///     .with_store(&seen)
+    ///     .process_values(move |ctx, click| {
+    ///         let Some(hour) = click.timestamp.and_then(|time| hours.window(time)) else {
+    ///             return Ok(());
+    ///         };
+    ///         let store = ctx.store(&seen);
+    ///         let clicks = store.get(click.key, hour.start)?.unwrap_or(0) + 1;
+    ///         if store.put(click.key, hour.start, &clicks)? && clicks == 1000 {
+    ///             ctx.forward(clicks)?;
+    ///         }
+    ///         Ok(())
+    ///     })
+    ///     .to(&Topic::plain("busy-users"));
+    /// ```
+    pub fn store<D: StoreDef>(&mut self, definition: &D) -> Store<D> {
+        let (spec, check) = definition.declared();
+        Store::new(self.token(), self.keep(spec, check))
     }
 
     /// Adds a store for closures. Returns its number.

@@ -52,6 +52,7 @@
 //! - `failpoints`: faults compiled into the runtime, for tests of eos itself.
 #![forbid(unsafe_code)]
 
+mod change;
 pub mod codec;
 pub mod metrics;
 
@@ -94,6 +95,7 @@ mod rules;
 mod runtime;
 mod sequence;
 mod sessions;
+mod sides;
 mod sliding;
 mod store;
 mod store_handle;
@@ -170,8 +172,9 @@ pub mod windows {
     pub use eos_protocol::joins::Within;
     pub use eos_protocol::windows::{Hopping, Session, Sliding, Tumbling, Window};
 
-    pub use crate::joins::{JoinedStreams, Sides};
+    pub use crate::joins::JoinedStreams;
     pub use crate::sessions::{SessionGroup, SessionTable};
+    pub use crate::sides::Sides;
     pub use crate::sliding::{SlidingGroup, SlidingTable};
     pub use crate::windowed::{WindowedGroup, Windows, WindowsOf};
     pub use crate::windowed_key::Windowed;

@@ -7,12 +7,11 @@ use std::time::Duration;
 use eos_protocol::windows::{Expiry, check_retention};
 use eos_state::StoreKind;
 
-use crate::app::App;
 use crate::codec::OrderedKey;
 use crate::ctx::Ctx;
 use crate::keys::Colocated;
 use crate::store::{
-    KeyValueStore, KeyValueView, OrderedStore, OrderedView, WindowStore, WindowView,
+    KeyValueStore, KeyValueView, OrderedStore, OrderedView, StoreSpec, WindowStore, WindowView,
 };
 use crate::streams::Stream;
 use crate::topology::Mistake;
@@ -41,6 +40,17 @@ pub struct Store<D> {
     definition: PhantomData<fn(D) -> D>,
 }
 
+impl<D> Store<D> {
+    /// The handle of a store of this app.
+    pub(crate) fn new(app: u64, index: usize) -> Self {
+        Self {
+            app,
+            index,
+            definition: PhantomData,
+        }
+    }
+}
+
 /// A [`Store`], or the [`Rows`](crate::state::Rows) of a table. This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a store's definition, and this takes its handle",
@@ -61,47 +71,6 @@ impl<D: StoreDef> StoreHandle for Store<D> {
 
     fn view<'c>(&self, ctx: &'c Ctx<'_>) -> D::View<'c> {
         D::view(ctx, self)
-    }
-}
-
-impl App {
-    /// Declares a store and returns its handle, for [`Ctx::store`](crate::Ctx::store). Each stream whose closures use
-    /// the store needs [`Stream::with_store`].
-    ///
-    /// A [`WindowStore`](crate::state::WindowStore) needs a [`retention`](crate::state::WindowStore::retention).
-    ///
-    /// ```
-    /// # use eos_core::state::WindowStore;
-    /// # use eos_core::windows::Tumbling;
-    /// # use eos_core::{App, Topic};
-    /// # use std::time::Duration;
-    /// # let mut app = App::new("a");
-    /// let hours = Tumbling::of(Duration::from_secs(3600));
-    /// let seen = app.store(
-    ///     &WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(24 * 3600)),
-    /// );
-    /// app.source(&Topic::<String, String>::plain("clicks"))
-    ///     .with_store(&seen)
-    ///     .process_values(move |ctx, click| {
-    ///         let Some(hour) = click.timestamp.and_then(|time| hours.window(time)) else {
-    ///             return Ok(());
-    ///         };
-    ///         let store = ctx.store(&seen);
-    ///         let clicks = store.get(click.key, hour.start)?.unwrap_or(0) + 1;
-    ///         if store.put(click.key, hour.start, &clicks)? && clicks == 1000 {
-    ///             ctx.forward(clicks)?;
-    ///         }
-    ///         Ok(())
-    ///     })
-    ///     .to(&Topic::plain("busy-users"));
-    /// ```
-    pub fn store<D: StoreDef>(&mut self, definition: &D) -> Store<D> {
-        let index = definition.declare(self);
-        Store {
-            app: self.token(),
-            index,
-            definition: PhantomData,
-        }
     }
 }
 
@@ -182,27 +151,25 @@ pub(crate) mod sealed {
     use super::*;
 
     pub trait Define {
-        /// Adds the store to the app. Returns its number.
-        fn declare(&self, app: &App) -> usize;
+        /// Returns the store for the graph, and its mistake.
+        fn declared(&self) -> (StoreSpec, Result<(), Mistake>);
     }
 
     impl<K: 'static, V: 'static> Define for KeyValueStore<K, V> {
-        fn declare(&self, app: &App) -> usize {
-            app.keep(self.spec(StoreKind::Point), check_expiry(self))
+        fn declared(&self) -> (StoreSpec, Result<(), Mistake>) {
+            (self.spec(StoreKind::Point), check_expiry(self))
         }
     }
 
     impl<K: 'static, V: 'static> Define for OrderedStore<K, V> {
-        fn declare(&self, app: &App) -> usize {
-            app.keep(
-                self.inner.spec(StoreKind::Ordered),
-                check_expiry(&self.inner),
-            )
+        fn declared(&self) -> (StoreSpec, Result<(), Mistake>) {
+            let spec = self.inner.spec(StoreKind::Ordered);
+            (spec, check_expiry(&self.inner))
         }
     }
 
     impl<K: 'static, V: 'static> Define for WindowStore<K, V> {
-        fn declare(&self, app: &App) -> usize {
+        fn declared(&self) -> (StoreSpec, Result<(), Mistake>) {
             let store = self.name().to_owned();
             let retention = self.retention.unwrap_or_default();
             let check = if retention < Duration::from_millis(1) {
@@ -211,7 +178,8 @@ pub(crate) mod sealed {
                 check_retention(retention).map_err(|reason| Mistake::Windows { store, reason })
             };
             // Closures decide the size of the windows.
-            app.keep(self.spec(Expiry::new(retention, Duration::ZERO)), check)
+            let spec = self.spec(Expiry::new(retention, Duration::ZERO));
+            (spec, check)
         }
     }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use eos_protocol::{Timestamp, TopicName};
 
+use crate::change::Change;
 use crate::client::Headers;
 use crate::codec::{
     ArcCodec, ChangeCodec, Codec, CodecError, Decode, Encode, Encoded, Field, Json, Part, Plain,
 };
-use crate::topology::Change;
 
 /// A topic: its name, and the types and codecs of its keys and values.
 ///

@@ -101,7 +101,7 @@ pub struct Place {
 
 impl Place {
     /// The last moment of an item, in milliseconds since 1970.
-    pub const LAST: Timestamp = Timestamp(1 << 52);
+    pub const LAST: Timestamp = Timestamp::LAST_DUE;
 
     /// The moment of the place.
     #[must_use]

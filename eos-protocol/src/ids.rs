@@ -217,6 +217,11 @@ impl WorkerId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
+impl Timestamp {
+    /// The last moment of timers, ticks and closing windows, in milliseconds since 1970: some 140,000 years later.
+    pub const LAST_DUE: Self = Self(1 << 52);
+}
+
 /// The number of transactions that have touched a task since its first start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);

@@ -6,8 +6,9 @@ use std::task::Poll;
 
 use eos_protocol::state::{Position, StoreId};
 
-use crate::backend::{Cursor, StoreBackend};
+use crate::backend::StoreBackend;
 use crate::batch::Batch;
+use crate::cursor::Cursor;
 use crate::error::StoreError;
 use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};

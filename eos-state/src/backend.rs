@@ -8,6 +8,7 @@ use eos_protocol::state::{Position, StoreId};
 
 use crate::StoreError;
 use crate::batch::Batch;
+use crate::cursor::Cursor;
 use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
 use crate::reader::StateReader;
@@ -93,19 +94,4 @@ pub trait StoreBackend: Send + fmt::Debug {
     fn flush(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
-}
-
-/// A key and its value.
-pub type KeyValue<'a> = (&'a [u8], &'a [u8]);
-
-/// A cursor in a range of one store.
-pub trait Cursor {
-    /// The entry under the cursor; `None` once the range is exhausted.
-    fn entry(&self) -> Option<KeyValue<'_>>;
-
-    /// Moves to the next entry.
-    ///
-    /// # Errors
-    /// If the engine can't read it.
-    fn advance(&mut self) -> Result<(), StoreError>;
 }

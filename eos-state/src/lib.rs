@@ -28,6 +28,7 @@ mod cache;
 pub mod changelog;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod cursor;
 pub mod directory;
 mod due;
 mod error;
@@ -48,9 +49,10 @@ mod task_store;
 mod testing;
 
 pub use around::Around;
-pub use backend::{Cursor, KeyValue, StoreBackend};
+pub use backend::StoreBackend;
 pub use batch::{Batch, Write};
 pub use cache::CacheMemory;
+pub use cursor::{Cursor, KeyValue};
 pub use due::{due_range, due_row};
 pub use error::{EngineFault, StoreError};
 pub use in_flight::InFlight;

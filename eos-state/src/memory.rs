@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use eos_protocol::state::{Position, StoreId};
 
 use crate::StoreError;
-use crate::backend::{Cursor, KeyValue, StoreBackend};
+use crate::backend::StoreBackend;
 use crate::batch::Batch;
+use crate::cursor::{Cursor, KeyValue};
 use crate::range::{Direction, KeyRange};
 use crate::reader::{Page, SnapshotOf, StateReader, TakeSnapshot};
 

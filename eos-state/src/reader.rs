@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use eos_protocol::state::{Position, StoreId};
 
 use crate::StoreError;
-use crate::backend::Cursor;
+use crate::cursor::Cursor;
 use crate::range::{Direction, KeyRange};
 
 /// The maximum number of rows that one read of a range copies.

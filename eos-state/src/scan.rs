@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use eos_protocol::state::StoreId;
 
 use crate::StoreError;
-use crate::backend::{Cursor, KeyValue};
+use crate::cursor::{Cursor, KeyValue};
 use crate::in_flight::InFlight;
 use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use eos_protocol::state::{Position, StoreId};
 
-use crate::backend::{Cursor, KeyValue, StoreBackend};
+use crate::backend::StoreBackend;
 use crate::conformance::{Engine, Lasts};
+use crate::cursor::{Cursor, KeyValue};
 use crate::{Batch, Direction, EngineFault, KeyRange, MemoryBackend, StoreError};
 
 pub(crate) use crate::conformance::position as at;

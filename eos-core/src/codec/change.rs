@@ -1,7 +1,7 @@
 //! The codec of changes in repartition topics.
 
 use super::{ArcCodec, CodecError, Decode, Encode, Encoded, Field};
-use crate::topology::Change;
+use crate::change::Change;
 
 const EXPECTED: &str = "a change of a table's row";
 /// The version of the format.

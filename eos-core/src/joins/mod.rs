@@ -14,33 +14,10 @@ pub use store::JoinStore;
 use crate::codec::Encode;
 use crate::keys::Colocated;
 use crate::sequence::{End, end_in};
+use crate::sides::{Sided, Sides};
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{JoinSide, JoinWithin, Kind, Mistake, Node, Sided};
-
-/// The values of an outer join: of [`Stream::outer_join_within`](crate::Stream::outer_join_within), or of
-/// [`Table::outer_join`](crate::Table::outer_join).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sides<V, W> {
-    /// The left value, without a partner.
-    Left(V),
-    /// The right value, without a partner.
-    Right(W),
-    /// A pair.
-    Both(V, W),
-}
-
-impl<V, W> Sides<V, W> {
-    /// Returns the sides that have a value, if one has.
-    pub(crate) fn of(left: Option<V>, right: Option<W>) -> Option<Self> {
-        match (left, right) {
-            (Some(left), Some(right)) => Some(Self::Both(left, right)),
-            (Some(left), None) => Some(Self::Left(left)),
-            (None, Some(right)) => Some(Self::Right(right)),
-            (None, None) => None,
-        }
-    }
-}
+use crate::topology::{JoinSide, JoinWithin, Kind, Mistake, Node};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Joins two streams: each pair of records with one key and nearby times is a result.

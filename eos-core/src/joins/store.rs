@@ -9,10 +9,9 @@ use eos_protocol::windows::Expiry;
 use eos_protocol::{Clock, Timestamp};
 use eos_state::{StoreBackend, StoreKind};
 
-use super::Sides;
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
+use crate::sides::{Sided, Sides};
 use crate::store::{KeyValueStore, RowsError, RowsOf, StateError, StoreRows, StoreSpec, live_rows};
-use crate::topology::Sided;
 
 /// A store of the records of a join of streams, for [`join_within`](crate::Stream::join_within),
 /// [`left_join_within`](crate::Stream::left_join_within) and [`outer_join_within`](crate::Stream::outer_join_within).

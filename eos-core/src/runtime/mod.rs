@@ -11,6 +11,7 @@ mod handle;
 mod internal;
 #[cfg(feature = "rocksdb")]
 mod left_over;
+mod membership;
 mod missing;
 mod observer;
 #[cfg(feature = "rocksdb")]

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use eos_protocol::state::Family;
-use eos_protocol::{InstanceId, MaxIdle, Stage, WorkerId, subscription};
+use eos_protocol::{InstanceId, MaxIdle, Stage, WorkerId};
 use eos_state::CacheMemory;
 use tokio::sync::oneshot;
 
@@ -19,6 +19,7 @@ use super::globals;
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
 use super::left_over;
+use super::membership::protocol;
 use super::observer;
 #[cfg(feature = "rocksdb")]
 use super::on_disk::OnDisk;
@@ -28,8 +29,8 @@ use super::slot::{Slot, default_state_dir};
 use super::supervise::{Crew, Done, Supervisor};
 use super::watch::{Watch, Watched};
 use crate::async_calls::CallRuntime;
-use crate::client::{Client, GroupProtocol};
-use crate::config::{Protocol, Settings};
+use crate::client::Client;
+use crate::config::Settings;
 use crate::error::Error;
 use crate::failpoints::Failpoints;
 use crate::global::GlobalTables;
@@ -449,35 +450,6 @@ fn prefetch(partitions: u32) -> usize {
     const WORKER: usize = 24 << 20;
     let partitions = usize::try_from(partitions).unwrap_or(usize::MAX).max(1);
     (WORKER / partitions).clamp(256 << 10, 4 << 20)
-}
-
-/// Returns a static member's name: see [`subscription`].
-fn instance_id(
-    settings: &Settings,
-    instance: &InstanceId,
-    id: WorkerId,
-    subscription: u32,
-) -> String {
-    let identity = id.identity(&settings.app, instance);
-    format!("{identity}-{subscription:08x}")
-}
-
-pub(super) fn protocol(
-    settings: &Settings,
-    instance: &InstanceId,
-    id: WorkerId,
-    stages: &[Stage],
-) -> GroupProtocol {
-    match settings.protocol {
-        Protocol::Consumer => GroupProtocol::Consumer,
-        Protocol::Classic => GroupProtocol::Classic {
-            instance_id: settings
-                .static_member()
-                .then(|| instance_id(settings, instance, id, subscription(stages))),
-            session_timeout: settings.session_timeout(),
-            heartbeat_interval: settings.heartbeat(),
-        },
-    }
 }
 
 fn run_worker<C: Client>(

@@ -5,7 +5,7 @@ use std::fmt;
 use eos_protocol::state::StoreId;
 use eos_state::{Direction, KeyRange, Scan, TaskStore};
 
-use super::view::StateError;
+use super::state_error::StateError;
 use crate::failure::Failure;
 
 /// An iterator over a range of a store, in key order.

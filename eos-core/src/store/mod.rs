@@ -6,6 +6,7 @@ mod rows;
 mod session;
 mod sliding;
 mod stamped;
+mod state_error;
 mod view;
 mod window;
 
@@ -29,8 +30,9 @@ pub use session::SessionStore;
 pub(crate) use session::window_of as session_window;
 pub use sliding::SlidingStore;
 pub(crate) use stamped::{Stamped, StampedCodec, unstamped};
+pub(crate) use state_error::StateError;
 pub use view::KeyValueView;
-pub(crate) use view::{Buffers, MostAhead, StateAccess, StateError, StoreSpec};
+pub(crate) use view::{Buffers, MostAhead, StateAccess, StoreSpec};
 pub(crate) use window::{
     TERMS, decode_key as window_row_key, range as window_range, start_bytes, window_of,
     windows_between,

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use eos_state::StoreKind;
 
+use crate::change::Change;
 use crate::codec::{Codec, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::keys::{Colocated, Partitioned, Scattered};
@@ -20,7 +21,7 @@ use crate::record::Record;
 use crate::store::{KeyValueStore, StoreSpec};
 use crate::timer::{Clock, tick_spec};
 use crate::topic::Topic;
-use crate::topology::{Change, Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
+use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 
 /// A stream of records in an app.
 ///

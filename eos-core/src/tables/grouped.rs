@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Table;
+use crate::change::Change;
 use crate::codec::Codec;
 use crate::store::KeyValueStore;
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{AggregateChanges, Change, Kind, NothingToSubtract, Readers, Regroup};
+use crate::topology::{AggregateChanges, Kind, NothingToSubtract, Readers, Regroup};
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// Groups the rows by a new key, to count, reduce or aggregate them. `f` returns the new key and value of a row.

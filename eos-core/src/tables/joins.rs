@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eos_protocol::joins::{JoinKind, Side};
 
 use super::Table;
-use crate::joins::Sides;
+use crate::sides::Sides;
 use crate::topology::{Kind, Readers, RowsOf, TableJoin};
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {

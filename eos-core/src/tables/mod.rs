@@ -6,12 +6,13 @@ mod steps;
 
 use std::fmt;
 
+use crate::change::Change;
 use crate::codec::Encode;
 use crate::error_policy::ErrorPolicy;
 use crate::keys::Partitioned;
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{Change, Kind, Mistake, Node, PerCommit, Readers, RowsOf};
+use crate::topology::{Kind, Mistake, Node, PerCommit, Readers, RowsOf};
 
 pub use grouped::GroupedTable;
 

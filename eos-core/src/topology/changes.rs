@@ -6,16 +6,10 @@ use eos_protocol::Timestamp;
 
 use super::fault::Fault;
 use super::node::Next;
+use crate::change::Change;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::record::Record;
-
-/// An update of a row: the values before and after it. `None` means that there is no row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change<V> {
-    pub(crate) old: Option<V>,
-    pub(crate) new: Option<V>,
-}
 
 /// Copies keys and values. A table has these functions only if a step reads its changes, because other tables need no
 /// `Clone`.

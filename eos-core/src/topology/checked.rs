@@ -10,9 +10,9 @@ use eos_protocol::{Stage, StageId, TopicName};
 
 use super::chains::{Chains, Source};
 use super::error::TopologyError;
+use super::global_spec::GlobalSpec;
 use super::graph::{Exit, Graph};
 use super::internal::{Internal, Purpose};
-use super::join_global::GlobalSpec;
 use super::layout::Layout;
 use super::output_spec::OutputSpec;
 use super::prepared_call::CallSpec;

@@ -11,8 +11,8 @@ use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
 use super::error::{Mistake, Mistakes, TopologyError};
+use super::global_spec::GlobalSpec;
 use super::internal::{Internal, Purpose};
-use super::join_global::GlobalSpec;
 use super::kind::Kind;
 use super::node::{Entry, Node};
 use super::nodes::{Read, Tee, Write};

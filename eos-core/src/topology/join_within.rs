@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use eos_protocol::Timestamp;
-use eos_protocol::joins::{Arrival, Arrived, Side, Stored, key_of_head};
+use eos_protocol::joins::{Arrival, Arrived, Stored, key_of_head};
 use eos_state::StoreError;
 
 use super::fault::Fault;
@@ -14,49 +14,10 @@ use super::nodes::take;
 use crate::client::Headers;
 use crate::codec::CodecError;
 use crate::ctx::Ctx;
-use crate::joins::{JoinRows, JoinStore, Sides};
+use crate::joins::{JoinRows, JoinStore};
 use crate::record::Record;
+use crate::sides::{Sided, Sides};
 use crate::store::StateError;
-
-/// A value of one side of a join.
-#[derive(Debug, Clone)]
-pub(crate) enum Sided<V, W> {
-    Left(V),
-    Right(W),
-}
-
-impl<V, W> Sided<V, W> {
-    pub(crate) fn into_result(self) -> Result<V, W> {
-        match self {
-            Self::Left(value) => Ok(value),
-            Self::Right(value) => Err(value),
-        }
-    }
-
-    fn side(&self) -> Side {
-        match self {
-            Self::Left(_) => Side::Left,
-            Self::Right(_) => Side::Right,
-        }
-    }
-
-    fn alone(&self) -> Sides<&V, &W> {
-        match self {
-            Self::Left(value) => Sides::Left(value),
-            Self::Right(value) => Sides::Right(value),
-        }
-    }
-
-    /// Both values, if they are of two sides.
-    fn with<'a>(&'a self, other: &'a Self) -> Option<Sides<&'a V, &'a W>> {
-        match (self, other) {
-            (Self::Left(left), Self::Right(right)) | (Self::Right(right), Self::Left(left)) => {
-                Some(Sides::Both(left, right))
-            }
-            _ => None,
-        }
-    }
-}
 
 /// Stores each record, and forwards its pairs (`KStreamKStreamJoin`). Late records leave unchanged by the second exit.
 /// Records that met nobody are forwarded when they close, if their side has such results.

@@ -4,10 +4,11 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::changes::{Change, ChangesExit};
+use super::changes::ChangesExit;
 use super::fault::{EncodeError, Fault};
 use super::node::{Next, Node};
 use super::nodes::take;
+use crate::change::Change;
 use crate::codec::Encoded;
 use crate::ctx::Ctx;
 use crate::record::Record;

@@ -10,7 +10,6 @@ use eos_state::{KeyRange, due_range, due_row};
 
 use super::error::ViewError;
 use super::place::key_bytes;
-use super::viewer::names;
 use crate::codec::{Codec, CodecError, OrderedKey};
 use crate::store::{
     Definition, KeyValueStore, OrderedStore, Stamped, WindowStore, window_range, window_row_key,
@@ -290,4 +289,10 @@ impl<D> sealed::Find for Rows<D> {
     fn wanted(&self) -> Wanted {
         Wanted::Handle(self.app(), self.index())
     }
+}
+
+/// Returns the names of the app's stores.
+pub(super) fn names(topology: &Topology) -> Vec<String> {
+    let stores = topology.stores().iter();
+    stores.map(|store| store.name.to_string()).collect()
 }

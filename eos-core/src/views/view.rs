@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use eos_protocol::state::Standing;
 use eos_protocol::{Partition, Timestamp, TopicPartition};
-use eos_state::{StateSnapshot, StoreError};
+use eos_state::{StateSnapshot, StoreError, StoreKind};
 
-use super::access::{Viewable, ViewedStore};
+use super::access::sealed::Kind;
+use super::access::{Viewable, ViewedStore, names};
 use super::error::ViewError;
 use super::place::{key_bytes, partition_of};
 use super::viewer::{Snapshots, ViewStore, Viewer};
@@ -241,5 +242,43 @@ impl<D: ViewedStore> fmt::Debug for TaskView<D> {
             .field("store", &self.store.name)
             .field("partition", &self.partition)
             .finish_non_exhaustive()
+    }
+}
+
+impl Viewer {
+    /// Returns a view of a store with new snapshots.
+    pub(crate) fn view<H: Viewable>(&self, store: &H) -> Result<View<H::Store>, ViewError> {
+        Snapshots::new(self.clone()).view(store)
+    }
+}
+
+impl Snapshots {
+    pub(super) fn view<H: Viewable>(
+        self: Arc<Self>,
+        store: &H,
+    ) -> Result<View<H::Store>, ViewError> {
+        let topology = &self.viewer.topology;
+        let index = store.wanted().index_in(topology)?;
+        let spec = topology.stores().get(index).ok_or(ViewError::OtherApp)?;
+        let store = Arc::clone(&spec.name);
+        let is_ordered = spec.kind == StoreKind::Ordered;
+        let access = H::Store::access(&*spec.definition, is_ordered);
+        let access = access.ok_or_else(|| ViewError::OtherTypes {
+            store: Arc::clone(&store),
+        })?;
+        let mut stages = topology.stages().iter();
+        let stage = stages.find(|it| topology.stores_of(it).any(|its| its.id == spec.id));
+        // A store that no stream uses has no rows and no task.
+        let stage = stage.ok_or_else(|| ViewError::UnknownStore {
+            store: store.to_string(),
+            stores: names(topology),
+        })?;
+        let found = ViewStore {
+            name: store,
+            id: spec.id,
+            stage: stage.clone(),
+            access,
+        };
+        Ok(View::new(self, Arc::new(found)))
     }
 }

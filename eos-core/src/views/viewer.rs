@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eos_protocol::views::Whereabouts;
 use eos_protocol::{Offset, Partition, Stage, TaskId};
-use eos_state::{StateSnapshot, StoreError, StoreKind};
+use eos_state::{StateSnapshot, StoreError};
 
-use super::access::sealed::Kind;
-use super::access::{Viewable, ViewedStore};
+use super::access::ViewedStore;
 use super::board::{Found, ViewBoard};
 use super::error::ViewError;
-use super::view::View;
 use crate::topology::Topology;
 use crate::worker::Env;
 
@@ -35,11 +33,6 @@ impl Viewer {
 
     pub(crate) fn board(&self) -> &Arc<ViewBoard> {
         &self.board
-    }
-
-    /// Returns a view of a store with new snapshots.
-    pub(crate) fn view<H: Viewable>(&self, store: &H) -> Result<View<H::Store>, ViewError> {
-        Snapshots::new(self.clone()).view(store)
     }
 }
 
@@ -71,35 +64,6 @@ impl Snapshots {
             viewer,
             taken: Mutex::default(),
         })
-    }
-
-    pub(super) fn view<H: Viewable>(
-        self: Arc<Self>,
-        store: &H,
-    ) -> Result<View<H::Store>, ViewError> {
-        let topology = &self.viewer.topology;
-        let index = store.wanted().index_in(topology)?;
-        let spec = topology.stores().get(index).ok_or(ViewError::OtherApp)?;
-        let store = Arc::clone(&spec.name);
-        let is_ordered = spec.kind == StoreKind::Ordered;
-        let access = H::Store::access(&*spec.definition, is_ordered);
-        let access = access.ok_or_else(|| ViewError::OtherTypes {
-            store: Arc::clone(&store),
-        })?;
-        let mut stages = topology.stages().iter();
-        let stage = stages.find(|it| topology.stores_of(it).any(|its| its.id == spec.id));
-        // A store that no stream uses has no rows and no task.
-        let stage = stage.ok_or_else(|| ViewError::UnknownStore {
-            store: store.to_string(),
-            stores: names(topology),
-        })?;
-        let found = ViewStore {
-            name: store,
-            id: spec.id,
-            stage: stage.clone(),
-            access,
-        };
-        Ok(View::new(self, Arc::new(found)))
     }
 
     /// Returns the snapshot of a task, and takes it before the first use.
@@ -170,12 +134,6 @@ impl Viewer {
             source => ViewError::Store { store, source },
         }
     }
-}
-
-/// Returns the names of the app's stores.
-pub(super) fn names(topology: &Topology) -> Vec<String> {
-    let stores = topology.stores().iter();
-    stores.map(|store| store.name.to_string()).collect()
 }
 
 /// Returns an offset from its number. A negative number is before every offset.

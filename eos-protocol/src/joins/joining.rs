@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::row::{Entry, JoinRow, JoinRowError};
-use super::spread::{SpreadEntry, entry_key, head_key};
+use super::spread::{SpreadEntry, Stored, entry_key, head_key};
 use super::{JoinTerms, Side};
 use crate::ids::Timestamp;
 
@@ -62,17 +62,6 @@ impl<E> From<JoinRowError> for JoinError<E> {
     fn from(error: JoinRowError) -> Self {
         Self::Row(error)
     }
-}
-
-/// A stored record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    /// Its side.
-    pub side: Side,
-    /// Its time.
-    pub time: Timestamp,
-    /// Its value.
-    pub value: Vec<u8>,
 }
 
 /// An arriving record.
@@ -329,7 +318,7 @@ impl Joining {
         alone.sort_by_key(|stored| (stored.time, stored.side));
         row.due = match row.is_spread {
             true => self.next_spread(store, key, &row)?,
-            false => row.next_alone(self),
+            false => row.next_alone(self.terms()),
         };
         self.write(store, key, &row)?;
         if let Some(due) = row.due {

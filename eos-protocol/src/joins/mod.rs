@@ -16,9 +16,9 @@ mod within;
 #[cfg(test)]
 mod joining_test;
 
-pub use joining::{Arrival, Arrived, EachRow, JoinError, JoinStorage, Joining, Stored};
+pub use joining::{Arrival, Arrived, EachRow, JoinError, JoinStorage, Joining};
 pub use row::{JoinRow, JoinRowError};
-pub use spread::{SpreadEntry, head_key, key_of_head};
+pub use spread::{SpreadEntry, Stored, head_key, key_of_head};
 pub use terms::{JoinTerms, OtherJoin};
 pub use within::Within;
 

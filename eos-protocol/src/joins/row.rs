@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Joining, Side};
+use super::{JoinTerms, Side};
 use crate::ids::Timestamp;
 
 /// The format of rows.
@@ -205,8 +205,7 @@ impl<'a> JoinRow<'a> {
     }
 
     /// The earliest moment at which a record of the row may go out alone, if the row is not spread.
-    pub(super) fn next_alone(&self, joining: &Joining) -> Option<Timestamp> {
-        let terms = joining.terms();
+    pub(super) fn next_alone(&self, terms: &JoinTerms) -> Option<Timestamp> {
         let waiting = self.entries.iter().filter(|entry| {
             terms.kind().emits_alone(entry.side)
                 && !entry.met

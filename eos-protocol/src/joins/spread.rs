@@ -1,8 +1,19 @@
 //! The keys of rows, and rows with one record each.
 
+use super::Side;
 use super::row::JoinRowError;
-use super::{Side, Stored};
 use crate::ids::Timestamp;
+
+/// A stored record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its side.
+    pub side: Side,
+    /// Its time.
+    pub time: Timestamp,
+    /// Its value.
+    pub value: Vec<u8>,
+}
 
 /// The format of rows with one record.
 const VERSION: u8 = 1;

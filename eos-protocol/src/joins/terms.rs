@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{JoinKind, Side, Within};
 use crate::ids::Timestamp;
-use crate::windows::{checked_ms, ms};
+use crate::windows::length::{checked_ms, ms};
 
 /// The terms of a join. They are a part of the store's [`Terms`](crate::windows::Terms), for the next program.
 ///

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::{JoinKind, Side};
-use crate::due::Place;
 use crate::ids::Timestamp;
-use crate::windows::{WindowError, checked_ms, ms};
+use crate::windows::length::{WindowError, checked_ms, ms};
 
 /// The times of records that belong together in a join of two streams (Kafka Streams' `JoinWindows`).
 ///
@@ -106,7 +105,7 @@ impl Within {
     #[must_use]
     pub fn closes_at(&self, side: Side, time: Timestamp) -> Timestamp {
         let open = self.open_for(side).saturating_add(1);
-        Timestamp(time.0.saturating_add(open)).min(Place::LAST)
+        Timestamp(time.0.saturating_add(open)).min(Timestamp::LAST_DUE)
     }
 
     /// The time of the last record of this side that is closed at this stream time.
@@ -116,7 +115,7 @@ impl Within {
         Timestamp(stream_time.0.saturating_sub(open))
     }
 
-    /// Whether a record of this side is closed at this stream time. A record at or after [`Place::LAST`] is closed.
+    /// Whether a record of this side is closed at this stream time. A record at or after [`Timestamp::LAST_DUE`] is closed.
     #[must_use]
     pub fn is_closed(&self, side: Side, time: Timestamp, stream_time: Timestamp) -> bool {
         self.closes_at(side, time) <= stream_time

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use super::length::MOST_WINDOWS;
 use super::{Tumbling, Window, WindowError, ms};
 use crate::ids::Timestamp;
-
-/// The maximum number of windows that one moment is in.
-pub(super) const MOST_WINDOWS: i64 = 1_000;
 
 /// Windows of one length that start at a fixed distance: each moment may be in several.
 ///

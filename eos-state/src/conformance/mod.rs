@@ -14,6 +14,7 @@ mod crash;
 mod due;
 mod global;
 mod history;
+mod model;
 mod operation;
 mod run;
 mod snapshots;

@@ -9,7 +9,7 @@ use eos_protocol::state::{Position, StoreId};
 use tempfile::tempdir;
 
 use super::*;
-use crate::backend::{Cursor, KeyValue};
+use crate::cursor::{Cursor, KeyValue};
 use crate::testing::Memory;
 use crate::{
     Around, Batch, Defences, Direction, InFlight, KeyRange, MemoryBackend, Page, SnapshotOf,

@@ -7,6 +7,7 @@ use std::task::Poll;
 use eos_protocol::state::{Family, StoreId};
 use proptest::test_runner::TestCaseError;
 
+use super::model::{Model, Outcome, broke, same};
 use super::operation::{Key, Operation, STORES};
 use super::snapshots::Snapshots;
 use super::{Engine, Lasts, position};
@@ -14,8 +15,6 @@ use crate::cache::CommittedCache;
 use crate::{CacheMemory, Direction, KeyRange, Load, StoreError, TaskStore};
 
 type Rows = Vec<(Key, Vec<u8>)>;
-pub(super) type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
-pub(super) type Outcome = Result<(), TestCaseError>;
 
 /// The expected content of each layer, including the layers below.
 #[derive(Default)]
@@ -59,19 +58,6 @@ pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> 
     run.compare_all()?;
     run.take_snapshot()?;
     run.snapshots.compare()
-}
-
-pub(super) fn broke(error: StoreError) -> TestCaseError {
-    TestCaseError::fail(format!("{error}: {error:?}"))
-}
-
-pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
-    if found == expected {
-        return Ok(());
-    }
-    Err(TestCaseError::fail(format!(
-        "{what}: found {found:?}, expected {expected:?}"
-    )))
 }
 
 impl Run<'_> {

@@ -2,8 +2,8 @@
 
 use proptest::test_runner::TestCaseError;
 
+use super::model::{Model, Outcome, broke, same};
 use super::operation::{Key, STORES};
-use super::run::{Model, Outcome, broke, same};
 use super::{position, seq_of};
 use crate::{Direction, KeyRange, StateReader, StateSnapshot, StoreError};
 

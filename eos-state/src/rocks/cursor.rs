@@ -5,7 +5,7 @@ use rocksdb::{DBRawIterator, ReadOptions};
 
 use super::prefixed;
 use crate::StoreError;
-use crate::backend::{Cursor, KeyValue};
+use crate::cursor::{Cursor, KeyValue};
 use crate::range::{Direction, KeyRange};
 
 /// The length of the store id at the beginning of every key.

@@ -36,8 +36,9 @@ pub use flusher::Flusher;
 pub use global::GlobalRocks;
 pub use memory::StateMemory;
 
-use crate::backend::{Cursor, StoreBackend};
+use crate::backend::StoreBackend;
 use crate::batch::Batch;
+use crate::cursor::Cursor;
 use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
 use crate::reader::StateReader;

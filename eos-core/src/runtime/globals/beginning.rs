@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::global::GlobalTables;
 use crate::metrics::GlobalMeter;
 use crate::runtime::handle::Handle;
+use crate::runtime::membership::protocol;
 use crate::runtime::preflight::Partitions;
-use crate::runtime::run::protocol;
 use crate::topology::{GlobalSpec, Topology};
 use crate::worker::{Env, Home, StateSpec};
 

@@ -1,0 +1,8 @@
+//! An update of a table's row.
+
+/// An update of a row: the values before and after it. `None` means that there is no row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change<V> {
+    pub(crate) old: Option<V>,
+    pub(crate) new: Option<V>,
+}
