@@ -248,7 +248,7 @@ fn a_store_that_the_app_does_not_have_is_refused() {
     let driver = TestDriver::new(app());
     let unknown = driver.view(&KeyValueStore::<String, u64>::plain("count"));
     let text = unknown.unwrap_err().to_string();
-    assert_eq!(text, "the app has no store count. It has counts, sums");
+    assert_eq!(text, "the app has no store count. It has sums, counts");
     let other = driver.view(&KeyValueStore::<String, String>::plain("counts"));
     assert!(
         matches!(other, Err(ViewError::OtherTypes { .. })),
