@@ -19,6 +19,8 @@ mod describe_test;
 mod error;
 mod fault;
 #[cfg(test)]
+mod golden_joined_tables_test;
+#[cfg(test)]
 mod golden_tables_test;
 #[cfg(test)]
 mod golden_test;
