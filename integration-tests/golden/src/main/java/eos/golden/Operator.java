@@ -12,7 +12,6 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
-import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
@@ -22,7 +21,6 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
-import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -369,24 +367,8 @@ enum Operator {
                       (key, earlier, later) -> earlier + "(" + later + ")",
                       sessionStore(Serdes.String(), retention)),
               Serdes.String());
-      case JOIN_WITHIN ->
-          builder
-              .stream("left", strings)
-              .join(
-                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
-              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
-      case LEFT_JOIN_WITHIN ->
-          builder
-              .stream("left", strings)
-              .leftJoin(
-                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
-              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
-      case OUTER_JOIN_WITHIN ->
-          builder
-              .stream("left", strings)
-              .outerJoin(
-                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
-              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
+      case JOIN_WITHIN, LEFT_JOIN_WITHIN, OUTER_JOIN_WITHIN ->
+          StreamJoinOperators.build(of, builder);
       default -> TableOperators.build(this, builder);
     }
     return builder.build();
@@ -395,17 +377,6 @@ enum Operator {
   /** A side without record is "-". */
   static String both(String left, String right) {
     return (left == null ? "-" : left) + "+" + (right == null ? "-" : right);
-  }
-
-  private static JoinWindows joinWindows(Case of) {
-    return JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, Duration.ofMillis(of.graceMs))
-        .before(Duration.ofMillis(of.beforeMs))
-        .after(Duration.ofMillis(of.afterMs));
-  }
-
-  private static StreamJoined<String, String, String> streamJoined() {
-    return StreamJoined.with(Serdes.String(), Serdes.String(), Serdes.String())
-        .withStoreName(STORE);
   }
 
   static String concat(String old, String value) {
