@@ -103,7 +103,7 @@ fn piece(record: &Value) -> Piece {
 }
 
 /// The lines of a case.
-fn read(file: &Path) -> Vec<Value> {
+pub(super) fn read(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines.collect()
@@ -118,17 +118,19 @@ pub(super) fn cases(operator: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Replays a case on the declared app, unless `beyond` returns a reason against it. Returns whether it replayed the
-/// case.
+/// Replays a case on the declared app, unless `beyond` returns a reason against it. `change` changes its lines to what is
+/// expected of us. Returns whether it replayed the case.
 fn replay(
     file: &Path,
     declare: &dyn Fn(&mut App),
     beyond: &dyn Fn(&Value) -> Option<&'static str>,
+    change: &dyn Fn(&mut Vec<Value>),
 ) -> bool {
-    let lines = read(file);
+    let mut lines = read(file);
     if beyond(&lines[0]["case"]).is_some() {
         return false;
     }
+    change(&mut lines);
     let mut app = App::new("golden");
     declare(&mut app);
     let mut driver = Driver::new(&app);
@@ -160,10 +162,22 @@ pub(super) fn replayed<'a>(
     declare: &dyn Fn(&str, &mut App),
     beyond: &dyn Fn(&Value) -> Option<&'static str>,
 ) -> BTreeMap<&'a str, (usize, usize)> {
+    replayed_as(operators, declare, beyond, &|_| ())
+}
+
+/// Like [`replayed`], with a change of the cases' lines to what is expected of us.
+pub(super) fn replayed_as<'a>(
+    operators: &[&'a str],
+    declare: &dyn Fn(&str, &mut App),
+    beyond: &dyn Fn(&Value) -> Option<&'static str>,
+    change: &dyn Fn(&mut Vec<Value>),
+) -> BTreeMap<&'a str, (usize, usize)> {
     let replayed = operators.iter().map(|&operator| {
         let files = cases(operator);
         let declare = |app: &mut App| declare(operator, app);
-        let done = files.iter().filter(|file| replay(file, &declare, beyond));
+        let done = files
+            .iter()
+            .filter(|file| replay(file, &declare, beyond, change));
         (operator, (done.count(), files.len()))
     });
     replayed.collect()

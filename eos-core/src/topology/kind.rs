@@ -108,14 +108,11 @@ fn table_join_method(kind: JoinKind) -> &'static str {
     }
 }
 
-fn table_join_name(kind: JoinKind, side: Side) -> &'static str {
-    match (kind, side) {
-        (JoinKind::Inner, Side::Left) => "JOINTHIS",
-        (JoinKind::Inner, Side::Right) => "JOINOTHER",
-        (JoinKind::Left, Side::Left) => "LEFTTHIS",
-        (JoinKind::Left, Side::Right) => "LEFTOTHER",
-        (JoinKind::Outer, Side::Left) => "OUTERTHIS",
-        (JoinKind::Outer, Side::Right) => "OUTEROTHER",
+/// Kafka Streams has one name for each side, whatever the kind (`KTableImpl`).
+fn table_join_name(side: Side) -> &'static str {
+    match side {
+        Side::Left => "JOINTHIS",
+        Side::Right => "JOINOTHER",
     }
 }
 
@@ -323,7 +320,7 @@ impl Kind {
             Self::TableFilter => "FILTER",
             Self::TableMap => "MAPVALUES",
             Self::Stored(_) => "STORED",
-            Self::TableJoin(kind, side) => table_join_name(kind, side),
+            Self::TableJoin(_, side) => table_join_name(side),
             Self::TableSelect => "SELECT",
             Self::TableCount(_) | Self::TableAggregate(_) => "AGGREGATE",
             Self::TableReduce(_) => "REDUCE",

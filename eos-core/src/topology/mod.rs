@@ -20,6 +20,8 @@ mod error;
 mod fault;
 mod global_spec;
 #[cfg(test)]
+mod golden_joined_tables_test;
+#[cfg(test)]
 mod golden_tables_test;
 #[cfg(test)]
 mod golden_test;

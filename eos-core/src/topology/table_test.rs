@@ -167,3 +167,108 @@ fn each_edge_of_a_table_and_its_join_has_its_guarantee() {
 "
     );
 }
+
+/// The names of the nodes, in order.
+fn nodes_of(app: &App) -> Vec<String> {
+    let text = app.describe().unwrap().to_string();
+    let nodes = text.lines().filter_map(|line| {
+        let (role, node) = line.trim().split_once(": ")?;
+        matches!(role, "Source" | "Processor" | "Sink").then(|| node.to_owned())
+    });
+    nodes.collect()
+}
+
+fn rows(app: &mut App, name: &str) -> Table<String, String> {
+    let topic = Topic::<_, Option<String>>::plain(name);
+    app.table(&topic, &KeyValueStore::plain(name))
+}
+
+#[test]
+fn steps_of_a_table_have_the_names_that_kafka_streams_gives_them() {
+    let mut app = App::new("a");
+    rows(&mut app, "names")
+        .filter(|name| !name.is_empty())
+        .map(|name| name + "!")
+        .to(&Topic::plain("out"));
+    assert_eq!(
+        nodes_of(&app),
+        [
+            "KSTREAM-SOURCE-0000000000 (topics: [names])",
+            "KTABLE-SOURCE-0000000001 (stores: [names])",
+            "KTABLE-FILTER-0000000002 (stores: [])",
+            "KTABLE-MAPVALUES-0000000003 (stores: [])",
+            "KSTREAM-SINK-0000000004 (topic: out)",
+        ]
+    );
+    let mut app = App::new("a");
+    app.source(&Topic::<String, Option<String>>::plain("in"))
+        .to_table(&KeyValueStore::plain("rows"))
+        .to(&Topic::plain("out"));
+    assert_eq!(
+        nodes_of(&app),
+        [
+            "KSTREAM-SOURCE-0000000000 (topics: [in])",
+            "KSTREAM-TOTABLE-0000000001 (stores: [rows])",
+            "KSTREAM-SINK-0000000002 (topic: out)",
+        ]
+    );
+}
+
+/// Kafka Streams has one name for each side, whatever the kind of the join. Its `KTABLE-MERGE` behind them is no node here.
+#[test]
+fn joins_of_tables_have_the_names_that_kafka_streams_gives_them() {
+    for kind in ["join", "left_join", "outer_join"] {
+        let mut app = App::new("a");
+        let (left, right) = (rows(&mut app, "left"), rows(&mut app, "right"));
+        let joined = match kind {
+            "join" => left.join(&right, |left, _| left.clone()),
+            "left_join" => left.left_join(&right, |left, _| left.clone()),
+            _ => left.outer_join(&right, |_| String::new()),
+        };
+        joined.to(&Topic::plain("out"));
+        assert_eq!(
+            nodes_of(&app),
+            [
+                "KSTREAM-SOURCE-0000000000 (topics: [left])",
+                "KSTREAM-SOURCE-0000000002 (topics: [right])",
+                "KTABLE-SOURCE-0000000001 (stores: [left])",
+                "KTABLE-SOURCE-0000000003 (stores: [right])",
+                "KTABLE-JOINTHIS-0000000004 (stores: [right])",
+                "KTABLE-JOINOTHER-0000000005 (stores: [left])",
+                "KSTREAM-SINK-0000000006 (topic: out)",
+            ],
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn groups_of_a_table_have_the_names_that_kafka_streams_gives_them() {
+    for (kind, node) in [
+        ("count", "KTABLE-AGGREGATE"),
+        ("reduce", "KTABLE-REDUCE"),
+        ("aggregate", "KTABLE-AGGREGATE"),
+    ] {
+        let mut app = App::new("a");
+        let groups = rows(&mut app, "names").group_by(&text("initials"), |_, name: &String| {
+            (name.clone(), name.clone())
+        });
+        let (store, out) = (KeyValueStore::plain("results"), text("out"));
+        match kind {
+            "count" => groups
+                .count(&KeyValueStore::plain("results"))
+                .to(&Topic::plain("out")),
+            "reduce" => groups.reduce(&store, |a, _| a, |a, _| a).to(&out),
+            _ => groups
+                .aggregate(&store, String::new, |_, _, a| a, |_, _, a| a)
+                .to(&out),
+        }
+        let nodes = nodes_of(&app);
+        for expected in [
+            format!("{node}-0000000005 (stores: [results])"),
+            "KTABLE-SELECT-0000000002 (stores: [])".to_owned(),
+        ] {
+            assert!(nodes.contains(&expected), "{kind}: {nodes:?}");
+        }
+    }
+}

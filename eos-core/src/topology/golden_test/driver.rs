@@ -137,11 +137,12 @@ impl Driver {
         written.collect()
     }
 
-    /// Returns key, value and time of all entries in stores.
+    /// Returns key, value and time of all entries in the store "store".
     pub(in crate::topology) fn kept(&self) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
         let mut kept = Vec::new();
         for (stage, running) in self.topology.stages().iter().zip(&self.stages) {
-            for spec in self.topology.stores_of(stage) {
+            let specs = self.topology.stores_of(stage);
+            for spec in specs.filter(|spec| &*spec.name == "store") {
                 let mut scan = running
                     .store
                     .scan(spec.id, &KeyRange::all(), Direction::Forward)

@@ -111,7 +111,7 @@ final class Case {
     return from("right", key, value, timestamp);
   }
 
-  private Case from(String topic, String key, Object value, long timestamp) {
+  Case from(String topic, String key, Object value, long timestamp) {
     if (!operator.topics.contains(topic)) {
       throw new IllegalArgumentException(operator + " does not read " + topic);
     }

@@ -37,6 +37,9 @@ public final class Main {
     cases.addAll(SessionCases.all());
     cases.addAll(SlidingCases.all());
     cases.addAll(StreamJoinCases.all());
+    cases.addAll(TableStepCases.all());
+    cases.addAll(TableJoinCases.all());
+    cases.addAll(TableGroupCases.all());
 
     Path directory = Path.of(args[0]);
     clear(directory);

@@ -12,7 +12,6 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
-import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
@@ -22,7 +21,6 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
-import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -68,7 +66,16 @@ enum Operator {
   SLIDING_AGGREGATE_ON_CLOSE(List.of("in")),
   JOIN_WITHIN(List.of("left", "right")),
   LEFT_JOIN_WITHIN(List.of("left", "right")),
-  OUTER_JOIN_WITHIN(List.of("left", "right"));
+  OUTER_JOIN_WITHIN(List.of("left", "right")),
+  TABLE_FILTER(List.of("table")),
+  TABLE_MAP(List.of("table")),
+  TO_TABLE(List.of("in")),
+  TABLE_JOIN(List.of("left", "right")),
+  TABLE_LEFT_JOIN(List.of("left", "right")),
+  TABLE_OUTER_JOIN(List.of("left", "right")),
+  TABLE_GROUP_COUNT(List.of("table")),
+  TABLE_GROUP_REDUCE(List.of("table")),
+  TABLE_GROUP_AGGREGATE(List.of("table"));
 
   static final String STORE = "store";
   static final String OUT = "out";
@@ -121,6 +128,14 @@ enum Operator {
     };
   }
 
+  /** Whether it joins two tables. */
+  boolean isTableJoin() {
+    return switch (this) {
+      case TABLE_JOIN, TABLE_LEFT_JOIN, TABLE_OUTER_JOIN -> true;
+      default -> false;
+    };
+  }
+
   boolean isSliding() {
     return this == SLIDING_AGGREGATE || this == SLIDING_AGGREGATE_ON_CLOSE;
   }
@@ -163,7 +178,8 @@ enum Operator {
           HOPPING_COUNT_ON_CLOSE,
           LONGER_ON_CLOSE,
           SESSION_COUNT,
-          SESSION_COUNT_ON_CLOSE -> true;
+          SESSION_COUNT_ON_CLOSE,
+          TABLE_GROUP_COUNT -> true;
       default -> false;
     };
   }
@@ -351,45 +367,19 @@ enum Operator {
                       (key, earlier, later) -> earlier + "(" + later + ")",
                       sessionStore(Serdes.String(), retention)),
               Serdes.String());
-      case JOIN_WITHIN ->
-          builder
-              .stream("left", strings)
-              .join(
-                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
-              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
-      case LEFT_JOIN_WITHIN ->
-          builder
-              .stream("left", strings)
-              .leftJoin(
-                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
-              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
-      case OUTER_JOIN_WITHIN ->
-          builder
-              .stream("left", strings)
-              .outerJoin(
-                  builder.stream("right", strings), Operator::both, joinWindows(of), streamJoined())
-              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
+      case JOIN_WITHIN, LEFT_JOIN_WITHIN, OUTER_JOIN_WITHIN ->
+          StreamJoinOperators.build(of, builder);
+      default -> TableOperators.build(this, builder);
     }
     return builder.build();
   }
 
   /** A side without record is "-". */
-  private static String both(String left, String right) {
+  static String both(String left, String right) {
     return (left == null ? "-" : left) + "+" + (right == null ? "-" : right);
   }
 
-  private static JoinWindows joinWindows(Case of) {
-    return JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, Duration.ofMillis(of.graceMs))
-        .before(Duration.ofMillis(of.beforeMs))
-        .after(Duration.ofMillis(of.afterMs));
-  }
-
-  private static StreamJoined<String, String, String> streamJoined() {
-    return StreamJoined.with(Serdes.String(), Serdes.String(), Serdes.String())
-        .withStoreName(STORE);
-  }
-
-  private static String concat(String old, String value) {
+  static String concat(String old, String value) {
     return old + "|" + value;
   }
 
@@ -399,7 +389,7 @@ enum Operator {
   }
 
   /** The value's first character, null where it is empty; the old key where there is no value. */
-  private static String initial(String key, String value) {
+  static String initial(String key, String value) {
     if (value == null) {
       return key;
     }
@@ -425,7 +415,7 @@ enum Operator {
     return stream.groupByKey(grouped()).windowedBy(windows);
   }
 
-  private static Grouped<String, String> grouped() {
+  static Grouped<String, String> grouped() {
     return Grouped.with(Serdes.String(), Serdes.String());
   }
 
@@ -433,14 +423,18 @@ enum Operator {
     return Joined.with(Serdes.String(), Serdes.String(), Serdes.String());
   }
 
-  private static Materialized<String, Long, KeyValueStore<Bytes, byte[]>> numberStore() {
+  static Materialized<String, Long, KeyValueStore<Bytes, byte[]>> numberStore() {
     return Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as(STORE)
         .withKeySerde(Serdes.String())
         .withValueSerde(Serdes.Long());
   }
 
-  private static Materialized<String, String, KeyValueStore<Bytes, byte[]>> stringStore() {
-    return Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as(STORE)
+  static Materialized<String, String, KeyValueStore<Bytes, byte[]>> stringStore() {
+    return stringStore(STORE);
+  }
+
+  static Materialized<String, String, KeyValueStore<Bytes, byte[]>> stringStore(String name) {
+    return Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as(name)
         .withKeySerde(Serdes.String())
         .withValueSerde(Serdes.String());
   }
@@ -454,7 +448,7 @@ enum Operator {
     return retention == null ? store : store.withRetention(retention);
   }
 
-  private static <V> void write(KTable<String, V> table, Serde<V> values) {
+  static <V> void write(KTable<String, V> table, Serde<V> values) {
     table.toStream().to(OUT, Produced.with(Serdes.String(), values));
   }
 

@@ -151,7 +151,7 @@ final class Run {
   }
 
   private void readStore() {
-    if (of.operator.isStreamJoin()) {
+    if (of.operator.isStreamJoin() || of.operator.isTableJoin()) {
       // It has several stores, and none of them is a result.
       return;
     }

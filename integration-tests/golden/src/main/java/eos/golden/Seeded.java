@@ -74,6 +74,31 @@ final class Seeded {
     return to;
   }
 
+  /** Updates of both tables of a join; one in four is a tombstone. */
+  static Case fillTableJoin(Case to, long seed, int records, int disorderMs) {
+    Seeded seeded = new Seeded(to.seed(seed));
+    for (int at = 0; at < records; at++) {
+      if (seeded.random.nextBoolean()) {
+        to.left(seeded.key(), seeded.value(0.25), seeded.timestamp(disorderMs));
+      } else {
+        to.right(seeded.key(), seeded.value(0.25), seeded.timestamp(disorderMs));
+      }
+    }
+    return to;
+  }
+
+  /** Updates of a table whose values begin with one of these letters; one in four is a tombstone. */
+  static Case fillLetters(Case to, String letters, long seed, int records, int disorderMs) {
+    Seeded seeded = new Seeded(to.seed(seed));
+    for (int at = 0; at < records; at++) {
+      char letter = letters.charAt(seeded.random.nextInt(letters.length()));
+      Object number = seeded.value(0.25);
+      String topic = to.operator.topics.get(0);
+      to.from(topic, seeded.key(), number == null ? null : letter + "" + number, seeded.timestamp(disorderMs));
+    }
+    return to;
+  }
+
   /** Lines of words. */
   static Case fillWords(Case to, long seed, int records, int disorderMs) {
     String[] words = {"the", "quick", "brown", "fox", "jumps", "over", "lazy", "dog"};
