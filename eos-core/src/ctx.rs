@@ -10,7 +10,6 @@ use eos_protocol::{Clock, Offset, Partition, TaskId, Timestamp, TopicPartition};
 
 use crate::client::Headers;
 use crate::failure::Failure;
-use crate::global::GlobalReads;
 use crate::output::Output;
 use crate::record::Record;
 use crate::store::{KeyValueView, StateAccess, StateError, WindowView};
@@ -269,11 +268,6 @@ impl<'r> Ctx<'r> {
     /// The stores of the task.
     pub(crate) fn state(&self) -> &StateAccess<'r> {
         &self.state
-    }
-
-    /// The global tables of the process.
-    pub(crate) fn globals(&self) -> &GlobalReads {
-        self.state.globals
     }
 
     /// The time of a clock.

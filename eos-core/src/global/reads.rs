@@ -1,6 +1,5 @@
 //! What the workers read of the global tables.
 
-use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -65,10 +64,10 @@ impl GlobalTables {
 pub(crate) struct GlobalReads {
     tables: Arc<GlobalTables>,
     /// The versions that the current record reads, by table.
-    open: RefCell<Vec<Option<GlobalSnapshot>>>,
-    /// Whether there are any.
-    reads: Cell<bool>,
-    buffers: RefCell<(Vec<u8>, Vec<u8>)>,
+    open: Vec<Option<GlobalSnapshot>>,
+    /// The buffers of the key and the row.
+    key: Vec<u8>,
+    row: Vec<u8>,
 }
 
 impl GlobalReads {
@@ -81,10 +80,8 @@ impl GlobalReads {
 
     /// Ends the reads of a record. The next one sees the newest versions.
     #[inline]
-    pub(crate) fn end(&self) {
-        if self.reads.replace(false) {
-            self.open.borrow_mut().clear();
-        }
+    pub(crate) fn end(&mut self) {
+        self.open.clear();
     }
 
     /// Returns the table whose copy can't be read any more, if there is one. It says nothing about the record.
@@ -98,7 +95,7 @@ impl GlobalReads {
 
     /// Returns the row of a key.
     pub(crate) fn row<K, V>(
-        &self,
+        &mut self,
         table: usize,
         topic: &dyn GlobalTopic<K, V>,
         key: &K,
@@ -107,10 +104,8 @@ impl GlobalReads {
             return Err(StateError::OtherApp);
         };
         let name = || Arc::clone(&found.name);
-        let mut buffers = self.buffers.borrow_mut();
-        let (bytes, row) = &mut *buffers;
-        bytes.clear();
-        let encoded = topic.encode_key(key, bytes);
+        self.key.clear();
+        let encoded = topic.encode_key(key, &mut self.key);
         let encoded = encoded.map_err(|source| StateError::Key {
             store: name(),
             source,
@@ -118,25 +113,24 @@ impl GlobalReads {
         if encoded == Encoded::Null {
             return Ok(None);
         }
-        let mut open = self.open.borrow_mut();
-        if open.len() <= table {
-            open.resize_with(table + 1, || None);
+        if self.open.len() <= table {
+            self.open.resize_with(table + 1, || None);
         }
         // The tables are open: no record is processed before.
-        let (Some(place), Some(rows)) = (open.get_mut(table), found.rows.get()) else {
+        let (Some(place), Some(rows)) = (self.open.get_mut(table), found.rows.get()) else {
             return Ok(None);
         };
-        self.reads.set(true);
         let snapshot = place.get_or_insert_with(|| rows.snapshot());
-        let there = snapshot.get(bytes, row);
-        if !there.map_err(|source| StateError::Store {
+        let there = snapshot.get(&self.key, &mut self.row);
+        let there = there.map_err(|source| StateError::Store {
             store: name(),
             source,
-        })? {
+        })?;
+        if !there {
             return Ok(None);
         }
         topic
-            .decode_row(row)
+            .decode_row(&self.row)
             .map_err(|source| StateError::GlobalRow {
                 table: name(),
                 source,
@@ -168,14 +162,18 @@ mod tests {
         writer.write(&batch("usd", Some("5")), b"").unwrap();
         tables.open([writer.serve()].into_iter());
         assert!(tables.is_ready());
-        let reads = GlobalReads::new(tables);
-        let row = |key: &str| reads.row(0, &topic, &key.to_owned()).unwrap();
-        assert_eq!(row("usd"), Some("5".to_owned()));
+        let mut reads = GlobalReads::new(tables);
+        let row =
+            |reads: &mut GlobalReads, key: &str| reads.row(0, &topic, &key.to_owned()).unwrap();
+        assert_eq!(row(&mut reads, "usd"), Some("5".to_owned()));
         writer.write(&batch("usd", Some("6")), b"").unwrap();
         writer.write(&batch("eur", Some("7")), b"").unwrap();
-        assert_eq!((row("usd"), row("eur")), (Some("5".to_owned()), None));
+        assert_eq!(
+            (row(&mut reads, "usd"), row(&mut reads, "eur")),
+            (Some("5".to_owned()), None)
+        );
         reads.end();
         let newest = (Some("6".to_owned()), Some("7".to_owned()));
-        assert_eq!((row("usd"), row("eur")), newest);
+        assert_eq!((row(&mut reads, "usd"), row(&mut reads, "eur")), newest);
     }
 }

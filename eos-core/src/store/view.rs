@@ -95,8 +95,6 @@ pub(crate) struct StateAccess<'r> {
     /// The limit of the starts of windows, in a stage that refuses times from the future.
     pub(crate) most_ahead: Option<MostAhead<'r>>,
     pub(crate) buffers: &'r RefCell<Buffers>,
-    /// The global tables of the process.
-    pub(crate) globals: &'r GlobalReads,
 }
 
 /// The limit of times that are ahead of the machine's clock.
@@ -121,11 +119,12 @@ impl fmt::Debug for MostAhead<'_> {
     }
 }
 
-/// Buffers for the current key and value, reused for all records.
+/// Buffers for the current key and value, reused for all records, and the global tables as the record sees them.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
+    pub(crate) globals: GlobalReads,
 }
 
 /// A view of a store for the current record. Returned by [`Ctx::store`](crate::Ctx::store).

@@ -115,7 +115,10 @@ where
             return Ok(());
         };
         let wanted = (self.key)(&key, &value);
-        let row = ctx.globals().row(self.table, &*self.topic, &wanted);
+        let row = {
+            let mut buffers = ctx.state().buffers.borrow_mut();
+            buffers.globals.row(self.table, &*self.topic, &wanted)
+        };
         match (self.f)(value, row.map_err(Fault::State)?) {
             Some(value) => next.forward(
                 ctx,

@@ -64,7 +64,6 @@ impl Bench {
         let mut headers = Headers::new();
         headers.push("h", Some(b"1"));
         let timestamp = Some(Timestamp(17));
-        let globals = crate::global::GlobalReads::default();
         let ctx = Ctx::new(
             self.topology.token(),
             (self.topology.outputs(), &[6; 9]),
@@ -76,7 +75,6 @@ impl Bench {
                 closed: &[],
                 most_ahead: None,
                 buffers: &buffers,
-                globals: &globals,
             },
             Origin {
                 task: TaskId::default(),

@@ -79,7 +79,6 @@ impl Driver {
         let (headers, timestamp) = (Headers::new(), Some(Timestamp(piece.timestamp)));
         let timestamp = timestamp.filter(|time| time.0 >= 0);
         let stream_time = running.stream_time.max(timestamp);
-        let globals = crate::global::GlobalReads::default();
         let ctx = Ctx::new(
             self.topology.token(),
             (self.topology.outputs(), &[]),
@@ -91,7 +90,6 @@ impl Driver {
                 closed: &[],
                 most_ahead: None,
                 buffers: &buffers,
-                globals: &globals,
             },
             Origin {
                 task: TaskId::default(),

@@ -121,7 +121,6 @@ struct Counters {
 pub(super) struct Pipeline {
     scratch: RefCell<Scratch>,
     buffers: RefCell<Buffers>,
-    globals: GlobalReads,
     /// The effects of the last record that the producer has not taken yet.
     unsent: Option<Unsent>,
     /// A record that waits for a transaction.
@@ -153,8 +152,10 @@ impl Pipeline {
         let limits = output_limits.iter().copied().flatten();
         Self {
             scratch: RefCell::default(),
-            buffers: RefCell::default(),
-            globals,
+            buffers: RefCell::new(Buffers {
+                globals,
+                ..Buffers::default()
+            }),
             unsent: None,
             held: None,
             unclaimed: false,
@@ -171,7 +172,7 @@ impl Pipeline {
 
     /// Ends the reads of global tables: a version that is still read costs memory.
     pub(super) fn end_reads(&self) {
-        self.globals.end();
+        self.buffers.borrow_mut().globals.end();
     }
 
     /// Drops the effects of the current record.

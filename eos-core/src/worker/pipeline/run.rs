@@ -111,7 +111,7 @@ impl Pipeline {
 
     /// Returns the error of a failed database. It does not depend on the record, so no policy may continue.
     pub(super) fn poisoned(&self, task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
-        if let Some((table, source)) = self.globals.failed() {
+        if let Some((table, source)) = self.buffers.borrow().globals.failed() {
             return Some(WorkerError::Global {
                 table: table.to_string(),
                 source: Box::new(source.clone()),
@@ -138,7 +138,7 @@ impl Pipeline {
         state: Option<&'a TaskState>,
         origin: Origin<'a>,
     ) -> Ctx<'a> {
-        self.globals.end();
+        self.end_reads();
         let topology = &*shared.topology;
         let refuses = topology.refuses_future(origin.task.stage);
         let most_ahead = refuses.and(shared.spec.most_ahead).map(|limit| MostAhead {
@@ -156,7 +156,6 @@ impl Pipeline {
                 closed: state.map_or(&[], |state| state.row_stores.closed()),
                 most_ahead,
                 buffers: &self.buffers,
-                globals: &self.globals,
             },
             origin,
         )
