@@ -175,6 +175,10 @@ rules! {
     pairs_open_records_only = AloneAndPaired,
     /// The rows of a join stay until their records went out alone.
     keeps_rows_of_joins = RowsOfJoins,
+    /// A row that stays in its group is subtracted and added.
+    adds_to_the_same_group = SubtractWithoutAdd,
+    /// The row before an update is read before the update.
+    reads_old_rows_first = OldRowFirst,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -112,6 +112,8 @@
 //! | `epoch_order` | a lower epoch of a producer begins a new sequence |
 //! | `alone_and_paired` | a closed record of a join still meets partners while it is stored |
 //! | `rows_of_joins` | rows of a join expire before their records went out alone |
+//! | `subtract_without_add` | a row that stays in its group is subtracted only |
+//! | `old_row_first` | the row before an update of a table is read after the update |
 //! | `waiting_records` | a record that waits for its turn expires when stream time passes its moment |
 //! | `paused_offset` | the offset of a paused record is committed before the decision about it |
 //! | `last_letter` | a key is released before its last dead letter is processed |

@@ -94,6 +94,8 @@ pub(crate) enum Defence {
     WaitingRecords,
     AloneAndPaired,
     RowsOfJoins,
+    SubtractWithoutAdd,
+    OldRowFirst,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -193,7 +195,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 80] = [
+    pub(super) const ALL: [Self; 82] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -257,6 +259,8 @@ impl Defence {
         Self::WaitingRecords,
         Self::AloneAndPaired,
         Self::RowsOfJoins,
+        Self::SubtractWithoutAdd,
+        Self::OldRowFirst,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -341,6 +345,8 @@ impl Defence {
             Self::WaitingRecords => "waiting_records",
             Self::AloneAndPaired => "alone_and_paired",
             Self::RowsOfJoins => "rows_of_joins",
+            Self::SubtractWithoutAdd => "subtract_without_add",
+            Self::OldRowFirst => "old_row_first",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

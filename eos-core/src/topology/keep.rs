@@ -8,6 +8,7 @@ use super::node::{Next, Node};
 use super::nodes::take;
 use crate::ctx::Ctx;
 use crate::record::Record;
+use crate::rules;
 use crate::store::Stamped;
 
 /// Keeps the last value of each key with the time of its record, and forwards each update.
@@ -41,10 +42,11 @@ impl<K: 'static, V: 'static> Node for Keep<K, V> {
             return Ok(());
         };
         let store = ctx.store_at::<K, Stamped<V>>(self.store);
-        let old = match self.changes.is_read() {
-            true => store.read(&key).map_err(Fault::State)?,
-            false => None,
+        let read = || match self.changes.is_read() {
+            true => store.read(&key).map_err(Fault::State),
+            false => Ok(None),
         };
+        let mut old = read()?;
         let value = match value {
             Some(value) => {
                 let row = Stamped { value, timestamp };
@@ -56,6 +58,9 @@ impl<K: 'static, V: 'static> Node for Keep<K, V> {
                 None
             }
         };
+        if !rules::reads_old_rows_first() {
+            old = read()?;
+        }
         let old = old.map(|row| row.value);
         if old.is_some() || value.is_some() {
             let about = (&key, timestamp, &headers);

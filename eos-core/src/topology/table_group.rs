@@ -12,6 +12,7 @@ use crate::change::Change;
 use crate::codec::Encoded;
 use crate::ctx::Ctx;
 use crate::record::Record;
+use crate::rules;
 use crate::store::Stamped;
 use crate::topic::{TopicOfChanges, WritableTopic};
 
@@ -154,13 +155,16 @@ where
     ) -> Result<(), Fault> {
         let Some(Record {
             key,
-            value: change,
+            value: mut change,
             timestamp,
             headers,
         }) = take::<K, Change<V>>(record)
         else {
             return Ok(());
         };
+        if change.old.is_some() && !rules::adds_to_the_same_group() {
+            change.new = None;
+        }
         let store = ctx.store_at::<K, Stamped<A>>(self.store);
         let (result, before) = match store.read(&key).map_err(Fault::State)? {
             Some(row) => (Some(row.value), row.timestamp),

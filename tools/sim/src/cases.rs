@@ -4,7 +4,7 @@ use super::case::Case;
 use super::shape::Shape;
 use super::{
     calls, dedup, expiring, guarantees, idle, joined, joins, merged, on_close, parked, plain,
-    policies, reorder, sequences, sessions, sliding, timers, wall_timers, windowed,
+    policies, reorder, sequences, sessions, sliding, tables, timers, wall_timers, windowed,
 };
 
 pub(super) fn of(shape: Shape) -> Case {
@@ -34,5 +34,6 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Sliding => sliding::SLIDING,
         Shape::Idle => idle::IDLE,
         Shape::Joins => joins::JOINS,
+        Shape::Tables => tables::TABLES,
     }
 }

@@ -82,6 +82,7 @@ mod tests {
             stream_time: None,
             written: false,
             whole: false,
+            stores: Vec::new(),
             contents: Contents::new(),
         }
     }

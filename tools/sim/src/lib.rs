@@ -48,6 +48,7 @@ mod shape;
 mod shrink;
 mod simulation;
 mod sliding;
+mod tables;
 mod timers;
 mod topics;
 mod wall_timers;

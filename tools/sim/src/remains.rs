@@ -33,6 +33,9 @@ pub(crate) struct Copied {
     pub(super) written: bool,
     /// Whether the database contains the state of a transaction, and not a part of a changelog.
     pub(super) whole: bool,
+    /// The rows of each store that has some.
+    pub(super) stores: Vec<Contents>,
+    /// The rows of all stores. One key is in several of them in no shape that looks at this.
     pub(super) contents: Contents,
 }
 
@@ -67,6 +70,7 @@ impl Copied {
         open: bool,
         from: &dyn StoreBackend,
     ) -> Result<Copied, StoreError> {
+        let stores = held(from)?;
         let mut copied = Copied {
             task,
             open,
@@ -74,7 +78,8 @@ impl Copied {
             stream_time: None,
             written: from.position().is_some(),
             whole: false,
-            contents: held(from)?,
+            contents: stores.iter().flatten().map(owned).collect(),
+            stores,
         };
         // No earlier copy was whole.
         if let Some(position) = from.position()
@@ -222,21 +227,28 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// Returns the contents of a partition of a changelog.
+    /// Returns the contents of a partition of a changelog of one store.
     pub(super) fn logged(&self, topic: &str, partition: i32) -> Contents {
-        let mut contents = Contents::new();
+        let stores = self.logged_by_store(topic, partition);
+        stores.iter().flatten().map(owned).collect()
+    }
+
+    /// Returns the contents of each store in a partition of a changelog.
+    pub(super) fn logged_by_store(&self, topic: &str, partition: i32) -> Vec<Contents> {
+        let mut stores: BTreeMap<Vec<u8>, Contents> = BTreeMap::new();
         for record in self.cluster.read(topic, partition) {
             let key = record.key.unwrap_or_default();
-            if key.len() <= STORE_ID {
+            let Some((store, key)) = key.split_at_checked(STORE_ID).filter(|it| !it.1.is_empty())
+            else {
                 continue;
-            }
-            let key = key[STORE_ID..].to_vec();
+            };
+            let (contents, key) = (stores.entry(store.to_vec()).or_default(), key.to_vec());
             match record.value {
                 Some(value) => contents.insert(key, value.to_vec()),
                 None => contents.remove(&key),
             };
         }
-        contents
+        stores.into_values().collect()
     }
 
     /// Returns the changelog and the databases, each with the expected result of the task's input partition.
@@ -298,16 +310,22 @@ pub(super) fn verdict(evidence: &Evidence) -> Option<String> {
     (!verdict.is_clean()).then(|| text(evidence, &verdict))
 }
 
-/// Returns the contents of a database.
-fn held(database: &dyn StoreBackend) -> Result<Contents, StoreError> {
-    let mut contents = Contents::new();
+fn owned((key, value): (&Vec<u8>, &Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
+    (key.clone(), value.clone())
+}
+
+/// Returns the contents of each store of a database.
+fn held(database: &dyn StoreBackend) -> Result<Vec<Contents>, StoreError> {
+    let mut stores = Vec::new();
     for store in database.stores()? {
+        let mut contents = Contents::new();
         let all = KeyRange::prefix(&[]);
         let mut cursor = database.scan(store, &all, Direction::Forward)?;
         while let Some((key, value)) = cursor.entry() {
             contents.insert(key.to_vec(), value.to_vec());
             cursor.advance()?;
         }
+        stores.push(contents);
     }
-    Ok(contents)
+    Ok(stores)
 }

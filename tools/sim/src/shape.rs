@@ -55,11 +55,13 @@ pub enum Shape {
     Idle,
     /// Joins of two streams, with results alone.
     Joins,
+    /// Tables with updates and tombstones: a filter, an outer join, and groups of its rows.
+    Tables,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 25] = [
+    pub const ALL: [Shape; 26] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -85,6 +87,7 @@ impl Shape {
         Shape::Sliding,
         Shape::Idle,
         Shape::Joins,
+        Shape::Tables,
     ];
 
     /// Returns the weight in the draw.
@@ -93,6 +96,7 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             Shape::Async | Shape::Sequences | Shape::Reorder | Shape::Joins => 1,
+            Shape::Tables => 1,
             Shape::WallTimers | Shape::Expiring | Shape::Sliding | Shape::Idle => 1,
             // These shapes commit through the consumer.
             Shape::AtMostOnce | Shape::CountedAtLeastOnce => 2,
@@ -138,6 +142,7 @@ impl Shape {
             Shape::Sliding => "sliding",
             Shape::Idle => "idle",
             Shape::Joins => "joins",
+            Shape::Tables => "tables",
         }
     }
 

@@ -1,0 +1,409 @@
+//! Tables with updates and tombstones: a filter, an outer join that is stored, and groups of its rows.
+//!
+//! One task reads both tables. How their updates interleave is not known, so the joined rows say it: each of them has to
+//! follow from the one before by the next update of one table. The groups have to follow from the joined rows in the same
+//! way.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use eos_core::windows::Sides;
+use eos_core::{App, KeyValueStore, Topic};
+
+use super::case::Case;
+use super::loops::{self, Emitted};
+use super::plain::STATELESS;
+use super::record::{Draft, Given};
+use super::remains::{Found, Left};
+use eos_oracle::Contents;
+use eos_testkit::rng::Rng;
+
+pub(super) const TABLES: Case = Case {
+    inputs: &[LEFT, RIGHT],
+    repartition: Some("sim-groups-repartition"),
+    // There are two, of two stages: this shape compares both itself.
+    changelog: None,
+    outputs: &[PASSED, JOINED, GROUPS],
+    draft,
+    declare: |app, _| declare(app),
+    judge,
+    ..STATELESS
+};
+
+const LEFT: &str = "left";
+const RIGHT: &str = "right";
+const PASSED: &str = "passed";
+const JOINED: &str = "rows";
+const GROUPS: &str = "results";
+/// The changelogs of the stages: of the tables, and of the groups.
+const CHANGELOGS: [&str; 2] = ["sim-left-changelog", "sim-groups-repartition-changelog"];
+
+fn declare(app: &mut App) {
+    let rows = |app: &mut App, topic| {
+        let store = KeyValueStore::<String, String>::plain(topic);
+        app.table(&Topic::<String, Option<String>>::plain(topic), &store)
+    };
+    let (left, right) = (rows(app, LEFT), rows(app, RIGHT));
+    left.clone()
+        .filter(|row| passes(number(row)))
+        .to(&Topic::plain(PASSED));
+    let joined = left
+        .outer_join(&right, |sides| match sides {
+            Sides::Both(left, right) => format!("{}+{}", number(left), number(right)),
+            Sides::Left(left) => format!("{}+-", number(left)),
+            Sides::Right(right) => format!("-+{}", number(right)),
+        })
+        .stored(&KeyValueStore::plain("joined"));
+    joined.clone().to(&Topic::plain(JOINED));
+    joined
+        .group_by(&Topic::<String, String>::plain("groups"), |key, row| {
+            (group(row), format!("{key}:{row}"))
+        })
+        .aggregate(
+            &KeyValueStore::<String, String>::plain("groups"),
+            String::new,
+            |_, row, rows| with(rows, row),
+            // A row that is not there leaves a mark.
+            |_, row, rows| {
+                let mut all: Vec<&str> = rows.split_whitespace().collect();
+                match all.iter().position(|it| *it == row) {
+                    Some(at) => {
+                        all.remove(at);
+                        all.join(" ")
+                    }
+                    None => with(rows, format!("!{row}")),
+                }
+            },
+        )
+        .to(&Topic::plain(GROUPS));
+}
+
+/// Returns the rows of a group with one more, in order.
+fn with(rows: String, row: String) -> String {
+    let mut all: Vec<&str> = rows.split_whitespace().chain([&row[..]]).collect();
+    all.sort_unstable();
+    all.join(" ")
+}
+
+/// The number of a row of a table.
+fn number(row: &str) -> u64 {
+    let number = row.split(' ').next().and_then(|it| it.parse().ok());
+    number.unwrap_or_default()
+}
+
+/// Whether the filter keeps a row of this number.
+fn passes(number: u64) -> bool {
+    !number.is_multiple_of(3)
+}
+
+/// Returns the group of a joined row. An update of the right table keeps it if there is a left row.
+fn group(row: &str) -> String {
+    let (left, right) = row.split_once('+').unwrap_or_default();
+    let number = left.parse::<u64>().or_else(|_| right.parse());
+    format!("g{}", number.unwrap_or_default() % 3)
+}
+
+/// Half of the records are of each table. Some are tombstones.
+fn draft(rng: &mut Rng, now: i64) -> Draft {
+    Draft {
+        topic: if rng.one_in(2) { LEFT } else { RIGHT },
+        timestamp: now - rng.between(0, 40),
+        tombstone: rng.one_in(4),
+        ..Draft::plain(now)
+    }
+}
+
+/// Returns the value of a table's row.
+fn value(it: &Given) -> String {
+    let digit: String = it.key.chars().skip(1).collect();
+    format!("{} {digit}", it.seq)
+}
+
+/// The updates of one table by key, without tombstones of rows that were not there, and its last rows.
+#[derive(Debug, Default)]
+struct Updates<'a> {
+    of: BTreeMap<&'a str, VecDeque<&'a Given>>,
+    rows: BTreeMap<&'a str, &'a Given>,
+}
+
+impl<'a> Updates<'a> {
+    /// Reads the updates. `each` receives each one, with the row before it.
+    fn read(
+        left: Left<'a>,
+        (topic, partition): (&str, i32),
+        mut each: impl FnMut(&'a Given, Option<&'a Given>),
+    ) -> Self {
+        let mut all = Self::default();
+        for it in loops::given(left, topic, partition) {
+            let before = match it.tombstone {
+                true => all.rows.remove(&it.key[..]),
+                false => all.rows.insert(&it.key, it),
+            };
+            if before.is_some() || !it.tombstone {
+                all.of.entry(&it.key).or_default().push_back(it);
+                each(it, before);
+            }
+        }
+        all
+    }
+
+    fn next(&self, key: &str) -> Option<&'a Given> {
+        self.of.get(key)?.front().copied()
+    }
+
+    fn take(&mut self, key: &str) {
+        self.of.get_mut(key).and_then(VecDeque::pop_front);
+    }
+
+    fn contents(&self) -> Contents {
+        let rows = self.rows.iter();
+        rows.map(|(key, it)| stamped(key, &value(it), it.timestamp))
+            .collect()
+    }
+}
+
+/// Returns a row of a store.
+fn stamped(key: &str, value: &str, time: i64) -> (Vec<u8>, Vec<u8>) {
+    let row = [&time.to_be_bytes(), value.as_bytes()].concat();
+    (key.as_bytes().to_vec(), row)
+}
+
+/// The rows of a key in both tables.
+#[derive(Debug, Default, Clone, Copy)]
+struct Pair<'a>([Option<&'a Given>; 2]);
+
+impl<'a> Pair<'a> {
+    /// Returns the pair after an update of one table.
+    fn after(mut self, side: usize, update: &'a Given) -> Self {
+        self.0[side] = Some(update).filter(|it| !it.tombstone);
+        self
+    }
+
+    /// Returns the joined row; empty for none.
+    fn row(&self) -> String {
+        let shown = |it: Option<&Given>| it.map_or("-".to_owned(), |it| it.seq.to_string());
+        match self.0 {
+            [None, None] => String::new(),
+            [left, right] => format!("{}+{}", shown(left), shown(right)),
+        }
+    }
+
+    /// Returns the time of the joined row after this update.
+    fn time(&self, update: &Given) -> i64 {
+        let rows = self.0.into_iter().flatten();
+        rows.fold(update.timestamp, |time, it| time.max(it.timestamp))
+    }
+}
+
+/// A change of a group by a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Change {
+    old: Option<String>,
+    new: Option<String>,
+    time: i64,
+}
+
+/// The changes of the groups that have to come, in order, by group and the row's key.
+#[derive(Debug, Default)]
+struct Due {
+    changes: BTreeMap<(String, String), VecDeque<Change>>,
+    moved: usize,
+    stayed: usize,
+}
+
+impl Due {
+    /// A joined row changes. An empty text is no row.
+    fn change(&mut self, key: &str, [old, new]: [&str; 2], time: i64) {
+        let of = |row: &str| (!row.is_empty()).then(|| (group(row), format!("{key}:{row}")));
+        let mut add = |group: String, old, new| {
+            let changes = self.changes.entry((group, key.to_owned())).or_default();
+            changes.push_back(Change { old, new, time });
+        };
+        match (of(old), of(new)) {
+            (Some((from, old)), Some((to, new))) if from == to => {
+                add(to, Some(old), Some(new));
+                self.stayed += 1;
+            }
+            (old, new) => {
+                self.moved += usize::from(old.is_some() && new.is_some());
+                if let Some((from, old)) = old {
+                    add(from, Some(old), None);
+                }
+                if let Some((to, new)) = new {
+                    add(to, None, Some(new));
+                }
+            }
+        }
+    }
+}
+
+/// Checks the joined rows of a partition, and returns the last ones.
+fn judge_joined(
+    partition: i32,
+    found: &[Emitted],
+    [mut left, mut right]: [Updates<'_>; 2],
+    due: &mut Due,
+) -> Result<Contents, String> {
+    let mut pairs: BTreeMap<&str, Pair<'_>> = BTreeMap::new();
+    let mut rows = Contents::new();
+    for (at, (key, row, time)) in found.iter().enumerate() {
+        let before = pairs.get(&key[..]).copied().unwrap_or_default();
+        let next = [left.next(key), right.next(key)];
+        let after = |side: usize| {
+            let update = next[side]?;
+            let pair = before.after(side, update);
+            (pair.row() == *row && pair.time(update) == *time).then_some(pair)
+        };
+        let pair = match (after(0), after(1)) {
+            (Some(pair), _) => {
+                left.take(key);
+                pair
+            }
+            (None, Some(pair)) => {
+                right.take(key);
+                pair
+            }
+            (None, None) => {
+                let again = found[..at].contains(&found[at]);
+                let what = if again { "doubled" } else { "unexpected" };
+                return Err(format!(
+                    "VIOLATED {what}: {JOINED}-{partition}, record {at}: {key} is {row:?} at {time} behind {:?}, and the \
+                     next updates are {next:?}",
+                    before.row()
+                ));
+            }
+        };
+        due.change(key, [&before.row(), row], *time);
+        pairs.insert(key, pair);
+        let (key, stored) = stamped(key, row, *time);
+        match row.is_empty() {
+            true => rows.remove(&key),
+            false => rows.insert(key, stored),
+        };
+    }
+    let mut rest = left.of.values().chain(right.of.values()).flatten();
+    match rest.next() {
+        Some(it) => Err(format!(
+            "VIOLATED lost: {JOINED}-{partition} ends without {it:?}"
+        )),
+        None => Ok(rows),
+    }
+}
+
+/// Checks the results of the groups in a partition, and returns the last ones.
+fn judge_groups(partition: i32, found: &[Emitted], due: &mut Due) -> Result<Contents, String> {
+    let mut groups: BTreeMap<&str, (BTreeSet<&str>, i64)> = BTreeMap::new();
+    let mut results = Contents::new();
+    for (at, (group, result, time)) in found.iter().enumerate() {
+        let (rows, last) = groups.entry(group).or_insert((BTreeSet::new(), i64::MIN));
+        let now: BTreeSet<&str> = result.split_whitespace().collect();
+        let old = rows.difference(&now).next().copied();
+        let new = now.difference(rows).next().copied();
+        let key = old.or(new).and_then(|it| it.split(':').next());
+        let place = (group.clone(), key.unwrap_or_default().to_owned());
+        let change = due.changes.get_mut(&place).and_then(VecDeque::pop_front);
+        // The group by one loop: the change of the row, and nothing else.
+        let expected = change.as_ref().map(|it| {
+            let mut rows: BTreeSet<&str> = rows.clone();
+            let was_there = it.old.as_deref().is_none_or(|old| rows.remove(old));
+            rows.extend(it.new.as_deref());
+            let text = rows.into_iter().collect::<Vec<_>>().join(" ");
+            (was_there, text, it.time.max(*last))
+        });
+        if expected != Some((true, result.clone(), *time)) {
+            let again = found[..at].contains(&found[at]);
+            let what = if again { "doubled" } else { "unexpected" };
+            return Err(format!(
+                "VIOLATED {what}: {GROUPS}-{partition}, record {at}: {group} is {result:?} at {time} behind {rows:?} at \
+                 {last}, and the next change of {key:?} is {change:?}"
+            ));
+        }
+        (*rows, *last) = (now, *time);
+        results.extend([stamped(group, result, *time)]);
+    }
+    Ok(results)
+}
+
+fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let (mut verdicts, mut due) = (Vec::new(), Due::default());
+    // The rows of each store, by stage and partition.
+    let mut state: [Vec<Vec<Contents>>; 2] = Default::default();
+    for partition in 0..left.partitions {
+        let (mut passed, mut deleted) = (Vec::new(), 0);
+        let lefts = Updates::read(left, (LEFT, partition), |it, before| {
+            deleted += usize::from(it.tombstone);
+            let row = Some(it).filter(|it| !it.tombstone && passes(it.seq));
+            if row.is_some() || before.is_some_and(|it| passes(it.seq)) {
+                let row = row.map(value).unwrap_or_default();
+                passed.push((it.key.clone(), row, it.timestamp));
+            }
+        });
+        let rights = Updates::read(left, (RIGHT, partition), |it, _| {
+            deleted += usize::from(it.tombstone);
+        });
+        found.saw("rows were deleted", deleted);
+        verdicts.extend(loops::difference(left, PASSED, partition, &passed));
+        let mut stores = vec![lefts.contents(), rights.contents()];
+        let joined = loops::emitted(left, JOINED, partition);
+        match judge_joined(partition, &joined, [lefts, rights], &mut due) {
+            Ok(rows) => stores.push(rows),
+            Err(why) => verdicts.push(why),
+        }
+        state[0].push(stores);
+    }
+    found.saw("rows moved to another group", due.moved);
+    found.saw("rows stayed in their group", due.stayed);
+    // Without the joined rows it is not known what the groups have to be.
+    if !verdicts.is_empty() {
+        return Ok(verdicts);
+    }
+    for partition in 0..left.partitions {
+        let results = loops::emitted(left, GROUPS, partition);
+        match judge_groups(partition, &results, &mut due) {
+            Ok(results) => state[1].push(vec![results]),
+            Err(why) => return Ok(vec![why]),
+        }
+    }
+    let rest = due.changes.iter().find(|(_, rest)| !rest.is_empty());
+    verdicts.extend(rest.map(|((group, _), rest)| {
+        format!("VIOLATED lost: {GROUPS} ends without {rest:?} of {group}")
+    }));
+    verdicts.extend(judge_state(left, &state));
+    Ok(verdicts)
+}
+
+/// Compares the changelogs and the open databases of both stages.
+fn judge_state(left: Left<'_>, state: &[Vec<Vec<Contents>>; 2]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (stage, (changelog, due)) in CHANGELOGS.into_iter().zip(state).enumerate() {
+        for (partition, due) in (0..).zip(due) {
+            let due = filled(due);
+            let logged = filled(&left.logged_by_store(changelog, partition));
+            if logged != due {
+                wrong.push(format!(
+                    "VIOLATED state_changelog: {changelog}-{partition} holds {logged:?}, not {due:?}"
+                ));
+            }
+            let open = left.databases.iter().filter(|it| {
+                let (at, of) = (it.task.stage.0, it.task.partition.get());
+                it.open && usize::from(at) == stage && of == partition
+            });
+            for it in open {
+                let (held, task) = (filled(&it.stores), it.task);
+                if held != due || !it.whole && !due.is_empty() {
+                    wrong.push(format!(
+                        "VIOLATED state_database: that of task {task} holds {held:?}, not {due:?}; it is whole: {}",
+                        it.whole
+                    ));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// Returns the stores that have rows. Their order by id says nothing.
+fn filled(stores: &[Contents]) -> Vec<&Contents> {
+    let mut filled: Vec<_> = stores.iter().filter(|it| !it.is_empty()).collect();
+    filled.sort();
+    filled
+}
