@@ -112,8 +112,8 @@ impl App {
     ///     .to(&Topic::plain("busy-users"));
     /// ```
     pub fn store<D: StoreDef>(&mut self, definition: &D) -> Store<D> {
-        let (spec, check) = definition.declared();
-        Store::new(self.token(), self.keep(spec, check))
+        let declared = definition.declared();
+        Store::new(self.token(), self.keep(declared.store, declared.check))
     }
 
     /// Adds a store for closures. Returns its number.

@@ -171,7 +171,7 @@ rules! {
     orders_epochs = EpochOrder,
     /// A record that waits for its turn is not expired by stream time.
     keeps_waiting_records = WaitingRecords,
-    /// A closed record of a join meets nobody.
+    /// A closed record of a join has no further pairs.
     pairs_open_records_only = AloneAndPaired,
     /// The rows of a join stay until their records went out alone.
     keeps_rows_of_joins = RowsOfJoins,

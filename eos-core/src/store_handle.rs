@@ -150,26 +150,44 @@ impl<K: 'static, V: 'static> StoreDef for WindowStore<K, V> {
 pub(crate) mod sealed {
     use super::*;
 
+    /// A store for the graph, and its mistake.
+    pub struct Declared {
+        pub(crate) store: StoreSpec,
+        pub(crate) check: Result<(), Mistake>,
+    }
+
+    impl fmt::Debug for Declared {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_tuple("Declared").field(&self.store.name).finish()
+        }
+    }
+
+    impl Declared {
+        fn new(store: StoreSpec, check: Result<(), Mistake>) -> Self {
+            Self { store, check }
+        }
+    }
+
     pub trait Define {
         /// Returns the store for the graph, and its mistake.
-        fn declared(&self) -> (StoreSpec, Result<(), Mistake>);
+        fn declared(&self) -> Declared;
     }
 
     impl<K: 'static, V: 'static> Define for KeyValueStore<K, V> {
-        fn declared(&self) -> (StoreSpec, Result<(), Mistake>) {
-            (self.spec(StoreKind::Point), check_expiry(self))
+        fn declared(&self) -> Declared {
+            Declared::new(self.spec(StoreKind::Point), check_expiry(self))
         }
     }
 
     impl<K: 'static, V: 'static> Define for OrderedStore<K, V> {
-        fn declared(&self) -> (StoreSpec, Result<(), Mistake>) {
+        fn declared(&self) -> Declared {
             let spec = self.inner.spec(StoreKind::Ordered);
-            (spec, check_expiry(&self.inner))
+            Declared::new(spec, check_expiry(&self.inner))
         }
     }
 
     impl<K: 'static, V: 'static> Define for WindowStore<K, V> {
-        fn declared(&self) -> (StoreSpec, Result<(), Mistake>) {
+        fn declared(&self) -> Declared {
             let store = self.name().to_owned();
             let retention = self.retention.unwrap_or_default();
             let check = if retention < Duration::from_millis(1) {
@@ -179,7 +197,7 @@ pub(crate) mod sealed {
             };
             // Closures decide the size of the windows.
             let spec = self.spec(Expiry::new(retention, Duration::ZERO));
-            (spec, check)
+            Declared::new(spec, check)
         }
     }
 

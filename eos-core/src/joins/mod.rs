@@ -49,7 +49,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// # Time
     /// A left record closes when stream time exceeds `t + after + grace`, a right one when it exceeds `u + before + grace`. A
-    /// record that is closed when it comes is late: it has no results. A closed record meets nobody any more, so results do
+    /// record that is closed when it comes is late: it has no results. A closed record has no further pairs, so results do
     /// not depend on what is still stored. Kafka Streams has no such limit: there, an inner join finds what its store still has.
     ///
     /// # Cost
@@ -81,7 +81,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             .joined_within(JoinKind::Inner, right.partitioned(), within, store, pair)
     }
 
-    /// Like [`join_within`](Self::join_within), and a left record that meets nobody is a result without a right value.
+    /// Like [`join_within`](Self::join_within), and a left record without a pair is a result without a right value.
     ///
     /// Such a record goes out once, when it closes: when stream time passes its last partner and the grace. It has its own
     /// time and no headers. With [`close_when_idle`](Self::close_when_idle), it needs no further record. No record is both
@@ -137,7 +137,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             .joined_within(JoinKind::Left, right.partitioned(), within, store, pair)
     }
 
-    /// Like [`left_join_within`](Self::left_join_within), for both sides: each record that meets nobody is a result.
+    /// Like [`left_join_within`](Self::left_join_within), for both sides: each record without a pair is a result.
     ///
     /// ```
     /// # use eos_core::state::JoinStore;
@@ -230,7 +230,7 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 /// A record that is closed when it comes is late. By default, it is dropped, and the metric `eos_late_records_total` counts it.
 ///
 /// A record may be in time although its partners have closed, if `before` and `after` allow it to wait longer than they do. If it meets
-/// nobody for this reason, the metric `eos_join_too_late_pairs_total` counts it. If its side has no results alone, it
+/// no record for this reason, the metric `eos_join_too_late_pairs_total` counts it. If its side has no results alone, it
 /// goes where late records go. It stays in the store, so a later record may still meet it.
 #[must_use = "a join does nothing until it ends in `to` or `to_stream`"]
 pub struct JoinedStreams<K, V, W, U> {

@@ -117,10 +117,10 @@ pub struct Totals {
     pub gaps: u64,
     /// Gaps in the numbers of keys that an order has given up. Those of aborted transactions included.
     pub given_up: u64,
-    /// Records of joins of streams that went out alone, because they met nobody until they closed. Those of aborted
+    /// Records of joins of streams that went out alone, because they had no pair until they closed. Those of aborted
     /// transactions included.
     pub join_alone: u64,
-    /// Records of joins of streams that met nobody, because all of their partners had closed. Those of aborted transactions
+    /// Records of joins of streams that had no pair, because all of their partners had closed. Those of aborted transactions
     /// included.
     pub join_too_late_pairs: u64,
     /// Transactions committed, by cause.

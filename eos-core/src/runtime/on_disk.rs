@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(mark(&slot), None);
     }
 
-    /// Kafka Streams fails at every start until somebody deletes the directory (KAFKA-21034).
+    /// Kafka Streams fails at every start until a person deletes the directory (KAFKA-21034).
     #[test]
     fn a_copy_that_is_damaged_at_its_opening_is_thrown_away() {
         let slot = filled();

@@ -52,6 +52,8 @@ pub struct Stream<K, V, P = Partitioned> {
     stores: Vec<usize>,
     /// The timers whose moments the next step handles.
     timers: Vec<usize>,
+    /// The stores of the tables whose updates these are.
+    lineage: Vec<usize>,
     types: Types<K, V, P>,
 }
 
@@ -69,6 +71,7 @@ impl<K: 'static, V: 'static> Stream<K, V> {
             sources: vec![source],
             stores: Vec::new(),
             timers: Vec::new(),
+            lineage: Vec::new(),
             types: PhantomData,
         }
     }
@@ -123,6 +126,7 @@ impl<K: 'static, V: 'static> Stream<K, V> {
             sources: self.sources.clone(),
             stores: self.stores.clone(),
             timers: Vec::new(),
+            lineage: self.lineage.clone(),
             types: PhantomData,
         };
         let rest = Self {
@@ -263,6 +267,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             sources: self.sources,
             stores: self.stores,
             timers: self.timers,
+            lineage: self.lineage,
             types: PhantomData,
         }
     }
@@ -390,6 +395,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             sources: self.sources,
             stores: Vec::new(),
             timers: Vec::new(),
+            lineage: self.lineage,
             types: PhantomData,
         }
     }
@@ -411,6 +417,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     fn merged<Q, R>(mut self, method: &'static str, other: Stream<K, V, Q>) -> Stream<K, V, R> {
         if Arc::ptr_eq(&self.graph, &other.graph) {
             self.parents.extend(other.parents);
+            self.lineage.extend(other.lineage);
             for source in other.sources {
                 if !self.sources.contains(&source) {
                     self.sources.push(source);
@@ -425,6 +432,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             sources: self.sources,
             stores: Vec::new(),
             timers: Vec::new(),
+            lineage: self.lineage,
             types: PhantomData,
         }
     }
@@ -491,13 +499,26 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         });
     }
 
+    /// The same stream, with the stores of the tables whose updates it has.
+    pub(crate) fn with_lineage(mut self, stores: &[usize]) -> Self {
+        self.lineage.extend(stores);
+        self
+    }
+
+    /// The stores of the tables whose updates these are.
+    pub(crate) fn lineage(&self) -> &[usize] {
+        &self.lineage
+    }
+
     /// Lets the next node read the stores of a table. Records a mistake if the table belongs to another app.
     pub(crate) fn meets<L, W>(&self, table: &Stream<L, W>, stores: &[usize], method: &'static str)
     where
         L: 'static,
         W: 'static,
     {
-        self.shares(table, stores, (method, "table"));
+        if self.shares(table, stores, (method, "table")) {
+            self.graph().read_rows(&table.parents);
+        }
     }
 
     /// Lets the next node use stores of another stream. If that stream belongs to another app, records a mistake and
@@ -518,7 +539,6 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             for &store in stores {
                 graph.use_store(store, &self.sources);
             }
-            graph.read_rows(&other.parents);
         } else {
             self.of_other_app(other, method, what);
         }
@@ -565,6 +585,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
                 false => self.stores,
             },
             timers: self.timers,
+            lineage: self.lineage,
             types: PhantomData,
         }
     }
@@ -608,6 +629,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             sources: updates.sources.clone(),
             stores: Vec::new(),
             timers: Vec::new(),
+            lineage: Vec::new(),
             types: PhantomData,
         };
         (updates, changes)
@@ -627,6 +649,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             sources: self.sources.clone(),
             stores: self.stores.clone(),
             timers: Vec::new(),
+            lineage: self.lineage.clone(),
             types: PhantomData,
         };
         (way(Exit::Node(node)), way(Exit::Rest(node)))
@@ -646,6 +669,7 @@ impl<K: Clone + 'static, V: Clone + 'static, P> Clone for Stream<K, V, P> {
             sources: self.sources.clone(),
             stores: self.stores.clone(),
             timers: Vec::new(),
+            lineage: self.lineage.clone(),
             types: PhantomData,
         }
     }

@@ -26,7 +26,7 @@ pub use grouped::GroupedTable;
 /// A join reads the row of the record's own key. Closures read rows of all keys in their task with [`rows`](Table::rows).
 ///
 /// `U` is the type of an update. By default it is `Option<V>`: rows can be deleted, and `None` is a Kafka tombstone. It
-/// is `V` for tables whose rows are never deleted: [`count`](Grouped::count) returns a `Table<K, u64, u64>`.
+/// is `V` for tables whose rows are never deleted: [`count`](crate::stream::Grouped::count) returns a `Table<K, u64, u64>`.
 #[must_use = "nothing uses a table until a stream joins with it or reads its `rows`, or it ends in `to` or `to_stream`"]
 pub struct Table<K, V, U = Option<V>> {
     /// The updates.
@@ -47,6 +47,8 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
     }
 
     fn new((stream, changes): Exits<K, V, U>, rows: RowsOf<K, V>, readers: Readers<K, V>) -> Self {
+        // A table may be made of the updates of another one.
+        let rows = rows.made_of(stream.lineage());
         Self {
             stream,
             changes,
@@ -85,7 +87,7 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
     /// Returns the stream of updates.
     pub fn to_stream(self) -> Stream<K, U, Partitioned> {
         self.needs_old_rows();
-        self.stream
+        self.stream.with_lineage(self.rows.lineage())
     }
 
     /// Sets the error policy for the sources of the table, like [`Stream::on_error`]. A value of the topic that can't

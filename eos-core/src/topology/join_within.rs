@@ -20,7 +20,7 @@ use crate::sides::{Sided, Sides};
 use crate::store::StateError;
 
 /// Stores each record, and forwards its pairs (`KStreamKStreamJoin`). Late records leave unchanged by the second exit.
-/// Records that met nobody are forwarded when they close, if their side has such results.
+/// Records without a pair are forwarded when they close, if their side has such results.
 pub(crate) struct JoinWithin<K, V, W, U, F> {
     rows: usize,
     /// The store of the moments at which records go out alone.

@@ -95,6 +95,17 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
         }
     }
 
+    /// The same rows, made of the tables with these stores, too.
+    pub(crate) fn made_of(mut self, lineage: &[usize]) -> Self {
+        self.lineage.extend(lineage);
+        self
+    }
+
+    /// Returns the stores of this table and of all tables that it is made of.
+    pub(crate) fn lineage(&self) -> &[usize] {
+        &self.lineage
+    }
+
     /// Returns the store, if the table has one.
     pub(crate) fn store(&self) -> Option<usize> {
         match self.from {

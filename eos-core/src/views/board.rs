@@ -336,7 +336,7 @@ mod tests {
         let at = |ms| Now(Duration::from_millis(ms));
         let board = Arc::new(ViewBoard::new(1, BTreeMap::new()));
         board.changed();
-        board.wake_overdue(|| panic!("nobody waits, so no clock is read"));
+        board.wake_overdue(|| panic!("no reader waits, so no clock is read"));
         let ticket = board.wait(at(10), &Waker::from(Arc::clone(&count)));
         board.wake_overdue(|| at(9));
         assert_eq!(woken(), 0);

@@ -86,7 +86,7 @@ pub enum Arrived {
     Taken {
         /// The open records of the other side that belong to it, in the order of time and arrival.
         partners: Vec<Stored>,
-        /// Whether it has met nobody, because all of its partners are closed.
+        /// Whether it has no pair, because all of its partners are closed.
         is_too_late: bool,
     },
 }
@@ -327,7 +327,7 @@ impl Joining {
         Ok(alone)
     }
 
-    /// Adds the records of a stretch of a row that have met nobody.
+    /// Adds the records of a stretch of a row without a pair.
     fn unmet<S: JoinStorage>(
         &self,
         store: &S,

@@ -288,7 +288,7 @@ fn both(out: &[Out]) -> Option<u32> {
         .find(|number| in_pair(*number) || count(*number) > 1)
 }
 
-/// Without the rule that a closed record meets nobody, a record is both.
+/// Without the rule that a closed record has no further pairs, a record is both.
 #[test]
 fn a_closed_record_would_be_both_alone_and_in_a_pair() {
     let within = Within::of(Duration::ZERO).before(Duration::from_millis(9));

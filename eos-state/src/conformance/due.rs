@@ -12,8 +12,8 @@ use eos_protocol::{Clock, Place, Round, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
+use super::model::{Outcome, broke, same};
 use super::operation::Key;
-use super::run::{Outcome, broke, same};
 use super::{Engine, Lasts, Violation, position, run_sequences};
 use crate::{Defences, Load, NextDue, StoreKind, TaskStore};
 

@@ -1,6 +1,6 @@
 //! One sequence of operations, on an engine and on the model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::task::Poll;
 

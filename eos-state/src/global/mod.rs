@@ -56,7 +56,7 @@ pub struct GlobalWriter {
 }
 
 impl GlobalWriter {
-    /// Returns a writer to this engine. Nobody reads before [`serve`](Self::serve).
+    /// Returns a writer to this engine. No reader comes before [`serve`](Self::serve).
     #[must_use]
     pub fn new(engine: Box<dyn GlobalEngine>) -> Self {
         Self {

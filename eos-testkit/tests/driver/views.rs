@@ -446,7 +446,7 @@ fn at_least_waits_for_the_commit_of_a_record_and_is_woken_by_it() {
     driver.commit();
     assert!(
         woken.0.load(Ordering::Relaxed) > before,
-        "nobody polls it again"
+        "no task polls it again"
     );
     match wait.as_mut().poll(&mut context) {
         Poll::Ready(view) => assert_eq!(view.unwrap().get(&key("ada")).unwrap(), Some(1)),
@@ -470,7 +470,10 @@ fn at_least_ends_at_its_deadline_with_the_offsets() {
     assert_eq!(woken.0.load(Ordering::Relaxed), 0);
     assert!(wait.as_mut().poll(&mut context).is_pending());
     driver.advance_wall_clock(Duration::from_millis(200));
-    assert!(woken.0.load(Ordering::Relaxed) > 0, "nobody polls it again");
+    assert!(
+        woken.0.load(Ordering::Relaxed) > 0,
+        "no task polls it again"
+    );
     let Poll::Ready(Err(error)) = wait.as_mut().poll(&mut context) else {
         panic!("its time is over");
     };

@@ -114,7 +114,7 @@ fn are_partners(one: &Given, other: &Given) -> bool {
 #[derive(Debug, Default)]
 struct Model<'a> {
     stream_time: i64,
-    /// The records that were in time, with whether they met somebody.
+    /// The records that were in time, with whether they have a pair.
     taken: Vec<(&'a Given, bool)>,
     outer: Vec<Emitted>,
     left: Vec<Emitted>,

@@ -377,7 +377,8 @@ fn judge_state(left: Left<'_>, state: &[Vec<Vec<Contents>>; 2]) -> Vec<String> {
     for (stage, (changelog, due)) in CHANGELOGS.into_iter().zip(state).enumerate() {
         for (partition, due) in (0..).zip(due) {
             let due = filled(due);
-            let logged = filled(&left.logged_by_store(changelog, partition));
+            let logged = left.logged_by_store(changelog, partition);
+            let logged = filled(&logged);
             if logged != due {
                 wrong.push(format!(
                     "VIOLATED state_changelog: {changelog}-{partition} holds {logged:?}, not {due:?}"

@@ -1,4 +1,4 @@
-//! Results of records that met nobody.
+//! Results of records without a pair.
 
 use std::time::Duration;
 
@@ -104,12 +104,12 @@ fn records_go_out_alone_while_nothing_arrives() {
     assert_eq!(read(&mut driver), [""; 0]);
     driver.advance_wall_clock(2 * SECOND);
     assert_eq!(read(&mut driver), ["k a+- @10000"]);
-    // Its partner is in time or not, but it meets nobody.
+    // Its partner is in time or not, but it has no pair.
     pipe(&mut driver, &[(">r", "k", 10_000), (">s", "k", 15_000)]);
     assert_eq!(read(&mut driver), [""; 0]);
     let places = crash_everywhere(make, |driver| {
         pipe(driver, &[("<a", "k", 10_000), ("<b", "j", 10_500)]);
-        // After a crash, the inputs have to be idle anew.
+        // After a crash, the inputs have to be idle again.
         for _ in 0..40 {
             driver.advance_wall_clock(SECOND);
         }

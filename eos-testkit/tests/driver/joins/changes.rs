@@ -69,7 +69,7 @@ fn another_kind_or_range_does_not_start() {
     }
 }
 
-/// What went out alone with a short grace meets nobody with a long one.
+/// What went out alone with a short grace has no pair with a long one.
 #[test]
 fn a_longer_grace_opens_no_closed_record() {
     let long = within().grace(MS(1_000));

@@ -12,8 +12,9 @@ use serde_json::Value;
 use super::{Kind, join, results};
 
 /// The cases in which Kafka Streams sends a record alone before its grace is over, although its partner may still come.
-const EARLY: [(&str, &str); 3] = [
+const EARLY: [(&str, &str); 4] = [
     ("left_join_within", "random_43"),
+    ("outer_join_within", "after_only"),
     ("outer_join_within", "asymmetric"),
     ("outer_join_within", "random_43"),
 ];

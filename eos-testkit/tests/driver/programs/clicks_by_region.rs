@@ -76,7 +76,7 @@ mod tests {
         let expected = [("americas", 101), ("asia", 124), ("europe", 109)];
         let expected = expected.map(|(region, clicks)| (region.to_owned(), clicks));
         assert_eq!(driver.read_map(&totals()), BTreeMap::from(expected));
-        driver.pipe(&clicks(), "nobody", 1_u64);
+        driver.pipe(&clicks(), "unknown", 1_u64);
         assert_eq!(
             driver.read_pairs(&totals()),
             [("UNKNOWN".to_owned(), 1)],

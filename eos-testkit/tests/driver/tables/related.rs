@@ -28,6 +28,33 @@ fn they_need_a_store() {
     assert!(text.contains(expected), "{text}");
 }
 
+/// A table that is made of the updates of another one.
+#[test]
+fn the_updates_of_a_table_are_related_to_it() {
+    let build = |app: &mut App| {
+        let all = table(app, "in");
+        let short = all
+            .clone()
+            .filter(|value| value.len() < 3)
+            .to_stream()
+            .to_table(&store("short"));
+        all.join(&short, |one, other| format!("{one}/{other}"))
+    };
+    let text = mistakes(|app| build(app).to(&rows("out")));
+    assert!(text.contains("Add `.stored(&store)` behind"), "{text}");
+    check(
+        |app| {
+            build(app)
+                .stored(&store("pairs"))
+                .filter(|pair| !pair.is_empty())
+                .to(&rows("out"));
+        },
+        &[("in", "k", Some("ab")), ("in", "k", Some("long"))],
+        // The second table changes first.
+        &[("k", Some("ab/ab")), ("k", Some("ab/ab")), ("k", None)],
+    );
+}
+
 #[test]
 fn a_group_behind_a_store_subtracts_what_it_added() {
     check(
