@@ -18,11 +18,18 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// both values belong to the same group, this is one update of its result (KIP-904). If the row moves to another group,
     /// it leaves the old group before it joins the new one, in separate transactions. In between, no group has it.
     ///
-    /// `f` must return the same result for the same row. The rows go through an internal topic,
-    /// `<app>-<name>-repartition`, with the codecs of `topic`.
+    /// `f` must return the same result for the same row, in each version of the program. The rows go through an internal
+    /// topic, `<app>-<name>-repartition`, with the codecs of `topic`.
     ///
-    /// Add a grouping to a new app, or together with its table. A row that the table had before the grouping was added is in
-    /// no group, so its next update fails: there is nothing to subtract it from.
+    /// Add a grouping to a new app, or together with its table. A row that the table had before is in no group, but its next
+    /// update subtracts it: the group's result is wrong from then on, or the record fails if the group has no result. For
+    /// the same reason, change neither `f` nor a filter before it in a running app. Reset the app instead, or reprocess the
+    /// table's topic under another app name.
+    ///
+    /// A record that the error policy skips or writes to a dead-letter topic leaves its group wrong, too. A policy that
+    /// retries or stops keeps the groups right.
+    ///
+    /// At least once does not allow groups of tables: a crash could keep a row's change and lose its way to the group.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};

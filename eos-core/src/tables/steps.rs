@@ -48,7 +48,8 @@ impl<K: 'static, V: 'static, P> Stream<K, Option<V>, P> {
 }
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
-    /// Keeps the rows for which `f` returns true. A row that no longer passes is deleted.
+    /// Keeps the rows for which `f` returns true. A row that no longer passes is deleted. `f` must return the same result for
+    /// the same row: it runs at each update, for the old value and the new one, and at each read.
     ///
     /// The new table needs no store: a join reads the row of this table and applies `f` again. An update is emitted only if
     /// the row passed before or passes now. Kafka Streams also emits tombstones of rows that never passed
@@ -63,7 +64,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// ```
     ///
     /// # Exactly-once
-    /// The read of the old row and the update are part of the transaction that commits the record's offset.
+    /// The read of the old row and the update are part of the transaction that commits the record's offset. At least once does
+    /// not allow this step: a crash could keep the new row and lose the tombstone.
     pub fn filter(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Table<K, V> {
         self.step(Kind::TableFilter, move |_, value| {
             Some(value).filter(|value| f(value))

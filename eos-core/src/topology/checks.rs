@@ -60,6 +60,12 @@ impl Graph {
     /// Checks that the guarantee allows each step.
     pub(crate) fn check_guarantee(&self, guarantee: Guarantee) -> Result<(), TopologyError> {
         let mut mistakes = Mistakes::default();
+        if guarantee == Guarantee::AtLeastOnce {
+            for node in self.nodes.iter().filter(|it| it.kind.compares_rows()) {
+                let step = node.kind.method();
+                mistakes.add(Mistake::ChangesAtLeastOnce { step });
+            }
+        }
         if guarantee == Guarantee::AtMostOnce {
             for calls in &self.calls {
                 mistakes.add(Mistake::CallsAtMostOnce {

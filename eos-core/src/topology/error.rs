@@ -105,6 +105,16 @@ pub enum Mistake {
         /// The name of its store.
         name: String,
     },
+    /// A step compares a record with its state to find its results, and the guarantee is at least once.
+    #[error(
+        "the step `{step}` compares each record with the rows before it, but under processing.guarantee = at_least_once a \
+         crash may keep the new row and lose the result, and no repetition of the record has that result again. Use \
+         Guarantee::ExactlyOnce, or remove the step"
+    )]
+    ChangesAtLeastOnce {
+        /// The step.
+        step: &'static str,
+    },
     /// A step needs the rows of a table in a store, and the table has none.
     #[error(
         "`{method}` needs a table with a store, and this one is made of other tables. Add `.stored(&store)` before \

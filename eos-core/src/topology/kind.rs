@@ -228,6 +228,19 @@ impl Kind {
         )
     }
 
+    /// Whether the results depend on the rows before a record. After a crash that keeps the new row and loses the result, a
+    /// repetition of the record does not have that result again.
+    pub(crate) fn compares_rows(self) -> bool {
+        matches!(
+            self,
+            Self::TableFilter
+                | Self::TableJoin(..)
+                | Self::TableSelect
+                | Self::JoinThis(_)
+                | Self::JoinOther(_)
+        )
+    }
+
     /// Whether a user closure runs with a context: it may use stores and emit to outputs.
     pub(crate) fn has_context(self) -> bool {
         matches!(self, Self::Process | Self::ProcessValues | Self::ForEach)

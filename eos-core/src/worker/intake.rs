@@ -26,13 +26,13 @@ impl<C: Client> Worker<C> {
     /// Whether the worker may take records now.
     fn accepts(&self) -> bool {
         self.txn.takes_records()
-            && self.shared.spec.globals.is_ready()
             && self.lifecycle.goes_on()
             && self.group.takes_records()
             && !self.restorer.needs_commit()
     }
 
-    /// Rule 10: a start offset that a policy resolved is committed before the first record.
+    /// Rule 10: a start offset that a policy resolved is committed before the first record. It does not wait for global
+    /// tables: after a failed start, the policy would resolve another offset and skip the records in between.
     pub(super) fn claim(&mut self) -> bool {
         if !self.accepts() || !self.tasks.has_unclaimed() {
             return false;
@@ -78,7 +78,7 @@ impl<C: Client> Worker<C> {
                 return false;
             }
         }
-        if !self.accepts() || !self.merge_held() {
+        if !self.accepts() || !self.shared.spec.globals.is_ready() || !self.merge_held() {
             return false;
         }
         let begun = self.shared.env.about_now();

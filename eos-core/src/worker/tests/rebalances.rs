@@ -1,6 +1,7 @@
 //! Partitions that come and go, and where reading begins and begins again.
 
 use super::*;
+use crate::global::GlobalTables;
 
 #[test]
 fn rule_10_a_first_start_is_committed_before_the_first_record() {
@@ -256,6 +257,28 @@ fn an_offset_that_is_missing_for_a_moment_does_not_start_a_task_over() {
     bench.steps(10);
     bench.kafka.broker().committed = before;
     bench.settle_exactly();
+}
+
+/// After a failed read of a global table, the next start must not resolve "latest" again.
+#[test]
+fn a_first_start_is_committed_before_the_global_tables_are_read() {
+    let mut bench = Bench::new();
+    let mut spec = spec(0, Guarantee::ExactlyOnce);
+    spec.first_start = FirstStart::Latest;
+    let globals = Arc::new(GlobalTables::of(std::iter::once("rates".into())));
+    spec.globals = Arc::clone(&globals);
+    bench.replace(spec, shout);
+    bench.assign(&[0]);
+    bench.feed(0, &["before"]);
+    bench.steps(10);
+    let claimed = bench.committed(0);
+    assert!(claimed.is_some(), "the start is committed");
+    bench.feed(0, &["after"]);
+    bench.steps(10);
+    assert_eq!(bench.committed(0), claimed, "no record is taken");
+    globals.open(std::iter::empty());
+    bench.settle();
+    assert!(bench.committed(0) > claimed);
 }
 
 /// As long as a task waits for an offset that is missing, tasks that have theirs go on.

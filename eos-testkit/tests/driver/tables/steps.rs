@@ -1,6 +1,6 @@
 //! `filter`, `map`, `stored` and `to_table`.
 
-use eos_core::{App, KeyValueStore, Timestamp, Topic};
+use eos_core::{App, Guarantee, KeyValueStore, Timestamp, Topic};
 use eos_testkit::TestDriver;
 
 use super::{check, mistakes, rows, store, table};
@@ -180,4 +180,34 @@ fn a_table_without_a_store_refuses_what_needs_one() {
     );
     let text = mistakes(|app| drop(table(app, "in").filter(|_| true)));
     assert!(text.contains("ends in `filter`"), "{text}");
+}
+
+#[test]
+fn at_least_once_refuses_steps_that_compare_rows() {
+    let text = |build: &dyn Fn(&mut App)| {
+        let mut app = App::new("a");
+        build(&mut app);
+        app.guarantee(Guarantee::AtLeastOnce);
+        TestDriver::build(app).unwrap_err().to_string()
+    };
+    let builds: [(&str, &dyn Fn(&mut App)); 3] = [
+        ("filter", &|app| {
+            table(app, "in").filter(|_| true).to(&rows("out"));
+        }),
+        ("outer_join", &|app| {
+            let (left, right) = (table(app, "left"), table(app, "right"));
+            left.outer_join(&right, |_| String::new()).to(&rows("out"));
+        }),
+        ("group_by", &|app| {
+            table(app, "in")
+                .group_by(&Topic::<String, u64>::plain("g"), |key, _| (key.clone(), 1))
+                .count(&KeyValueStore::plain("counts"))
+                .to(&Topic::plain("out"));
+        }),
+    ];
+    for (step, build) in builds {
+        let found = text(build);
+        let expected = format!("the step `{step}` compares each record with the rows before it");
+        assert!(found.contains(&expected), "{found}");
+    }
 }
