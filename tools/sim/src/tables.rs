@@ -62,17 +62,7 @@ fn declare(app: &mut App) {
             &KeyValueStore::<String, String>::plain("groups"),
             String::new,
             |_, row, rows| with(rows, row),
-            // A row that is not there leaves a mark.
-            |_, row, rows| {
-                let mut all: Vec<&str> = rows.split_whitespace().collect();
-                match all.iter().position(|it| *it == row) {
-                    Some(at) => {
-                        all.remove(at);
-                        all.join(" ")
-                    }
-                    None => with(rows, format!("!{row}")),
-                }
-            },
+            |_, row, rows| without(rows, &row),
         )
         .to(&Topic::plain(GROUPS));
 }
@@ -82,6 +72,18 @@ fn with(rows: String, row: String) -> String {
     let mut all: Vec<&str> = rows.split_whitespace().chain([&row[..]]).collect();
     all.sort_unstable();
     all.join(" ")
+}
+
+/// Returns the rows of a group without one. If it is not there, it leaves a mark.
+fn without(rows: String, row: &str) -> String {
+    let mut all: Vec<&str> = rows.split_whitespace().collect();
+    match all.iter().position(|it| *it == row) {
+        Some(at) => {
+            all.remove(at);
+            all.join(" ")
+        }
+        None => with(rows, format!("!{row}")),
+    }
 }
 
 /// The number of a row of a table.
@@ -407,4 +409,48 @@ fn filled(stores: &[Contents]) -> Vec<&Contents> {
     let mut filled: Vec<_> = stores.iter().filter(|it| !it.is_empty()).collect();
     filled.sort();
     filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn emitted(results: &[&str]) -> Vec<Emitted> {
+        let results = results.iter();
+        results.map(|it| ("g1".into(), (*it).into(), 7)).collect()
+    }
+
+    #[test]
+    fn the_result_of_a_group_is_that_of_its_changes_in_order() {
+        let judged = |results: &[&str]| {
+            let mut due = Due::default();
+            due.change("a", ["", "1+-"], 7);
+            due.change("b", ["", "4+-"], 7);
+            due.change("a", ["1+-", "1+2"], 7);
+            due.change("a", ["1+2", "3+2"], 7);
+            judge_groups(0, &emitted(results), &mut due).map(|_| due)
+        };
+        let due = judged(&["a:1+-", "a:1+2", "a:1+2 b:4+-", "b:4+-"]).unwrap();
+        // It moved to another group.
+        let rest = due.changes.into_iter().filter(|(_, it)| !it.is_empty());
+        let rest: Vec<_> = rest.map(|((group, _), rest)| (group, rest.len())).collect();
+        assert_eq!(rest, [("g0".to_owned(), 1)]);
+        let wrong: [(&[&str], &str); 4] = [
+            (&["a:1+-", "a:1+-"], "VIOLATED doubled"),
+            (&["a:1+-", ""], "VIOLATED unexpected"),
+            (&["a:1+2"], "VIOLATED unexpected"),
+            (&["a:1+- a:1+-"], "VIOLATED unexpected"),
+        ];
+        for (results, says) in wrong {
+            let why = judged(results).unwrap_err();
+            assert!(why.starts_with(says), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_not_in_the_group_leaves_a_mark() {
+        assert_eq!(without("a:1+- b:4+-".into(), "a:1+-"), "b:4+-");
+        assert_eq!(without("b:4+-".into(), "a:1+-"), "!a:1+- b:4+-");
+        assert_eq!(with("b:4+-".into(), "a:1+-".into()), "a:1+- b:4+-");
+    }
 }
