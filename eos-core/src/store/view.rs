@@ -389,7 +389,7 @@ impl<'c, D: Definition> Found<'c, D> {
     ) -> Result<Option<D::Value>, StateError> {
         let buffers = &mut *self.buffers.borrow_mut();
         self.encode_key(key, &mut buffers.key)?;
-        let Buffers { key, value } = &mut *buffers;
+        let Buffers { key, value, .. } = &mut *buffers;
         let there = match self.expire_after {
             None => self.task.get(self.id, key, value),
             Some(_) => {
