@@ -145,7 +145,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// order in time between the two topics: a record meets the newest row that the process knows, as in Kafka Streams
     /// (`KStream#join(GlobalKTable)`).
     ///
-    /// All joins of one record with one global table see the same version of it.
+    /// All joins of one record with one global table see the same version of it. A step behind `map_async` sees the version at the
+    /// time of the call's result.
     ///
     /// A record fails if its row's key can't be encoded with the codec of the table's topic.
     ///

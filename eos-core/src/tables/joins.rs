@@ -18,7 +18,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// The result needs no store; see [`stored`](Table::stored). The topics of both tables need equal numbers of partitions.
     /// One task reads both, the older record first; see [`Stream::join`](crate::Stream::join).
     ///
-    /// Two tables that are made of the same table can only be joined with [`stored`](Table::stored) behind the join.
+    /// Two tables that are made of the same table can only be joined with [`stored`](Table::stored) behind the join. Each update
+    /// of the common table then emits the result once for each side.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
