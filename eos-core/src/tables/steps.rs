@@ -52,8 +52,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// the same row: it runs at each update, for the old value and the new one, and at each read.
     ///
     /// The new table needs no store: a join reads the row of this table and applies `f` again. An update is emitted only if
-    /// the row passed before or passes now. Kafka Streams also emits tombstones of rows that never passed
-    /// (KAFKA-10077).
+    /// the row passed before or passes now. Kafka Streams does the same behind a table with a store, and else also emits
+    /// tombstones of rows that never passed (KAFKA-10077).
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};

@@ -16,7 +16,7 @@ use crate::store::Stamped;
 /// Makes each row of a row of another table, or of none: `filter` and `map`.
 ///
 /// A row that was not there before and is not there now has no update. Kafka Streams forwards a tombstone then
-/// (`KTableFilter`), unless a later step needs old values (KAFKA-10077).
+/// (`KTableMapValues`). Its filter does so only if the table before can't send old values (`KTableFilter`, KAFKA-10077).
 pub(crate) struct TableStep<K, V, W, F> {
     f: Arc<F>,
     changes: ChangesExit<K, W>,
