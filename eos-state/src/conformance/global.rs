@@ -121,7 +121,15 @@ fn run(engine: &dyn GlobalUnderTest, dir: &Path, steps: &[Step]) -> Result<(), T
 }
 
 fn reopened(run: Run, engine: &dyn GlobalUnderTest, dir: &Path) -> Result<Run, TestCaseError> {
-    let Run { model, mark, .. } = run;
+    let Run {
+        writer,
+        rows,
+        model,
+        mark,
+        taken,
+    } = run;
+    // The engine closes with its last reader.
+    drop((taken, rows, writer));
     let lasts = engine.lasts() == Lasts::Disk;
     let (writer, rows) = open(engine, dir)?;
     Ok(Run {
