@@ -61,7 +61,6 @@ where
         };
         let timestamp = timestamp.max(before);
         let copied = self.changes.before(old.as_ref());
-        let was_there = old.is_some();
         let value = match (self.f)(&key, value, old) {
             Some(value) => {
                 let stamped = Stamped { value, timestamp };
@@ -73,11 +72,9 @@ where
                 None
             }
         };
-        if was_there || value.is_some() {
-            let about = (&key, timestamp, &headers);
-            self.changes
-                .forward(ctx, next, about, (copied, value.as_ref()))?;
-        }
+        let about = (&key, timestamp, &headers);
+        self.changes
+            .forward(ctx, next, about, (copied, value.as_ref()))?;
         next.forward(
             ctx,
             &mut Some(Record {

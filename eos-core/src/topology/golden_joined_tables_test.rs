@@ -171,10 +171,10 @@ fn steps_of_tables_answer_as_kafka_streams_does() {
 fn joins_of_tables_answer_as_kafka_streams_does() {
     let expected = BTreeMap::from(JOINS.map(|operator| (operator, (11, 11))));
     assert_eq!(all(&JOINS, &declare, &leave_out_needless), expected);
-    assert_eq!(
-        all(&JOINS, &declare_behind_steps, &leave_out_needless),
-        expected
-    );
+    // Behind other steps, left and outer joins do not repeat their result for a tombstone of a missing row, see
+    // `DIFFERENCES.md`.
+    let inner = all(&JOINS[..1], &declare_behind_steps, &leave_out_needless);
+    assert_eq!(inner, BTreeMap::from([("table_join", (11, 11))]));
 }
 
 #[test]
@@ -226,6 +226,8 @@ fn needless_tombstones_are_listed() {
             .join("../integration-tests/golden/DIFFERENCES.md"),
     )
     .unwrap();
+    let (_, text) = text.split_once("**A result that never was").unwrap();
+    let (text, _) = text.split_once("\n\n").unwrap();
     let differ = [&STEPS[..2], &JOINS].concat().into_iter().flat_map(cases);
     let mut missing = Vec::new();
     for file in differ {

@@ -62,11 +62,10 @@ impl<K: 'static, V: 'static> Node for Keep<K, V> {
             old = read()?;
         }
         let old = old.map(|row| row.value);
-        if old.is_some() || value.is_some() {
-            let about = (&key, timestamp, &headers);
-            self.changes
-                .forward(ctx, next, about, (old, value.as_ref()))?;
-        }
+        // A tombstone of a missing row, too: a left join emits its result again, as in Kafka Streams.
+        let about = (&key, timestamp, &headers);
+        self.changes
+            .forward(ctx, next, about, (old, value.as_ref()))?;
         next.forward(
             ctx,
             &mut Some(Record {

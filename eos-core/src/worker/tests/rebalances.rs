@@ -269,12 +269,11 @@ fn a_first_start_is_committed_before_the_global_tables_are_read() {
     spec.globals = Arc::clone(&globals);
     bench.replace(spec, shout);
     bench.assign(&[0]);
-    bench.feed(0, &["before"]);
-    bench.steps(10);
+    bench.settle();
     let claimed = bench.committed(0);
     assert!(claimed.is_some(), "the start is committed");
     bench.feed(0, &["after"]);
-    bench.steps(10);
+    bench.settle();
     assert_eq!(bench.committed(0), claimed, "no record is taken");
     globals.open(std::iter::empty());
     bench.settle();
