@@ -190,7 +190,8 @@ fn at_least_once_refuses_steps_that_compare_rows() {
         app.guarantee(Guarantee::AtLeastOnce);
         TestDriver::build(app).unwrap_err().to_string()
     };
-    let builds: [(&str, &dyn Fn(&mut App)); 3] = [
+    type Build<'a> = (&'a str, &'a dyn Fn(&mut App));
+    let builds: [Build; 3] = [
         ("filter", &|app| {
             table(app, "in").filter(|_| true).to(&rows("out"));
         }),
