@@ -58,6 +58,7 @@ pub mod metrics;
 
 mod app;
 mod async_calls;
+pub mod boundary;
 mod cogrouped;
 #[cfg_attr(
     not(feature = "kafka"),
