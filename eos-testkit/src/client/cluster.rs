@@ -223,8 +223,8 @@ impl Cluster {
     }
 
     /// Announces one side of a call to a ledger.
-    pub(crate) fn announce(&self, call: CallSite, edge: Edge) {
-        self.at(call, "ledger", edge);
+    pub fn announce(&self, call: CallSite, worker: &str, edge: Edge) {
+        self.at(call, worker, edge);
     }
 
     /// Announces one side of a call. Returns for how many milliseconds the call stalls there.

@@ -99,7 +99,7 @@ impl TestDriver {
     /// Makes the calls of the app's ledger places of crashes, too.
     pub fn ledger(&mut self, ledger: &ModelLedger) {
         let cluster = self.cluster.clone();
-        ledger.watch(move |call, edge| cluster.announce(call, edge));
+        ledger.watch(move |call, worker, edge| cluster.announce(call, worker, edge));
     }
 
     /// The number of effects of the app so far.

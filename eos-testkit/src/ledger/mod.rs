@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::Edge;
+use crate::rng::Rng;
 use positions::ModelPositions;
 use session::ModelSession;
 use world::World;
@@ -52,7 +53,7 @@ pub struct ModelLedger {
 }
 
 /// Called at both sides of each call. It may throw the death of the process.
-type Hook = Box<dyn FnMut(CallSite, Edge) + Send>;
+type Hook = Box<dyn FnMut(CallSite, &str, Edge) + Send>;
 
 /// A fault of the next call of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +65,8 @@ pub enum LedgerFault {
     Lost,
     /// The connection breaks after the call had its effect.
     AnswerLost,
-    /// The connection breaks, and the call has its effect later: when another session needs a lock of this one.
+    /// The connection breaks, and the call has its effect later: when another session needs a lock of this one, or
+    /// commits.
     Late,
     /// The ledger aborts the transaction, as in a deadlock.
     Aborted,
@@ -76,7 +78,7 @@ pub enum LedgerFault {
 pub enum LedgerDefence {
     /// A take-over raises the epoch.
     Epoch,
-    /// A take-over waits for transactions that have moved the position.
+    /// A take-over, and a new session of the same worker, waits for transactions whose commit is on its way.
     WaitsForLocks,
     /// A transaction compares the position before it moves it.
     Compares,
@@ -91,7 +93,7 @@ impl ModelLedger {
         Self {
             name: name.into(),
             world: Arc::default(),
-            hook: Arc::new(Mutex::new(Box::new(|_, _| {}))),
+            hook: Arc::new(Mutex::new(Box::new(|_, _, _| {}))),
         }
     }
 
@@ -160,6 +162,22 @@ impl ModelLedger {
         self.world().faults.is_empty()
     }
 
+    /// Draws a fault at every `n`-th call or so, from a seed.
+    pub fn fail_at_random(&self, seed: u64, n: usize) {
+        self.world().chaos = Some((Rng::new(seed), n));
+    }
+
+    /// Ends the faults that are drawn.
+    pub fn calm(&self) {
+        self.world().chaos = None;
+    }
+
+    /// The number of faults that occurred.
+    #[must_use]
+    pub fn faults(&self) -> usize {
+        self.world().occurred
+    }
+
     /// Ends all sessions, as a restart of a database does. Nothing that is committed is lost.
     pub fn restart(&self) {
         self.world().restart();
@@ -175,7 +193,8 @@ impl ModelLedger {
         self.world().steal(partition);
     }
 
-    pub(crate) fn watch(&self, hook: impl FnMut(CallSite, Edge) + Send + 'static) {
+    /// Announces each side of each call, with the name of the worker. The hook may throw the death of the process.
+    pub fn watch(&self, hook: impl FnMut(CallSite, &str, Edge) + Send + 'static) {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(hook);
     }
 
@@ -184,8 +203,8 @@ impl ModelLedger {
     }
 
     /// Announces a side of a call. It must not be called under the lock.
-    fn at(&self, call: CallSite, edge: Edge) {
-        (self.hook.lock().unwrap_or_else(PoisonError::into_inner))(call, edge);
+    fn at(&self, call: CallSite, worker: &str, edge: Edge) {
+        (self.hook.lock().unwrap_or_else(PoisonError::into_inner))(call, worker, edge);
     }
 }
 
@@ -201,8 +220,8 @@ impl Ledger for ModelLedger {
         }
     }
 
-    fn positions(&self, plan: &Plan, _: &Identity) -> Answer<Box<dyn Positions>> {
-        Ok(Box::new(ModelPositions::new(self.clone(), plan)))
+    fn positions(&self, plan: &Plan, identity: &Identity) -> Answer<Box<dyn Positions>> {
+        Ok(Box::new(ModelPositions::new(self.clone(), plan, identity)))
     }
 
     fn session(&self, plan: &Plan, identity: &Identity) -> Answer<Box<dyn Session>> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_core::boundary::{Answer, LedgerError, LedgerFailure, Plan, Positions, Taken};
+use eos_core::boundary::{Answer, Identity, LedgerError, LedgerFailure, Plan, Positions, Taken};
 use eos_protocol::{CallSite, TopicPartition};
 
 use super::world::Of;
@@ -17,15 +17,17 @@ const PATIENCE: u32 = 3;
 pub(super) struct ModelPositions {
     ledger: ModelLedger,
     plan: Plan,
+    worker: String,
     /// How often each held position was asked for.
     waited: BTreeMap<TopicPartition, u32>,
 }
 
 impl ModelPositions {
-    pub(super) fn new(ledger: ModelLedger, plan: &Plan) -> Self {
+    pub(super) fn new(ledger: ModelLedger, plan: &Plan, identity: &Identity) -> Self {
         Self {
             ledger,
             plan: plan.clone(),
+            worker: identity.worker.clone(),
             waited: BTreeMap::new(),
         }
     }
@@ -37,7 +39,8 @@ impl ModelPositions {
 
 impl Positions for ModelPositions {
     fn take_over(&mut self, of: &[TopicPartition], _: Duration) -> Poll<Answer<Vec<Taken>>> {
-        self.ledger.at(CallSite::Committed, Edge::Before);
+        self.ledger
+            .at(CallSite::Committed, &self.worker, Edge::Before);
         if self
             .ledger
             .world()
@@ -68,7 +71,8 @@ impl Positions for ModelPositions {
                 None => *waited += 1,
             }
         }
-        self.ledger.at(CallSite::Committed, Edge::After);
+        self.ledger
+            .at(CallSite::Committed, &self.worker, Edge::After);
         match taken.is_empty() && !of.is_empty() {
             true => Poll::Pending,
             false => Poll::Ready(Ok(taken)),

@@ -157,12 +157,12 @@ fn lost() -> LedgerError {
 
 impl Session for ModelSession {
     fn init(&mut self, _: Duration) -> Poll<Answer> {
-        self.ledger.at(CallSite::Init, Edge::Before);
+        self.ledger.at(CallSite::Init, &self.worker, Edge::Before);
         if self.ledger.world().take_fault(CallSite::Init).is_some() {
             return Poll::Ready(Err(unavailable()));
         }
         self.id = Some(self.ledger.world().connect(&self.worker));
-        self.ledger.at(CallSite::Init, Edge::After);
+        self.ledger.at(CallSite::Init, &self.worker, Edge::After);
         Poll::Ready(Ok(()))
     }
 
@@ -181,7 +181,7 @@ impl Session for ModelSession {
     }
 
     fn write(&mut self, effect: &Effect<'_>) -> Poll<Answer> {
-        self.ledger.at(CallSite::Send, Edge::Before);
+        self.ledger.at(CallSite::Send, &self.worker, Edge::Before);
         let written = self.fault(CallSite::Send).and_then(|fault| {
             let id = self.alive()?;
             let place = self.places.get(effect.place).cloned().unwrap_or_default();
@@ -192,14 +192,16 @@ impl Session for ModelSession {
             }
             self.answer(fault)
         });
-        self.ledger.at(CallSite::Send, Edge::After);
+        self.ledger.at(CallSite::Send, &self.worker, Edge::After);
         Poll::Ready(written)
     }
 
     fn set(&mut self, moves: &[Move], _: Duration) -> Poll<Answer> {
-        self.ledger.at(CallSite::SendOffsets, Edge::Before);
+        self.ledger
+            .at(CallSite::SendOffsets, &self.worker, Edge::Before);
         let set = self.set_moves(moves);
-        self.ledger.at(CallSite::SendOffsets, Edge::After);
+        self.ledger
+            .at(CallSite::SendOffsets, &self.worker, Edge::After);
         Poll::Ready(set)
     }
 
@@ -208,14 +210,14 @@ impl Session for ModelSession {
     }
 
     fn commit(&mut self, _: Duration) -> Poll<Answer> {
-        self.ledger.at(CallSite::Commit, Edge::Before);
+        self.ledger.at(CallSite::Commit, &self.worker, Edge::Before);
         let done = self.end();
-        self.ledger.at(CallSite::Commit, Edge::After);
+        self.ledger.at(CallSite::Commit, &self.worker, Edge::After);
         Poll::Ready(done)
     }
 
     fn abort(&mut self, _: Duration) -> Poll<Answer> {
-        self.ledger.at(CallSite::Abort, Edge::Before);
+        self.ledger.at(CallSite::Abort, &self.worker, Edge::Before);
         match self.id {
             Some(id) => match self.ledger.world().open(id) {
                 Some(open) => *open = super::world::Open::default(),
@@ -223,12 +225,13 @@ impl Session for ModelSession {
             },
             None => self.is_spoiled = true,
         }
-        self.ledger.at(CallSite::Abort, Edge::After);
+        self.ledger.at(CallSite::Abort, &self.worker, Edge::After);
         Poll::Ready(Ok(()))
     }
 
     fn is_spoiled(&self) -> bool {
-        self.is_spoiled
+        let is_gone = |id| self.ledger.world().connection(id).is_none();
+        self.is_spoiled || self.id.is_some_and(is_gone)
     }
 }
 

@@ -7,6 +7,7 @@ use eos_protocol::state::TopicUuid;
 use eos_protocol::{CallSite, Offset, TopicPartition};
 
 use super::{LedgerDefence, LedgerFault};
+use crate::rng::Rng;
 
 /// An app and a partition.
 pub(super) type Of = (String, TopicPartition);
@@ -60,6 +61,9 @@ pub(super) struct World {
     /// The session epochs of the workers.
     sessions: BTreeMap<String, u64>,
     pub(super) faults: Vec<(CallSite, LedgerFault)>,
+    /// The faults that are drawn: one in so many calls.
+    pub(super) chaos: Option<(Rng, usize)>,
+    pub(super) occurred: usize,
     pub(super) missing: BTreeSet<LedgerDefence>,
 }
 
@@ -69,8 +73,35 @@ impl World {
     }
 
     pub(super) fn take_fault(&mut self, call: CallSite) -> Option<LedgerFault> {
-        let at = self.faults.iter().position(|(at, _)| *at == call)?;
-        Some(self.faults.remove(at).1)
+        let planned = self.faults.iter().position(|(at, _)| *at == call);
+        let fault = match planned {
+            Some(at) => Some(self.faults.remove(at).1),
+            None => self.drawn(call),
+        };
+        self.occurred += usize::from(fault.is_some());
+        fault
+    }
+
+    /// Draws a fault of a call.
+    fn drawn(&mut self, call: CallSite) -> Option<LedgerFault> {
+        use LedgerFault::{Aborted, AnswerLost, Late, Lost, Unavailable};
+        let (rng, n) = self.chaos.as_mut()?;
+        let kinds: &[LedgerFault] = match call {
+            CallSite::Send | CallSite::SendOffsets => &[Aborted, Lost, AnswerLost],
+            CallSite::Commit => &[Lost, AnswerLost, Late],
+            CallSite::Init | CallSite::Committed => &[Unavailable],
+            _ => return None,
+        };
+        if !rng.one_in(*n) {
+            return None;
+        }
+        let fault = rng.of(kinds).copied();
+        match rng.below(8) {
+            0 => self.restart(),
+            1 => self.fail_over(1),
+            _ => {}
+        }
+        fault
     }
 
     // Sessions.
@@ -79,10 +110,9 @@ impl World {
     pub(super) fn connect(&mut self, worker: &str) -> u64 {
         self.next += 1;
         self.sessions.insert(worker.to_owned(), self.next);
-        let older = self
-            .connections
-            .iter()
-            .filter(|(_, it)| it.worker == worker);
+        let waits = self.has(LedgerDefence::WaitsForLocks);
+        let older = self.connections.iter();
+        let older = older.filter(|(_, it)| it.worker == worker && (waits || !it.is_late));
         let older: Vec<u64> = older.map(|(id, _)| *id).collect();
         for id in older {
             self.end(id);
@@ -170,9 +200,12 @@ impl World {
 
     /// Returns the connection that holds a position.
     fn holder(&self, of: &Of, but: Option<u64>) -> Option<u64> {
+        let waits = self.has(LedgerDefence::WaitsForLocks);
         let mut all = self.connections.iter();
-        all.find(|(id, it)| Some(**id) != but && it.open.held.contains(of))
-            .map(|(id, _)| *id)
+        all.find(|(id, it)| {
+            Some(**id) != but && it.open.held.contains(of) && (waits || !it.is_late)
+        })
+        .map(|(id, _)| *id)
     }
 
     /// Takes over a position. `None` while a transaction holds it; `force` ends that session.
@@ -233,6 +266,11 @@ impl World {
     }
 
     pub(super) fn commit(&mut self, id: u64) {
+        let late = self.connections.iter().filter(|(_, it)| it.is_late);
+        let late: Vec<u64> = late.map(|(id, _)| *id).collect();
+        for late in late {
+            self.end(late);
+        }
         if let Some(open) = self.open(id) {
             let open = std::mem::take(open);
             self.apply(open);
