@@ -11,6 +11,7 @@ use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
 use super::error::{Mistake, Mistakes, TopologyError};
+use super::followers::Follower;
 use super::global_spec::GlobalSpec;
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
@@ -109,6 +110,8 @@ pub(crate) struct Graph {
     trusted: Vec<usize>,
     /// The global tables.
     pub(super) globals: Vec<GlobalSpec>,
+    /// The steps that have to see each row of their tables.
+    pub(super) followers: Vec<Follower>,
     /// The declarations of asynchronous calls.
     pub(super) calls: Vec<CallSpec>,
     /// The policy of sources without a policy of their own.
@@ -136,6 +139,7 @@ impl Graph {
             idle: Vec::new(),
             trusted: Vec::new(),
             globals: Vec::new(),
+            followers: Vec::new(),
             calls: Vec::new(),
             policy: Arc::default(),
             mistakes: Mistakes::default(),
@@ -340,6 +344,7 @@ impl Graph {
         &mut self,
         parents: &[Exit],
         topic: &Topic<K, V, KC, VC>,
+        suffix: &str,
     ) -> usize
     where
         K: 'static,
@@ -347,7 +352,7 @@ impl Graph {
         KC: Codec<K>,
         VC: Codec<V>,
     {
-        let name = format!("{}-{}-repartition", self.app, topic.name);
+        let name = format!("{}-{}-{suffix}", self.app, topic.name);
         let own = topic.renamed(TopicName::new(name));
         let output = self.output(&own, false);
         if self.sources.iter().any(|source| source.topic == own.name) {
