@@ -259,7 +259,7 @@ pub mod run {
 pub mod errors {
     pub use eos_protocol::calls::CallPlanError;
     pub use eos_protocol::global::{GlobalStalled, StaleCopy};
-    pub use eos_protocol::state::RestartError;
+    pub use eos_protocol::state::{AddedStep, RestartError};
     pub use eos_protocol::windows::WindowError;
     pub use eos_protocol::{
         StartError, TopicChange, TopicChanged, TopicName, TopicPartition, TopicRole,

@@ -11,6 +11,7 @@ use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
 use super::error::{Mistake, Mistakes, TopologyError};
+use super::followers::Follower;
 use super::global_spec::GlobalSpec;
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
@@ -110,6 +111,8 @@ pub(crate) struct Graph {
     trusted: Vec<usize>,
     /// The global tables.
     pub(super) globals: Vec<GlobalSpec>,
+    /// The steps that have to see each row of their tables.
+    pub(super) followers: Vec<Follower>,
     /// The declarations of asynchronous calls.
     pub(super) calls: Vec<CallSpec>,
     /// The store of effects and positions, if it is not Kafka.
@@ -139,6 +142,7 @@ impl Graph {
             idle: Vec::new(),
             trusted: Vec::new(),
             globals: Vec::new(),
+            followers: Vec::new(),
             calls: Vec::new(),
             ledger: None,
             policy: Arc::default(),
@@ -366,6 +370,7 @@ impl Graph {
         &mut self,
         parents: &[Exit],
         topic: &Topic<K, V, KC, VC>,
+        suffix: &str,
     ) -> usize
     where
         K: 'static,
@@ -373,7 +378,7 @@ impl Graph {
         KC: Codec<K>,
         VC: Codec<V>,
     {
-        let name = format!("{}-{}-repartition", self.app, topic.name);
+        let name = format!("{}-{}-{suffix}", self.app, topic.name);
         let own = topic.renamed(TopicName::new(name));
         let output = self.output(&own, false);
         if self.sources.iter().any(|source| source.topic == own.name) {

@@ -18,6 +18,7 @@ mod describe;
 mod describe_test;
 mod error;
 mod fault;
+mod followers;
 mod global_spec;
 #[cfg(test)]
 mod golden_joined_tables_test;
@@ -76,6 +77,7 @@ pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
 pub(crate) use fault::{DueOf, EncodeError, Fault};
+pub(crate) use followers::MadeOf;
 pub(crate) use global_spec::GlobalSpec;
 pub(crate) use graph::{Exit, Graph};
 pub use guarantees::{Guarantees, Mermaid};

@@ -217,7 +217,8 @@ impl<C: Client> Worker<C> {
             let claimed = new.claimed && !new.names_other_changelogs(&changelogs);
             let layout = stage.layout();
             let progress = TaskProgress::resume(new.id, layout, width, new.at, new.name);
-            let stores = StoreNames::of(topology.stores_of(stage).map(|store| &*store.name));
+            let stores = topology.names_of(stage);
+            let stores = StoreNames::of(stores.iter().map(String::as_str));
             let mut progress = progress.with_changelogs(changelogs).with_stores(stores);
             // At least once, the task commits its start under a new number: see `with_own_numbers`.
             let numbers = stateful && spec.guarantee == Guarantee::AtLeastOnce;

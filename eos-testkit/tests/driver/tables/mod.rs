@@ -3,6 +3,7 @@
 use eos_core::{App, KeyValueStore, PlainTopic, Table, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
+mod added;
 mod grouped;
 mod joins;
 mod related;
