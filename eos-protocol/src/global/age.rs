@@ -118,7 +118,7 @@ mod tests {
         let mut age = opened_after(0);
         age.asks(seconds(1));
         age.reached();
-        let at = |now, retention| age.missed(seconds(1 + now), retention).is_some();
+        let at = |now: i64, retention| age.missed(seconds(1 + now), retention).is_some();
         let (day, half) = (Duration::from_secs(24 * 3600), 12 * 3600);
         assert_eq!(
             (at(half, day), at(half + 1, day), at(-half - 1, day)),
