@@ -57,11 +57,13 @@ pub enum Shape {
     Joins,
     /// Tables with updates and tombstones: a filter, an outer join, and groups of its rows.
     Tables,
+    /// A join of two tables by a foreign key.
+    Foreign,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 26] = [
+    pub const ALL: [Shape; 27] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -88,6 +90,7 @@ impl Shape {
         Shape::Idle,
         Shape::Joins,
         Shape::Tables,
+        Shape::Foreign,
     ];
 
     /// Returns the weight in the draw.
@@ -96,7 +99,7 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             Shape::Async | Shape::Sequences | Shape::Reorder | Shape::Joins => 1,
-            Shape::Tables => 1,
+            Shape::Tables | Shape::Foreign => 1,
             Shape::WallTimers | Shape::Expiring | Shape::Sliding | Shape::Idle => 1,
             // These shapes commit through the consumer.
             Shape::AtMostOnce | Shape::CountedAtLeastOnce => 2,
@@ -143,6 +146,7 @@ impl Shape {
             Shape::Idle => "idle",
             Shape::Joins => "joins",
             Shape::Tables => "tables",
+            Shape::Foreign => "foreign",
         }
     }
 

@@ -3,6 +3,8 @@
 use eos_core::{App, KeyValueStore, PlainTopic, Table, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
+mod foreign;
+mod foreign_golden;
 mod grouped;
 mod joins;
 mod related;
