@@ -19,6 +19,8 @@ mod describe_test;
 mod error;
 mod fault;
 mod followers;
+mod foreign_left;
+mod foreign_right;
 mod global_spec;
 #[cfg(test)]
 mod golden_joined_tables_test;
@@ -78,6 +80,8 @@ pub use describe::Description;
 pub use error::{Mistake, TopologyError};
 pub(crate) use fault::{DueOf, EncodeError, Fault};
 pub(crate) use followers::MadeOf;
+pub(crate) use foreign_left::{ForeignEnds, ForeignResult, ForeignSubscribe, result_of};
+pub(crate) use foreign_right::{ForeignAnswer, ForeignUpdate};
 pub(crate) use global_spec::GlobalSpec;
 pub(crate) use graph::{Exit, Graph};
 pub use guarantees::{Guarantees, Mermaid};

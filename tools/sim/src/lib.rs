@@ -24,6 +24,7 @@ mod disks;
 mod expiring;
 mod fault;
 mod foreign;
+mod foreign_keys;
 mod guarantees;
 mod idle;
 mod joined;

@@ -39,6 +39,7 @@ public final class Main {
     cases.addAll(StreamJoinCases.all());
     cases.addAll(TableStepCases.all());
     cases.addAll(TableJoinCases.all());
+    cases.addAll(ForeignCases.all());
     cases.addAll(TableGroupCases.all());
 
     Path directory = Path.of(args[0]);

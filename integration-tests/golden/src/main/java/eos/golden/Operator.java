@@ -73,6 +73,8 @@ enum Operator {
   TABLE_JOIN(List.of("left", "right")),
   TABLE_LEFT_JOIN(List.of("left", "right")),
   TABLE_OUTER_JOIN(List.of("left", "right")),
+  FOREIGN_INNER(List.of("left", "right")),
+  FOREIGN_LEFT(List.of("left", "right")),
   TABLE_GROUP_COUNT(List.of("table")),
   TABLE_GROUP_REDUCE(List.of("table")),
   TABLE_GROUP_AGGREGATE(List.of("table"));
@@ -131,7 +133,7 @@ enum Operator {
   /** Whether it joins two tables. */
   boolean isTableJoin() {
     return switch (this) {
-      case TABLE_JOIN, TABLE_LEFT_JOIN, TABLE_OUTER_JOIN -> true;
+      case TABLE_JOIN, TABLE_LEFT_JOIN, TABLE_OUTER_JOIN, FOREIGN_INNER, FOREIGN_LEFT -> true;
       default -> false;
     };
   }

@@ -27,6 +27,10 @@ final class TableOperators {
       case TABLE_JOIN -> strings(left(builder).join(right(builder), Operator::both));
       case TABLE_LEFT_JOIN -> strings(left(builder).leftJoin(right(builder), Operator::both));
       case TABLE_OUTER_JOIN -> strings(left(builder).outerJoin(right(builder), Operator::both));
+      case FOREIGN_INNER ->
+          strings(left(builder).join(right(builder), TableOperators::foreignKey, Operator::both));
+      case FOREIGN_LEFT ->
+          strings(left(builder).leftJoin(right(builder), TableOperators::foreignKey, Operator::both));
       case TABLE_GROUP_COUNT ->
           Operator.write(groups(builder).count(Operator.numberStore()), Serdes.Long());
       case TABLE_GROUP_REDUCE ->
@@ -50,6 +54,12 @@ final class TableOperators {
 
   private static void strings(KTable<String, String> table) {
     Operator.write(table, Serdes.String());
+  }
+
+  /** What stands before the first "=", or null if that is nothing. */
+  private static String foreignKey(String value) {
+    String key = value.split("=", 2)[0];
+    return key.isEmpty() ? null : key;
   }
 
   private static KTable<String, String> left(StreamsBuilder builder) {
