@@ -1,0 +1,10 @@
+//! The ledger on a real PostgreSQL: a temporary server, one for the program, and a database for each test.
+
+mod checks;
+mod failures;
+mod protocol;
+mod refused;
+mod sessions;
+mod shapes;
+mod support;
+mod take_over;
