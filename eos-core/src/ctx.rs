@@ -336,6 +336,19 @@ impl<'r> Ctx<'r> {
         KeyValueView::new(&self.state, index, self.origin.stream_time)
     }
 
+    /// Writes an encoded row to a place of the app's ledger.
+    pub(crate) fn write_row(
+        &self,
+        output: usize,
+        key: &[u8],
+        row: Option<&[u8]>,
+        timestamp: Option<Timestamp>,
+        headers: Headers,
+    ) {
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.write_raw(output, Some(key), row, timestamp, headers);
+    }
+
     pub(crate) fn write<K, V>(
         &self,
         output: usize,

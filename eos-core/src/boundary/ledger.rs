@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_client::Headers;
+use eos_protocol::ledger::{Expected, Move, Taken};
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{Offset, TopicName, TopicPartition};
 
@@ -52,6 +53,9 @@ pub struct Plan {
     pub topics: Vec<(TopicName, Option<TopicUuid>)>,
     /// The names of the places for rows. [`Effect::place`] is an index.
     pub places: Vec<String>,
+    /// The places of dead letters: the key, the value and the headers of a record that failed, as bytes. Headers whose
+    /// names begin with `eos-` name the origin and the error.
+    pub dead_letters: Vec<usize>,
     /// The longest time of a transaction: `transaction.timeout.ms`.
     pub transaction_timeout: Duration,
 }
@@ -63,45 +67,6 @@ pub struct Identity {
     pub worker: String,
     /// A random number of this process, to tell two processes with the same identity apart.
     pub owner: u64,
-}
-
-/// The epoch of a position. Each [`Positions::take_over`] raises it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(pub i64);
-
-/// A position that belongs to this worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
-    /// The partition.
-    pub partition: TopicPartition,
-    /// The next offset to process. `None` before the first commit.
-    pub offset: Option<Offset>,
-    /// The name of the transaction that set the position, as [`Move::name`]. Empty without an offset.
-    pub name: String,
-    /// The epoch of this worker.
-    pub epoch: Epoch,
-}
-
-/// A position as this worker expects it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expected {
-    /// The partition.
-    pub partition: TopicPartition,
-    /// The epoch of the worker's last take-over.
-    pub epoch: Epoch,
-    /// The stored offset.
-    pub from: Option<Offset>,
-}
-
-/// A move of a position in a transaction. No call moves a position without a comparison.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Move {
-    /// The position before.
-    pub expected: Expected,
-    /// The next offset to process.
-    pub to: Offset,
-    /// The name of the transaction. A start reads it to learn which of two transactions was the last one.
-    pub name: String,
 }
 
 /// An input record.

@@ -22,8 +22,14 @@
 //! | L8 | The ids of the cluster and the topic are stored with a position. A position of another cluster or topic is a [`LedgerFailure::Fatal`] error. |
 
 mod ledger;
+mod ledgered;
+mod place;
 
+pub use eos_protocol::ledger::{Epoch, Expected, Move, Taken};
 pub use ledger::{
-    Answer, Effect, Epoch, Expected, Identity, Ledger, LedgerError, LedgerFailure, Move, Origin,
-    Plan, Positions, Session, Taken,
+    Answer, Effect, Identity, Ledger, LedgerError, LedgerFailure, Origin, Plan, Positions, Session,
 };
+pub(crate) use ledgered::Books;
+#[doc(hidden)]
+pub use ledgered::Ledgered;
+pub use place::{Place, Row};

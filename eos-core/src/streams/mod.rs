@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use eos_state::StoreKind;
 
+use crate::boundary::{Place, Row};
 use crate::change::Change;
 use crate::codec::{Codec, Encode};
 use crate::error_policy::ErrorPolicy;
@@ -21,7 +22,7 @@ use crate::record::Record;
 use crate::store::{KeyValueStore, StoreSpec};
 use crate::timer::{Clock, tick_spec};
 use crate::topic::Topic;
-use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
+use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write, WritePlace};
 
 /// A stream of records in an app.
 ///
@@ -456,6 +457,24 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             Box::new(Write {
                 output,
                 topic: topic.clone(),
+            })
+        });
+    }
+
+    /// Writes the stream to a place of the app's [ledger](crate::boundary), such as a table of a database. A ledger's own
+    /// crate has a method for it, such as `to_rows` of `eos-postgres`.
+    ///
+    /// # Exactly-once
+    /// The row and the position behind its record commit in one transaction of the ledger.
+    pub fn to_place(self, place: impl Place<K, V>) {
+        let name = place.name();
+        let place: Arc<dyn Place<K, V>> = Arc::new(place);
+        let output = self.graph().place(&name);
+        let _end: Stream<(), (), P> = self.then(Kind::ToPlace(output), move || {
+            Box::new(WritePlace {
+                output,
+                place: Arc::clone(&place),
+                row: Row::default(),
             })
         });
     }

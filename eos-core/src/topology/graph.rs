@@ -18,6 +18,7 @@ use super::node::{Entry, Node};
 use super::nodes::{Read, Tee, Write};
 use super::output_spec::OutputSpec;
 use super::prepared_call::CallSpec;
+use crate::boundary::Ledger;
 use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::store::{KeyValueStore, StoreSpec};
@@ -111,6 +112,8 @@ pub(crate) struct Graph {
     pub(super) globals: Vec<GlobalSpec>,
     /// The declarations of asynchronous calls.
     pub(super) calls: Vec<CallSpec>,
+    /// The store of effects and positions, if it is not Kafka.
+    pub(super) ledger: Option<Arc<dyn Ledger>>,
     /// The policy of sources without a policy of their own.
     policy: Arc<ErrorPolicy>,
     /// The mistakes found during the declaration.
@@ -137,6 +140,7 @@ impl Graph {
             trusted: Vec::new(),
             globals: Vec::new(),
             calls: Vec::new(),
+            ledger: None,
             policy: Arc::default(),
             mistakes: Mistakes::default(),
         }
@@ -282,6 +286,28 @@ impl Graph {
             number,
         });
         self.outputs.len() - 1
+    }
+
+    /// Adds a place of the app's ledger. Returns the index of its output.
+    pub(crate) fn place(&mut self, name: &str) -> usize {
+        if self.outputs.iter().any(|it| it.name.as_str() == name) {
+            self.mistakes.add(Mistake::SamePlace { name: name.into() });
+        }
+        self.outputs.push(OutputSpec {
+            name: TopicName::new(name),
+            topic: Box::new(()),
+            number: None,
+        });
+        self.outputs.len() - 1
+    }
+
+    /// Sets the app's ledger.
+    pub(crate) fn set_ledger(&mut self, ledger: Arc<dyn Ledger>) {
+        if let Some(known) = &self.ledger {
+            let (first, second) = (known.name(), ledger.name());
+            self.mistakes.add(Mistake::TwoLedgers { first, second });
+        }
+        self.ledger = Some(ledger);
     }
 
     /// Adds a store. Returns its index.

@@ -96,6 +96,8 @@ pub(crate) enum Kind {
     Repartition(usize),
     /// The output of the node.
     To(usize),
+    /// The output of the node, which is a place in the app's ledger.
+    ToPlace(usize),
     /// The first output of the node, and the number of consecutive outputs.
     Route(usize, usize),
 }
@@ -180,6 +182,7 @@ impl Kind {
             }
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
+            Self::ToPlace(_) => "to_place",
             Self::Route(..) => "route",
         }
     }
@@ -187,7 +190,9 @@ impl Kind {
     /// The outputs of the node.
     pub(crate) fn outputs(self) -> Range<usize> {
         match self {
-            Self::To(output) | Self::Repartition(output) => output..output + 1,
+            Self::To(output) | Self::ToPlace(output) | Self::Repartition(output) => {
+                output..output + 1
+            }
             Self::Route(first, count) => first..first + count,
             _ => 0..0,
         }
@@ -317,9 +322,12 @@ impl Kind {
     /// The number of exits.
     pub(crate) fn exits(self) -> usize {
         match self {
-            Self::ForEach | Self::Ignore | Self::Repartition(_) | Self::To(_) | Self::Route(..) => {
-                0
-            }
+            Self::ForEach
+            | Self::Ignore
+            | Self::Repartition(_)
+            | Self::To(_)
+            | Self::ToPlace(_)
+            | Self::Route(..) => 0,
             Self::Branch => 2,
             _ => 1,
         }
@@ -370,7 +378,7 @@ impl Kind {
                 false => "JOINOTHER",
             },
             Self::JoinWithin(_) => "MERGE",
-            Self::Repartition(_) | Self::To(_) => "SINK",
+            Self::Repartition(_) | Self::To(_) | Self::ToPlace(_) => "SINK",
         }
     }
 }

@@ -40,6 +40,7 @@ mod node;
 mod nodes;
 mod output_spec;
 mod per_commit;
+mod place;
 mod prepared_call;
 mod process;
 #[cfg(test)]
@@ -89,6 +90,7 @@ pub(crate) use node::{Forward, Moment, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Pass, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
+pub(crate) use place::WritePlace;
 pub(crate) use prepared_call::{CallSpec, PreparedCall};
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime};

@@ -202,7 +202,7 @@ impl<C: Client> GlobalReader<C> {
                 SourceEvent::OutOfRange { partition, .. } => self.out_of_range(&partition)?,
                 SourceEvent::Failed(error) => self.failed(error)?,
                 // The reader is in no group.
-                SourceEvent::Assigned(_) | SourceEvent::Revoked { .. } => {}
+                SourceEvent::Assigned(_) | SourceEvent::Revoked { .. } | SourceEvent::Moved(_) => {}
             }
         }
         Ok(())
