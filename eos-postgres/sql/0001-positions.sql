@@ -40,17 +40,19 @@ CREATE TABLE eos.inbox (
 );
 CREATE INDEX inbox_seen_at ON eos.inbox (seen_at);
 
--- Records whose rows the database refused.
+-- Records that have failed: their rows were refused, or their app gave them up.
 CREATE TABLE eos.dead_letters (
   app text NOT NULL,
   topic text NOT NULL,
   partition int NOT NULL,
   "offset" bigint NOT NULL,
   generation int NOT NULL DEFAULT 0,
-  place text NOT NULL,                       -- the place of the refused row
-  sqlstate text NOT NULL,
+  place text NOT NULL,                       -- the place of the refused row, or the name of the app's dead letters
+  sqlstate text NOT NULL,                    -- empty: the database refused nothing
   message text NOT NULL,
-  rows bytea NOT NULL,                       -- all rows of the record: JSON in UTF-8
+  key bytea,                                 -- key and value of a record that its app gave up
+  value bytea,
+  rows bytea,                                -- all rows of a refused record: JSON in UTF-8
   headers bytea NOT NULL,                    -- name and value, each with its length as int4; length -1: null
   at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (app, topic, partition, "offset", generation)

@@ -149,7 +149,7 @@ async fn eos_schema(
     let uses_inbox = definitions.iter().any(|place| place.inbox.is_some());
     let keeps_letters = definitions
         .iter()
-        .any(|place| place.refused == crate::Refused::DeadLetter);
+        .any(|place| place.refused == crate::Refused::DeadLetter || place.shape == Shape::Letters);
     let tables = GRANTS
         .iter()
         .chain(uses_inbox.then_some(&INBOX_GRANTS))

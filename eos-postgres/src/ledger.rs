@@ -99,7 +99,7 @@ impl Postgres {
 
     /// The definitions of the plan's places, or all mistakes in them.
     pub(crate) fn definitions(&self, plan: &Plan) -> (Vec<Arc<Definition>>, Vec<String>) {
-        self.0.places.of(&plan.places)
+        self.0.places.of(&plan.places, &plan.dead_letters)
     }
 
     pub(crate) fn last_epoch(&self, identity: &str) -> Option<i64> {

@@ -24,6 +24,7 @@ mod schema;
 mod session;
 mod sql;
 mod sqlstate;
+mod stream;
 mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -32,7 +33,8 @@ mod value;
 
 pub use connect::UrlError;
 pub use ledger::Postgres;
-pub use place::{EncodedRow, Refused};
+pub use place::Refused;
 pub use schema::{InstallError, VERSION as SCHEMA_VERSION, install, schema_files};
-pub use table::{Inbox, Place, SqlTable, Statement};
+pub use stream::PostgresStream;
+pub use table::{Inbox, SqlTable, Statement};
 pub use value::{AnyType, Column, Json, KeyColumn, Kind, Numeric, Summand, Version};

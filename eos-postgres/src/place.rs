@@ -20,15 +20,6 @@ pub enum Refused {
     DeadLetter,
 }
 
-/// A row of a place, encoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EncodedRow {
-    /// The key columns, after the id of the message if the place has an inbox. `None` without both.
-    pub key: Option<Vec<u8>>,
-    /// The other columns, or the parameters of a statement. `None` deletes the key.
-    pub row: Option<Vec<u8>>,
-}
-
 /// The definition of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Definition {
@@ -44,6 +35,8 @@ pub(crate) struct Definition {
 pub(crate) enum Shape {
     Table(TableShape),
     Statement(StatementShape),
+    /// Records that the app gives up, as bytes: a row of `eos.dead_letters`.
+    Letters,
 }
 
 /// Columns of a table.
@@ -199,11 +192,26 @@ impl Places {
     }
 
     /// The definitions of these names, and all mistakes that need no database.
-    pub(crate) fn of(&self, names: &[String]) -> (Vec<Arc<Definition>>, Vec<String>) {
+    ///
+    /// The places with these indices are the app's dead letters.
+    pub(crate) fn of(
+        &self,
+        names: &[String],
+        letters: &[usize],
+    ) -> (Vec<Arc<Definition>>, Vec<String>) {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut mistakes = inner.mistakes.clone();
         let mut found = Vec::new();
-        for name in names {
+        for (index, name) in names.iter().enumerate() {
+            if letters.contains(&index) {
+                found.push(Arc::new(Definition {
+                    name: name.clone(),
+                    shape: Shape::Letters,
+                    refused: Refused::Fail,
+                    inbox: None,
+                }));
+                continue;
+            }
             let Some(definition) = inner.by_name.get(name) else {
                 mistakes.push(format!("{name} belongs to no table of this database"));
                 continue;
@@ -211,6 +219,7 @@ impl Places {
             mistakes.extend(match &definition.shape {
                 Shape::Table(table) => table.mistakes(),
                 Shape::Statement(statement) => statement.mistakes(name),
+                Shape::Letters => Vec::new(),
             });
             found.push(Arc::clone(definition));
         }
@@ -279,8 +288,11 @@ mod tests {
         };
         places.register(definition(vec![column("a", false)]));
         places.register(definition(vec![column("a", false)]));
-        assert_eq!(places.of(&["table stock".into()]).1, Vec::<String>::new());
+        assert_eq!(
+            places.of(&["table stock".into()], &[]).1,
+            Vec::<String>::new()
+        );
         places.register(definition(vec![column("b", false)]));
-        assert!(places.of(&["table stock".into()]).1[0].contains("two shapes"));
+        assert!(places.of(&["table stock".into()], &[]).1[0].contains("two shapes"));
     }
 }

@@ -12,9 +12,9 @@ const VERSION: u8 = 1;
 /// The length of NULL.
 const NULL: u32 = u32::MAX;
 
-/// The start of a row.
-pub(crate) fn begin() -> Vec<u8> {
-    vec![VERSION]
+/// Starts a row in an empty buffer.
+pub(crate) fn begin(row: &mut Vec<u8>) {
+    row.push(VERSION);
 }
 
 /// Appends a value. `write` returns `false` for NULL.
@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn values_come_back() {
-        let mut row = begin();
+        let mut row = Vec::new();
+        begin(&mut row);
         push(&mut row, |to| "ab".write(to));
         push(&mut row, |to| None::<i64>.write(to));
         push(&mut row, |to| "".write(to));

@@ -107,10 +107,11 @@ pub(crate) const CLAIM: &str = "INSERT INTO eos.inbox (subscriber, message_id) \
 
 /// Stores a refused record. A record that is refused again after a reset replaces its row.
 pub(crate) const DEAD_LETTER: &str = "INSERT INTO eos.dead_letters \
-     (app, topic, partition, \"offset\", place, sqlstate, message, rows, headers) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+     (app, topic, partition, \"offset\", place, sqlstate, message, rows, headers, key, value) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
      ON CONFLICT (app, topic, partition, \"offset\", generation) DO UPDATE SET place = excluded.place, \
        sqlstate = excluded.sqlstate, message = excluded.message, rows = excluded.rows, headers = excluded.headers, \
+       key = excluded.key, value = excluded.value, \
        at = excluded.at";
 
 /// A table as the database knows it.

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use eos_core::Failure;
+use eos_core::boundary::{Place, Row};
+
 use crate::ledger::Postgres;
-use crate::place::{ColumnDef, Definition, EncodedRow, Refused, Shape, StatementShape, TableShape};
+use crate::place::{ColumnDef, Definition, Refused, Shape, StatementShape, TableShape};
 use crate::row;
 use crate::value::{Column, KeyColumn, Kind, Summand, Version};
 
@@ -13,22 +16,6 @@ type Write<K, V> = Arc<dyn Fn(&K, &V, &mut Vec<u8>) -> bool + Send + Sync>;
 
 /// Writes a value of the record's key, which also deletions have.
 type WriteKey<K, V> = Arc<dyn Fn(&K, Option<&V>, &mut Vec<u8>) -> bool + Send + Sync>;
-
-/// Where the records of a stream go: a [`SqlTable`] or a [`Statement`].
-pub trait Place<K, V>: sealed::Sealed {
-    /// Registers the place with its database, and returns its name, such as `table stock`.
-    fn register(&self) -> String;
-
-    /// Encodes the row of a record. The value `None` deletes the row of the key.
-    fn encode(&self, key: &K, value: Option<&V>) -> EncodedRow;
-
-    /// The database.
-    fn database(&self) -> &Postgres;
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
 
 /// The ids of messages that had their effect, for one subscriber: the table `eos.inbox`.
 ///
@@ -292,7 +279,28 @@ macro_rules! policies {
             }
         }
 
-        impl<K, V> sealed::Sealed for $type<K, V> {}
+        impl<K: 'static, V: 'static> Place<K, V> for $type<K, V> {
+            fn name(&self) -> String {
+                self.register()
+            }
+
+            fn encode(&self, key: &K, value: &V, row: &mut Row) -> Result<(), Failure> {
+                self.encode_row(key, Some(value), row);
+                Ok(())
+            }
+        }
+
+        /// `None` deletes the row of the key.
+        impl<K: 'static, V: 'static> Place<K, Option<V>> for $type<K, V> {
+            fn name(&self) -> String {
+                self.register()
+            }
+
+            fn encode(&self, key: &K, value: &Option<V>, row: &mut Row) -> Result<(), Failure> {
+                self.encode_row(key, value.as_ref(), row);
+                Ok(())
+            }
+        }
     };
 }
 
@@ -325,7 +333,8 @@ impl<K, V> Statement<K, V> {
     }
 }
 
-impl<K, V> Place<K, V> for SqlTable<K, V> {
+impl<K, V> SqlTable<K, V> {
+    /// Registers the table with its database, and returns the name of the place.
     fn register(&self) -> String {
         self.shop.register(Definition {
             name: format!("table {}", self.shape.table),
@@ -335,19 +344,14 @@ impl<K, V> Place<K, V> for SqlTable<K, V> {
         })
     }
 
-    fn encode(&self, key: &K, value: Option<&V>) -> EncodedRow {
-        EncodedRow {
-            key: encode_key(self.inbox.as_ref(), &self.keys, key, value),
-            row: value.map(|value| encode_values(&self.columns, key, value)),
-        }
-    }
-
-    fn database(&self) -> &Postgres {
-        &self.shop
+    fn encode_row(&self, key: &K, value: Option<&V>, row: &mut Row) {
+        encode_key(self.inbox.as_ref(), &self.keys, (key, value), &mut row.key);
+        encode_values(&self.columns, (key, value), row);
     }
 }
 
-impl<K, V> Place<K, V> for Statement<K, V> {
+impl<K, V> Statement<K, V> {
+    /// Registers the statement with its database, and returns the name of the place.
     fn register(&self) -> String {
         self.shop.register(Definition {
             name: format!("statement {}", self.name),
@@ -357,15 +361,9 @@ impl<K, V> Place<K, V> for Statement<K, V> {
         })
     }
 
-    fn encode(&self, key: &K, value: Option<&V>) -> EncodedRow {
-        EncodedRow {
-            key: encode_key(self.inbox.as_ref(), &[], key, value),
-            row: value.map(|value| encode_values(&self.params, key, value)),
-        }
-    }
-
-    fn database(&self) -> &Postgres {
-        &self.shop
+    fn encode_row(&self, key: &K, value: Option<&V>, row: &mut Row) {
+        encode_key(self.inbox.as_ref(), &[], (key, value), &mut row.key);
+        encode_values(&self.params, (key, value), row);
     }
 }
 
@@ -373,28 +371,33 @@ fn subscriber<K, V>(inbox: Option<&(Inbox, WriteKey<K, V>)>) -> Option<String> {
     inbox.map(|(inbox, _)| inbox.subscriber.clone())
 }
 
+/// The id of the message and the key columns. Nothing, if the place has neither.
 fn encode_key<K, V>(
     inbox: Option<&(Inbox, WriteKey<K, V>)>,
     keys: &[WriteKey<K, V>],
-    key: &K,
-    value: Option<&V>,
-) -> Option<Vec<u8>> {
+    (key, value): (&K, Option<&V>),
+    bytes: &mut Vec<u8>,
+) {
     let id = inbox.map(|(_, id)| id);
     let mut writes = id.into_iter().chain(keys).peekable();
-    writes.peek()?;
-    let mut bytes = row::begin();
-    for write in writes {
-        row::push(&mut bytes, |to| write(key, value, to));
+    if writes.peek().is_none() {
+        return;
     }
-    Some(bytes)
+    row::begin(bytes);
+    for write in writes {
+        row::push(bytes, |to| write(key, value, to));
+    }
 }
 
-fn encode_values<K, V>(writes: &[Write<K, V>], key: &K, value: &V) -> Vec<u8> {
-    let mut bytes = row::begin();
+fn encode_values<K, V>(writes: &[Write<K, V>], (key, value): (&K, Option<&V>), row: &mut Row) {
+    let Some(value) = value else {
+        row.is_deleted = true;
+        return;
+    };
+    row::begin(&mut row.row);
     for write in writes {
-        row::push(&mut bytes, |to| write(key, value, to));
+        row::push(&mut row.row, |to| write(key, value, to));
     }
-    bytes
 }
 
 impl<K, V> fmt::Debug for SqlTable<K, V> {
@@ -419,19 +422,23 @@ mod tests {
         Postgres::connect("postgres://u@localhost/shop").unwrap()
     }
 
+    fn encode(place: &impl Place<String, Option<i64>>, value: Option<i64>) -> Row {
+        let mut row = Row::default();
+        place.encode(&"a".to_owned(), &value, &mut row).unwrap();
+        row
+    }
+
     #[test]
     fn a_record_becomes_key_and_row() {
         let table = shop()
             .table::<String, i64>("stock")
             .record_key("sku", |sku| sku.clone())
             .column("units", |_, units| *units);
-        let encoded = table.encode(&"a".to_owned(), Some(&7));
-        assert_eq!(encoded.key.unwrap(), [1, 0, 0, 0, 1, b'a']);
-        assert_eq!(
-            encoded.row.unwrap(),
-            [1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7]
-        );
-        assert_eq!(table.encode(&"a".to_owned(), None).row, None);
+        let encoded = encode(&table, Some(7));
+        assert_eq!(encoded.key, [1, 0, 0, 0, 1, b'a']);
+        assert_eq!(encoded.row, [1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7]);
+        assert!(!encoded.is_deleted);
+        assert!(encode(&table, None).is_deleted);
     }
 
     #[test]
@@ -441,7 +448,6 @@ mod tests {
             .table::<String, i64>("bookings")
             .column("units", |_, units| *units)
             .once_by(&shop.inbox("billing"), |id, _| id.clone());
-        let encoded = table.encode(&"m".to_owned(), Some(&7));
-        assert_eq!(encoded.key.unwrap(), [1, 0, 0, 0, 1, b'm']);
+        assert_eq!(encode(&table, Some(7)).key, [1, 0, 0, 0, 1, b'a']);
     }
 }

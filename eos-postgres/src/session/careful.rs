@@ -146,6 +146,10 @@ impl Work {
             let Some(place) = connection.places.get(row.place) else {
                 return Err(unknown_place(row.place));
             };
+            if let Some(letter) = place.letter(&self.opening.plan.app, row) {
+                self.pipeline.send(letter).await;
+                continue;
+            }
             let parts = place.parts(row)?;
             if let (Some(subscriber), Some(id)) = (&place.definition.inbox, parts.id) {
                 let key = (subscriber.clone(), id.to_vec());
@@ -182,7 +186,7 @@ impl Work {
         };
         let place = failed.place.or(record.first().map(|row| row.place));
         let rows = letters::rows(&self.connection.places, record);
-        let headers = letters::headers(record);
+        let headers = record.first().map(letters::headers).unwrap_or_default();
         // A text of the server may contain anything but this.
         let message = failed.text.replace('\0', "");
         self.connection
@@ -199,6 +203,8 @@ impl Work {
                     &message,
                     &rows,
                     &headers,
+                    &None::<Vec<u8>>,
+                    &None::<Vec<u8>>,
                 ],
             )
             .await

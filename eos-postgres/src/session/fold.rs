@@ -144,7 +144,8 @@ fn sum(
     after: &[u8],
 ) -> Result<Vec<u8>, Failed> {
     let (before, after) = (place.values(before)?, place.values(after)?);
-    let mut merged = row::begin();
+    let mut merged = Vec::new();
+    row::begin(&mut merged);
     let columns = shape.columns.iter().zip(before.iter().zip(&after));
     for (column, (before, after)) in columns {
         let value = match (column.is_sum, before, after) {

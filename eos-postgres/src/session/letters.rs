@@ -48,6 +48,7 @@ fn columns(place: &Prepared, row: &RowRef<'_>) -> Value {
             insert(&mut columns, &shape.keys, keys);
             insert(&mut columns, &shape.columns, rest.into_iter());
         }
+        Shape::Letters => {}
         Shape::Statement(shape) => {
             for (index, (kind, value)) in shape.params.iter().zip(rest).enumerate() {
                 columns.insert(format!("${}", index + 1), shown(*kind, value));
@@ -92,18 +93,14 @@ fn shown(kind: Kind, value: Option<&[u8]>) -> Value {
 }
 
 /// The headers of a record: name and value, each with its length as a big-endian i32. Length -1 is null.
-pub(super) fn headers(record: &[RowRef<'_>]) -> Vec<u8> {
+pub(super) fn headers(row: &RowRef<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut push = |part: Option<&[u8]>| {
         let length = part.map_or(-1, |part| i32::try_from(part.len()).unwrap_or(i32::MAX));
         bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(part.unwrap_or_default());
     };
-    let headers = record
-        .first()
-        .into_iter()
-        .flat_map(|row| row.headers.iter());
-    for header in headers {
+    for header in row.headers.iter() {
         push(Some(header.name().as_bytes()));
         push(header.value());
     }

@@ -6,7 +6,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
 use super::chunk::RowRef;
+use super::letters;
 use super::pipeline::{Expect, Request};
+use eos_protocol::dead_letter::MESSAGE;
+
 use crate::array::{Array, Param};
 use crate::catalog;
 use crate::check;
@@ -36,6 +39,7 @@ enum Statements {
         delete: Option<Statement>,
     },
     User(Statement),
+    Letters(Statement),
 }
 
 /// A row, taken apart.
@@ -76,6 +80,10 @@ pub(super) async fn prepare(
                 table(client, &sql::table_sql(shape, &names)).await
             }
             (Shape::Statement(shape), _) => user(client, shape).await,
+            (Shape::Letters, _) => client
+                .prepare(sql::DEAD_LETTER)
+                .await
+                .map(Statements::Letters),
             (Shape::Table(_), None) => continue,
         };
         prepared.push(Prepared {
@@ -122,7 +130,7 @@ impl Prepared {
     pub(super) fn table(&self) -> Option<&TableShape> {
         match &self.definition.shape {
             Shape::Table(shape) => Some(shape),
-            Shape::Statement(_) => None,
+            Shape::Statement(_) | Shape::Letters => None,
         }
     }
 
@@ -147,8 +155,8 @@ impl Prepared {
             )));
         }
         let mut keys = match row.key {
-            Some(key) => row::values(key).map_err(malformed)?,
-            None => Values::bare(&[]),
+            Some(key) if !key.is_empty() => row::values(key).map_err(malformed)?,
+            _ => Values::bare(&[]),
         };
         let mut id = None;
         if self.definition.inbox.is_some() {
@@ -197,6 +205,7 @@ impl Prepared {
         let expected = match &self.definition.shape {
             Shape::Table(shape) => shape.columns.len(),
             Shape::Statement(shape) => shape.params.len(),
+            Shape::Letters => 0,
         };
         if values.len() == expected {
             Ok(values)
@@ -274,7 +283,7 @@ impl Prepared {
                 };
                 Some(self.request(write, arrays, "a write to", expect))
             }
-            Statements::User(_) => None,
+            Statements::User(_) | Statements::Letters(_) => None,
         }
     }
 
@@ -295,6 +304,35 @@ impl Prepared {
             } => Some(self.request(delete, keys, "a deletion from", Expect::Success)),
             _ => None,
         }
+    }
+
+    /// The row of `eos.dead_letters` for a record that the app gives up. `None` for other places.
+    pub(super) fn letter(&self, app: &str, row: &RowRef<'_>) -> Option<Request> {
+        let Statements::Letters(statement) = &self.statements else {
+            return None;
+        };
+        let message = row.headers.get(MESSAGE).unwrap_or_default();
+        let message = String::from_utf8_lossy(message).replace('\0', "");
+        let params: Vec<Box<dyn ToSql + Sync>> = vec![
+            Box::new(app.to_owned()),
+            Box::new(row.partition.topic.as_str().to_owned()),
+            Box::new(row.partition.partition.get()),
+            Box::new(row.offset.get()),
+            Box::new(self.definition.name.clone()),
+            Box::new(String::new()),
+            Box::new(message),
+            Box::new(None::<Vec<u8>>),
+            Box::new(letters::headers(row)),
+            Box::new(row.key.map(<[u8]>::to_vec)),
+            Box::new(row.row.map(<[u8]>::to_vec)),
+        ];
+        Some(Request {
+            statement: statement.clone(),
+            params,
+            expect: Expect::Success,
+            what: "a write to eos.dead_letters".into(),
+            place: self.index,
+        })
     }
 
     /// The execution of a user's statement.

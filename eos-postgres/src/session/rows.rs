@@ -20,6 +20,7 @@ const MAX_FOLDED: usize = 32 << 20;
 /// Rows that were not sent yet.
 pub(super) struct Rows {
     connection: Rc<Connection>,
+    app: String,
     /// By place.
     folds: Vec<Fold>,
     /// By place, for the rows of a chunk.
@@ -32,8 +33,9 @@ pub(super) struct Rows {
 type Origin = (TopicPartition, Offset);
 
 impl Rows {
-    pub(super) fn new(connection: Rc<Connection>) -> Self {
+    pub(super) fn new(connection: Rc<Connection>, app: &str) -> Self {
         Self {
+            app: app.to_owned(),
             folds: connection.places.iter().map(|_| Fold::default()).collect(),
             inserts: connection.places.iter().map(Prepared::arrays).collect(),
             connection,
@@ -42,7 +44,7 @@ impl Rows {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::new(Rc::clone(&self.connection));
+        *self = Self::new(Rc::clone(&self.connection), &self.app);
     }
 
     /// Sends the rows of a chunk that need not wait.
@@ -72,6 +74,10 @@ impl Rows {
         let Some(place) = connection.places.get(row.place) else {
             return Err(unknown_place(row.place));
         };
+        if let Some(letter) = place.letter(&self.app, row) {
+            pipeline.send(letter).await;
+            return Ok(());
+        }
         let parts = place.parts(row)?;
         if parts.id.is_some() {
             self.undecided.push((Rc::clone(chunk), index));

@@ -118,7 +118,7 @@ impl Work {
             opening: opening.clone(),
             shared: Arc::clone(shared),
             pipeline: Pipeline::new(Rc::clone(&connection.client)),
-            rows: Rows::new(Rc::clone(&connection)),
+            rows: Rows::new(Rc::clone(&connection), &opening.plan.app),
             connection,
             held: Vec::new(),
             memory: Vec::new(),

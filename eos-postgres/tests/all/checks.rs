@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use eos_core::boundary::{Ledger, LedgerError, LedgerFailure};
 use eos_postgres::testing::{Cluster, run};
-use eos_postgres::{Json, Place, Postgres, Refused};
+use eos_postgres::{Json, Postgres, Refused};
 
-use crate::support::{cluster, database, plan};
+use crate::support::{Register, cluster, database, plan};
 
 fn check(shop: &Postgres, places: &[String]) -> Result<(), LedgerError> {
     shop.check(&plan(places), Duration::from_secs(10))

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use eos_core::boundary::LedgerFailure;
 use eos_postgres::testing::{Cluster, run, value};
-use eos_postgres::{Place, Postgres, SqlTable};
+use eos_postgres::{Postgres, SqlTable};
 
-use crate::support::{Worker, database, plan, rows, wait};
+use crate::support::{Register, Worker, database, plan, rows, wait};
 
 const STOCK: &str = "CREATE TABLE stock (sku text PRIMARY KEY, units bigint)";
 

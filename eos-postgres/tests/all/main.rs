@@ -1,5 +1,6 @@
 //! The ledger on a real PostgreSQL: a temporary server, one for the program, and a database for each test.
 
+mod apps;
 mod checks;
 mod failures;
 mod protocol;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use eos_core::boundary::LedgerFailure;
 use eos_postgres::testing::{run, value};
-use eos_postgres::{Place, Postgres, SqlTable};
+use eos_postgres::{Postgres, SqlTable};
 
-use crate::support::{Worker, database, expected, partition, rows};
+use crate::support::{Register, Worker, database, expected, partition, rows};
 
 const TABLE: &str = "CREATE TABLE t (n bigint)";
 

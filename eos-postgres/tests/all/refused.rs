@@ -2,9 +2,9 @@
 
 use eos_core::boundary::LedgerFailure;
 use eos_postgres::testing::run;
-use eos_postgres::{Numeric, Place, Postgres, Refused, SqlTable};
+use eos_postgres::{Numeric, Postgres, Refused, SqlTable};
 
-use crate::support::{Worker, database, rows};
+use crate::support::{Register, Worker, database, rows};
 
 type Table = SqlTable<String, i64>;
 
@@ -20,11 +20,11 @@ const NUMBERS: &str = "CREATE TABLE t (n int CHECK (n < 100), name varchar(8))";
 
 /// Writes records, and returns the position after them.
 fn write(
-    url: &str,
+    (url, shop): (&str, &Postgres),
     table: &Table,
     records: &[(&str, i64)],
 ) -> Result<(), eos_core::boundary::LedgerError> {
-    let mut worker = Worker::new(table.database(), &[table.register()], "w");
+    let mut worker = Worker::new(shop, &[table.register()], "w");
     let taken = worker.take(0);
     worker.begin(&taken);
     for (at, (name, n)) in records.iter().enumerate() {
@@ -41,7 +41,7 @@ fn by_default_a_record_is_blamed_and_nothing_is_written() {
     let url = database("fail", NUMBERS);
     let shop = Postgres::connect(&url).unwrap();
     let table = numbers(&shop, Refused::Fail);
-    let error = write(&url, &table, &[("a", 1), ("b", 100)]).unwrap_err();
+    let error = write((&url, &shop), &table, &[("a", 1), ("b", 100)]).unwrap_err();
     assert!(error.blames_a_record);
     assert_eq!(error.failure, LedgerFailure::Abortable);
     assert_eq!(rows(&url, "SELECT count(*) FROM t"), "0");
@@ -62,7 +62,7 @@ const POISON: &[(&str, i64)] = &[
 fn skipped_records_have_no_effect_and_others_stay() {
     let url = database("skip", NUMBERS);
     let shop = Postgres::connect(&url).unwrap();
-    write(&url, &numbers(&shop, Refused::Skip), POISON).unwrap();
+    write((&url, &shop), &numbers(&shop, Refused::Skip), POISON).unwrap();
     assert_eq!(
         rows(&url, "SELECT name, n FROM t ORDER BY n"),
         "a|1 b|2 c|5"
@@ -74,7 +74,7 @@ fn skipped_records_have_no_effect_and_others_stay() {
 fn dead_letters_hold_the_rows() {
     let url = database("letters", NUMBERS);
     let shop = Postgres::connect(&url).unwrap();
-    write(&url, &numbers(&shop, Refused::DeadLetter), POISON).unwrap();
+    write((&url, &shop), &numbers(&shop, Refused::DeadLetter), POISON).unwrap();
     assert_eq!(
         rows(&url, "SELECT name, n FROM t ORDER BY n"),
         "a|1 b|2 c|5"
@@ -100,7 +100,12 @@ fn dead_letters_hold_the_rows() {
     );
     // The same record again, after a reset of the position, replaces its letter.
     rows(&url, "UPDATE eos.positions SET next_offset = NULL");
-    write(&url, &numbers(&shop, Refused::DeadLetter), &POISON[..2]).unwrap();
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::DeadLetter),
+        &POISON[..2],
+    )
+    .unwrap();
     assert_eq!(rows(&url, "SELECT count(*) FROM eos.dead_letters"), "4");
 }
 
@@ -141,7 +146,12 @@ fn a_sum_is_judged_in_the_order_of_records() {
         .record_key("sku", |sku: &String| sku.clone())
         .add("units", |_, n| *n)
         .refused(Refused::DeadLetter);
-    write(&url, &stock, &[("a", 5), ("a", -20), ("b", 95), ("a", -3)]).unwrap();
+    write(
+        (&url, &shop),
+        &stock,
+        &[("a", 5), ("a", -20), ("b", 95), ("a", -3)],
+    )
+    .unwrap();
     assert_eq!(
         rows(&url, "SELECT sku, units FROM stock ORDER BY sku"),
         "a|12 b|10"
@@ -164,7 +174,7 @@ fn a_trigger_refuses_a_record() {
     .unwrap();
     let shop = Postgres::connect(&url).unwrap();
     write(
-        &url,
+        (&url, &shop),
         &numbers(&shop, Refused::DeadLetter),
         &[("a", 6), ("b", 7), ("c", 8)],
     )
@@ -182,10 +192,15 @@ fn a_deferred_constraint_finds_its_record() {
     );
     let shop = Postgres::connect(&url).unwrap();
     let records = [("a", 1), ("b", 2), ("again", 1), ("c", 3)];
-    let error = write(&url, &numbers(&shop, Refused::Fail), &records).unwrap_err();
+    let error = write((&url, &shop), &numbers(&shop, Refused::Fail), &records).unwrap_err();
     assert!(error.blames_a_record, "{error}");
     let shop = Postgres::connect(&url).unwrap();
-    write(&url, &numbers(&shop, Refused::DeadLetter), &records).unwrap();
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::DeadLetter),
+        &records,
+    )
+    .unwrap();
     assert_eq!(
         rows(&url, "SELECT n, name FROM t ORDER BY n"),
         "1|a 2|b 3|c"
@@ -203,7 +218,7 @@ fn a_refused_message_is_not_seen() {
     let shop = Postgres::connect(&url).unwrap();
     let table = numbers(&shop, Refused::Skip).once_by(&shop.inbox("x"), |name, _| name.clone());
     write(
-        &url,
+        (&url, &shop),
         &table,
         &[("m1", 100), ("m2", 2), ("m2", 3), ("m1", 1)],
     )
@@ -225,7 +240,12 @@ fn a_policy_of_the_table_refuses_a_record() {
     .unwrap();
     let limited = url.replace("postgres@", "eos_policy@");
     let shop = Postgres::connect(&limited).unwrap();
-    write(&url, &numbers(&shop, Refused::Skip), &[("a", 1), ("b", 10)]).unwrap();
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::Skip),
+        &[("a", 1), ("b", 10)],
+    )
+    .unwrap();
     assert_eq!(rows(&url, "SELECT n FROM t"), "1");
 }
 
@@ -236,7 +256,7 @@ fn a_value_of_a_row_is_in_no_message() {
     let table: Table = shop
         .table("t")
         .column("n", |text: &String, _: &i64| Numeric(text.clone()));
-    let error = write(&url, &table, &[("secret", 1)]).unwrap_err();
+    let error = write((&url, &shop), &table, &[("secret", 1)]).unwrap_err();
     assert!(error.text.contains("22P02"), "{error}");
     assert!(!error.text.contains("secret"), "{error}");
 }

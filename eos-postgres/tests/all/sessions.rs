@@ -1,10 +1,10 @@
 //! A worker has one session.
 
 use eos_core::boundary::LedgerFailure;
+use eos_postgres::Postgres;
 use eos_postgres::testing::value;
-use eos_postgres::{Place, Postgres};
 
-use crate::support::{Worker, database, wait};
+use crate::support::{Register, Worker, database, wait};
 
 const TABLE: &str = "CREATE TABLE t (n bigint)";
 

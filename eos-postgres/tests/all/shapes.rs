@@ -4,9 +4,9 @@ use std::time::SystemTime;
 
 use eos_core::Timestamp;
 use eos_core::boundary::LedgerFailure;
-use eos_postgres::{AnyType, Json, Numeric, Place, Postgres, SqlTable};
+use eos_postgres::{AnyType, Json, Numeric, Postgres, SqlTable};
 
-use crate::support::{Worker, database, rows};
+use crate::support::{Register, Worker, database, rows};
 
 type Table = SqlTable<String, i64>;
 
@@ -18,8 +18,12 @@ fn stock(shop: &Postgres) -> Table {
 const STOCK: &str = "CREATE TABLE stock (sku text PRIMARY KEY, units bigint CHECK (units >= 0) NOT NULL, note text)";
 
 /// Writes records in one transaction each, and returns the rows of the table.
-fn write(url: &str, table: &Table, records: &[&[(&str, Option<i64>)]]) -> String {
-    let mut worker = Worker::new(table.database(), &[table.register()], "w");
+fn write(
+    (url, shop): (&str, &Postgres),
+    table: &Table,
+    records: &[&[(&str, Option<i64>)]],
+) -> String {
+    let mut worker = Worker::new(shop, &[table.register()], "w");
     let mut taken = worker.take(0);
     let mut at = 0;
     for transaction in records {
@@ -41,7 +45,7 @@ fn the_last_record_of_a_key_wins_and_a_deletion_deletes() {
     let shop = Postgres::connect(&url).unwrap();
     let table = stock(&shop).column("units", |_, units| *units);
     let found = write(
-        &url,
+        (&url, &shop),
         &table,
         &[
             &[
@@ -62,7 +66,7 @@ fn an_older_version_has_no_effect() {
     let shop = Postgres::connect(&url).unwrap();
     let table = stock(&shop).newer_by("units", |_, units| *units);
     let found = write(
-        &url,
+        (&url, &shop),
         &table,
         &[
             &[("a", Some(5)), ("a", Some(3)), ("b", Some(1))],
@@ -80,7 +84,7 @@ fn a_sum_respects_the_constraints_of_the_sum() {
     let shop = Postgres::connect(&url).unwrap();
     let table = stock(&shop).add("units", |_, units| -*units);
     let found = write(
-        &url,
+        (&url, &shop),
         &table,
         &[
             &[("a", Some(2)), ("a", Some(3)), ("b", Some(1))],
@@ -110,7 +114,7 @@ fn a_sum_of_a_missing_row_is_refused_or_inserted() {
     let other = Postgres::connect(&url).unwrap();
     let table = stock(&other).add("units", |_, units| *units).or_insert();
     let found = write(
-        &url,
+        (&url, &shop),
         &table,
         &[
             &[("a", Some(1)), ("a", Some(2))],
@@ -171,7 +175,7 @@ fn a_message_has_its_effect_once() {
         .column("units", |_, id| *id)
         .once_by(&shop.inbox("billing"), |_, id| *id);
     let found = write(
-        &url,
+        (&url, &shop),
         &table,
         &[
             // The first one of an id wins, also inside of a chunk.

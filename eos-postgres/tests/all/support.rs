@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use eos_core::Headers;
 use eos_core::boundary::{
-    Answer, Effect, Expected, Identity, Ledger, LedgerError, Move, Origin, Plan, Positions,
-    Session, Taken,
+    Answer, Effect, Expected, Identity, Ledger, LedgerError, Move, Origin, Place, Plan, Positions,
+    Row, Session, Taken,
 };
 use eos_postgres::testing::{Cluster, run};
-use eos_postgres::{Place, Postgres};
+use eos_postgres::{Postgres, SqlTable, Statement};
 use eos_protocol::{Offset, Partition, TopicPartition};
 
 /// The server of this program.
@@ -54,7 +54,25 @@ pub(crate) fn plan(places: &[String]) -> Plan {
         cluster_id: Some("cluster-a".into()),
         topics: vec![("orders".into(), None)],
         places: places.to_vec(),
+        dead_letters: Vec::new(),
         transaction_timeout: Duration::from_secs(10),
+    }
+}
+
+/// Registers a place with its database, as the end of a stream does.
+pub(crate) trait Register {
+    fn register(&self) -> String;
+}
+
+impl<K: 'static, V: 'static> Register for SqlTable<K, V> {
+    fn register(&self) -> String {
+        Place::<K, V>::name(self)
+    }
+}
+
+impl<K: 'static, V: 'static> Register for Statement<K, V> {
+    fn register(&self) -> String {
+        Place::<K, V>::name(self)
     }
 }
 
@@ -118,14 +136,18 @@ impl Worker {
 
     pub(crate) fn put<K, V>(
         &mut self,
-        place: &impl Place<K, V>,
+        place: &(impl Register + Place<K, Option<V>>),
         at: (i32, i64),
         key: &K,
         value: Option<&V>,
-    ) -> Answer {
+    ) -> Answer
+    where
+        V: Clone,
+    {
         let name = place.register();
         let index = self.plan.places.iter().position(|place| *place == name);
-        let row = place.encode(key, value);
+        let mut row = Row::default();
+        place.encode(key, &value.cloned(), &mut row).unwrap();
         let of = partition(at.0);
         let mut headers = Headers::new();
         headers.push("nul", Some(b"a\0b"));
@@ -135,8 +157,8 @@ impl Worker {
                 partition: &of,
                 offset: offset(at.1),
             },
-            key: row.key.as_deref(),
-            row: row.row.as_deref(),
+            key: Some(&row.key),
+            row: (!row.is_deleted).then_some(&*row.row),
             headers: &headers,
         };
         loop {

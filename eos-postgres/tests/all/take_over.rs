@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use eos_core::boundary::LedgerFailure;
 use eos_postgres::testing::{run, value};
-use eos_postgres::{Place, Postgres, SqlTable};
+use eos_postgres::{Postgres, SqlTable};
 use eos_protocol::state::TopicUuid;
 
-use crate::support::{Worker, database, partition, plan, rows, wait};
+use crate::support::{Register, Worker, database, partition, plan, rows, wait};
 
 const TABLE: &str = "CREATE TABLE t (n bigint)";
 
