@@ -1,0 +1,11 @@
+//! The ledger on a real PostgreSQL: a temporary server, one for the program, and a database for each test.
+
+mod apps;
+mod checks;
+mod failures;
+mod protocol;
+mod refused;
+mod sessions;
+mod shapes;
+mod support;
+mod take_over;
