@@ -365,6 +365,28 @@ impl<'r> Ctx<'r> {
             })
     }
 
+    /// Writes an encoded record to a partition.
+    pub(crate) fn write_to(
+        &self,
+        to: (usize, Partition),
+        record: (&[u8], &[u8]),
+        timestamp: Option<Timestamp>,
+        headers: Headers,
+    ) {
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.write_to(to, record, timestamp, headers);
+    }
+
+    /// The number of partitions of an output.
+    pub(crate) fn partitions_of(&self, output: usize) -> u32 {
+        self.partitions.get(output).copied().unwrap_or(1).max(1)
+    }
+
+    /// Counts an answer of a former subscription.
+    pub(crate) fn left_stale_answer_out(&self) {
+        self.scratch.borrow_mut().counts().stale_answers += 1;
+    }
+
     /// The task that processes the record.
     #[must_use]
     pub fn task(&self) -> TaskId {

@@ -160,6 +160,7 @@ pub mod state {
     };
     pub use crate::store_handle::{StoreDef, StoreHandle};
     pub use crate::table_rows::{Rows, RowsView, WindowRowsView};
+    pub use crate::tables::ForeignJoin;
 }
 
 /// Timers: handles, views and due moments. The definition is [`Timer`].

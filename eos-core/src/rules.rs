@@ -179,6 +179,12 @@ rules! {
     adds_to_the_same_group = SubtractWithoutAdd,
     /// The row before an update is read before the update.
     reads_old_rows_first = OldRowFirst,
+    /// An answer counts only with the token of its row.
+    checks_tokens_of_answers = AnswerTokens,
+    /// A second update of a right row begins at its first subscriber again.
+    begins_fan_outs_anew = FanOutAnew,
+    /// A left row that names another right row leaves the former one.
+    ends_former_subscriptions = Unsubscribe,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

@@ -29,6 +29,7 @@
 //! | [`check_widths`] | whether their topics can be read together |
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`windows`] | the window of a record, when it closes, when it expires |
+//! | [`foreign`] | who subscribes to whom in a foreign-key join, and which answer counts |
 //! | [`calls`] | which asynchronous call starts, whether its result counts, whose turn it is |
 //! | [`identity`] | whether the id of a record was seen before |
 //! | [`MissingOffsets`] | when a task believes that the group has no offset |
@@ -50,6 +51,7 @@ pub mod dead_letter;
 mod due;
 mod errors;
 mod fnv;
+pub mod foreign;
 pub mod global;
 mod guarantee;
 mod halving;

@@ -96,6 +96,9 @@ pub(crate) enum Defence {
     RowsOfJoins,
     SubtractWithoutAdd,
     OldRowFirst,
+    AnswerTokens,
+    FanOutAnew,
+    Unsubscribe,
     ApplyOrder,
     ReadInFlight,
     RestoreWritten,
@@ -195,7 +198,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 82] = [
+    pub(super) const ALL: [Self; 85] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -261,6 +264,9 @@ impl Defence {
         Self::RowsOfJoins,
         Self::SubtractWithoutAdd,
         Self::OldRowFirst,
+        Self::AnswerTokens,
+        Self::FanOutAnew,
+        Self::Unsubscribe,
         Self::ApplyOrder,
         Self::ReadInFlight,
         Self::RestoreWritten,
@@ -347,6 +353,9 @@ impl Defence {
             Self::RowsOfJoins => "rows_of_joins",
             Self::SubtractWithoutAdd => "subtract_without_add",
             Self::OldRowFirst => "old_row_first",
+            Self::AnswerTokens => "answer_tokens",
+            Self::FanOutAnew => "fan_out_anew",
+            Self::Unsubscribe => "unsubscribe",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",
             Self::RestoreWritten => "restore_written",

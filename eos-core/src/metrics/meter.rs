@@ -35,6 +35,7 @@ pub(crate) enum Count {
     GivenUp,
     JoinAlone,
     JoinTooLatePairs,
+    StaleAnswers,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -45,7 +46,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 27] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -65,6 +66,7 @@ impl Count {
         Self::GivenUp,
         Self::JoinAlone,
         Self::JoinTooLatePairs,
+        Self::StaleAnswers,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -95,6 +97,7 @@ impl Count {
             Self::GivenUp => &mut totals.given_up,
             Self::JoinAlone => &mut totals.join_alone,
             Self::JoinTooLatePairs => &mut totals.join_too_late_pairs,
+            Self::StaleAnswers => &mut totals.stale_answers,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

@@ -123,6 +123,9 @@ pub struct Totals {
     /// Records of joins of streams that had no pair, because all of their partners had closed. Those of aborted transactions
     /// included.
     pub join_too_late_pairs: u64,
+    /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed anew. Those of aborted
+    /// transactions included.
+    pub stale_answers: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -168,6 +171,7 @@ impl Totals {
         self.given_up += other.given_up;
         self.join_alone += other.join_alone;
         self.join_too_late_pairs += other.join_too_late_pairs;
+        self.stale_answers += other.stale_answers;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

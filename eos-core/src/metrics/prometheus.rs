@@ -25,7 +25,7 @@ type TaskDuration = (
 );
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
-const COUNTERS: [Counter; 26] = [
+const COUNTERS: [Counter; 27] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -118,6 +118,11 @@ const COUNTERS: [Counter; 26] = [
         "eos_join_too_late_pairs_total",
         "Records of joins that had no pair, because their partners had closed.",
         |t| t.join_too_late_pairs,
+    ),
+    (
+        "eos_foreign_stale_answers_total",
+        "Answers of foreign-key joins that belonged to former subscriptions.",
+        |t| t.stale_answers,
     ),
     (
         "eos_aborts_total",

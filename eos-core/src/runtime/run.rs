@@ -360,7 +360,7 @@ where
     let purges = topology.internals().iter().any(|internal| {
         matches!(
             internal.purpose,
-            Purpose::Repartition | Purpose::Changelog(_, Family::Windowed)
+            Purpose::Repartition | Purpose::ForeignJoin | Purpose::Changelog(_, Family::Windowed)
         )
     });
     let mut chores = Vec::new();

@@ -53,6 +53,9 @@ impl StoreSpec {
         if self.id.is_seen(&self.name) {
             return !self.trusts_times;
         }
+        if self.is_fan_out() {
+            return false;
+        }
         let has_moments = matches!(self.clock, Some(Clock::Stream | Clock::Background));
         has_moments || self.expiry.is_some() || self.windows.is_some()
     }
@@ -66,6 +69,17 @@ impl StoreSpec {
     /// Whether it has the moments at which records of a join go out alone.
     pub(crate) fn is_alone(&self) -> bool {
         self.id.own_rows(&self.name) == Some(OwnRows::Alone)
+    }
+
+    /// Whether it has the updates of a foreign-key join that have not reached all rows.
+    pub(crate) fn is_fan_out(&self) -> bool {
+        self.id.own_rows(&self.name) == Some(OwnRows::ForeignFanOut)
+    }
+
+    /// Whether it has the name of another store, which belongs to the same operator.
+    pub(crate) fn shares_name(&self) -> bool {
+        let rows = self.id.own_rows(&self.name);
+        rows.is_some_and(OwnRows::share_a_name)
     }
 
     /// The content of an operator's store with records that wait for their turn.

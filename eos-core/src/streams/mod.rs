@@ -1,6 +1,7 @@
 //! Streams and their operators.
 
 mod calls;
+mod foreign;
 mod process;
 mod stateless;
 pub(crate) mod timed;

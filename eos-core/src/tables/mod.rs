@@ -1,5 +1,6 @@
 //! Tables and their operators.
 
+mod foreign;
 mod grouped;
 mod joins;
 mod steps;
@@ -14,6 +15,7 @@ use crate::streams::Stream;
 use crate::topic::Topic;
 use crate::topology::{Kind, Mistake, Node, PerCommit, Readers, RowsOf};
 
+pub use foreign::ForeignJoin;
 pub use grouped::GroupedTable;
 
 /// The latest row of each key: an aggregated result, or the last value of a topic

@@ -115,6 +115,7 @@ impl Topology {
     ) -> impl Iterator<Item = &'t dyn SourceKeys> {
         let sources = stage.sources.iter();
         let sources = sources.filter_map(|&at| self.graph.sources.get(at));
+        let sources = sources.filter(|source| !self.graph.is_between(&source.topic));
         sources.map(|source| &*source.keys)
     }
 

@@ -297,6 +297,8 @@ impl Graph {
     fn check_partitioners(&self, mistakes: &mut Mistakes) {
         for stage in self.stages() {
             let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));
+            // The joins choose the partitions of their internal topics.
+            let sources = sources.filter(|source| !self.is_between(&source.topic));
             let mut sources = sources.peekable();
             let Some(&first) = sources.peek() else {
                 continue;

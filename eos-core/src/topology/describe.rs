@@ -161,6 +161,9 @@ impl Graph {
         for node in specs {
             let mut outputs = node.kind.outputs().filter_map(|at| self.outputs.get(at));
             let routes: Vec<Described> = match node.kind {
+                _ if node.kind.is_foreign() => {
+                    outputs.by_ref().map(|output| route(node, output)).collect()
+                }
                 Kind::Route(..) => outputs.by_ref().map(|output| route(node, output)).collect(),
                 _ => Vec::new(),
             };

@@ -101,6 +101,11 @@ pub(crate) enum Fault {
          or give the grouping a repartition topic with a new name and reprocess the table's topic"
     )]
     NothingToSubtract { store: Arc<str> },
+    #[error(
+        "the foreign key of the join {join} has other bytes than the keys of the other table's topic, or its partitioner returned no \
+         partition of it. Give `ForeignJoin::with` the codec of that topic's keys"
+    )]
+    ForeignKey { join: Arc<str> },
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -127,6 +132,7 @@ impl Fault {
             Self::TimeOut(_) => "TimeOut",
             Self::Parked(_) => "ParkedKey",
             Self::NothingToSubtract { .. } => "NothingToSubtract",
+            Self::ForeignKey { .. } => "ForeignKey",
             Self::Panic(_) => "Panic",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",
@@ -154,7 +160,7 @@ impl Fault {
                 !matches!(error, CodecError::Unavailable { .. })
             }
             Self::Rounds(_) | Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
-            Self::NoOwnTime | Self::NothingToSubtract { .. } => true,
+            Self::NoOwnTime | Self::NothingToSubtract { .. } | Self::ForeignKey { .. } => true,
             Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
             Self::Due { source, .. } | Self::Call { source, .. } => source.is_permanent(),
@@ -186,6 +192,8 @@ pub(crate) enum DueOf {
     Waiting,
     /// Records of a join without partners.
     Alone,
+    /// The subscribers of a foreign key.
+    FanOut,
 }
 
 /// Returns the start of the error text of a due item.
@@ -211,6 +219,10 @@ fn due_text(name: &str, key: &[u8], at: Timestamp, of: DueOf) -> String {
             format!(
                 "the result alone of the join {name} failed for the key {key} and the records that closed at {at} ms"
             )
+        }
+        DueOf::FanOut => {
+            let key = shown(key);
+            format!("the answers of the join {name} failed for the foreign key {key}")
         }
         DueOf::Waiting => {
             format!("a record that waited in the store {name} until {at} ms failed")

@@ -286,8 +286,8 @@ impl Graph {
 
     /// Adds a store. Returns its index.
     pub(crate) fn keep(&mut self, store: StoreSpec) -> usize {
-        // Both stores of a join have its name.
-        let has_name = |known: &StoreSpec| known.name == store.name && !store.is_alone();
+        // The stores of a join have its name.
+        let has_name = |known: &StoreSpec| known.name == store.name && !store.shares_name();
         let is_its = |known: &&StoreSpec| known.id == store.id || has_name(known);
         if let Some(known) = self.stores.iter().find(is_its) {
             self.mistakes.add(Mistake::SameStore {
@@ -368,6 +368,35 @@ impl Graph {
         };
         self.add(parents, Kind::Repartition(output), &[], Box::new(make));
         self.source(&own)
+    }
+
+    /// Adds an internal topic between the tasks of a foreign-key join, and a source that reads it. Returns the output and the
+    /// source.
+    pub(crate) fn between(&mut self, name: &str, leg: &str) -> (usize, usize) {
+        let name = format!("{}-{name}-{leg}", self.app);
+        let topic = Topic::<Vec<u8>, Vec<u8>>::plain(&name);
+        let output = self.output(&topic, false);
+        self.internals.push(Internal {
+            output,
+            purpose: Purpose::ForeignJoin,
+        });
+        (output, self.source(&topic))
+    }
+
+    /// Whether a topic is between the tasks of a foreign-key join.
+    pub(super) fn is_between(&self, name: &TopicName) -> bool {
+        let mut internals = self.internals.iter();
+        internals.any(|it| {
+            let output = self.outputs.get(it.output);
+            it.purpose == Purpose::ForeignJoin && output.is_some_and(|output| output.name == *name)
+        })
+    }
+
+    /// Returns the keys of these sources. Those of internal topics of joins are no keys of rows.
+    pub(crate) fn source_keys(&self, sources: &[usize]) -> Arc<[Arc<dyn SourceKeys>]> {
+        let sources = sources.iter().filter_map(|&at| self.sources.get(at));
+        let sources = sources.filter(|source| !self.is_between(&source.topic));
+        sources.map(|source| Arc::clone(&source.keys)).collect()
     }
 
     /// Sets the error policy of these sources. A policy of one branch holds for its whole source, so a second policy

@@ -210,6 +210,9 @@ impl Graph {
                     idle.unwrap_or_default()
                 ))
             }
+            Kind::ForeignResult(..) => Some(
+                "each update of either row once; no result is older than the one before".to_owned(),
+            ),
             Kind::MapAsync(_) => Some("a call may be repeated, its result counts once".to_owned()),
             _ => None,
         }

@@ -16,6 +16,15 @@ pub(crate) struct Internal {
 pub(crate) enum Purpose {
     /// Brings all records of a key into one partition.
     Repartition,
+    /// Is between the tasks of a foreign-key join.
+    ForeignJoin,
     /// Contains the state of a stage's stores.
     Changelog(StageId, Family),
+}
+
+impl Purpose {
+    /// Whether its records are read once, by the app itself.
+    pub(crate) const fn is_read_once(self) -> bool {
+        matches!(self, Self::Repartition | Self::ForeignJoin)
+    }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use eos_protocol::foreign::ForeignKind;
 use eos_protocol::joins::{JoinKind, Side};
 
 /// The kind of a node.
@@ -53,6 +54,22 @@ pub(crate) enum Kind {
     /// One side of a join of two tables.
     TableJoin(JoinKind, Side),
     TableSelect,
+    /// The left side of a foreign-key join: the store of its rows, and the output of the subscriptions.
+    ForeignSubscribe(ForeignKind, usize, usize),
+    /// The subscriptions of a foreign-key join: the store of the subscribers, and the output of the answers.
+    ForeignAnswer(ForeignKind, usize, usize),
+    /// The right side of a foreign-key join.
+    ForeignUpdate {
+        kind: ForeignKind,
+        /// The store of the subscribers.
+        rows: usize,
+        /// The store of the updates that have not reached all of them.
+        fan_out: usize,
+        /// The output of the answers.
+        output: usize,
+    },
+    /// The answers of a foreign-key join: the store of the left rows.
+    ForeignResult(ForeignKind, usize),
     /// The store of the counts.
     TableCount(usize),
     /// The store of the results.
@@ -161,6 +178,10 @@ impl Kind {
             Self::Stored(_) => "stored",
             Self::TableJoin(kind, _) => table_join_method(kind),
             Self::TableSelect => "group_by",
+            Self::ForeignSubscribe(kind, ..)
+            | Self::ForeignAnswer(kind, ..)
+            | Self::ForeignUpdate { kind, .. }
+            | Self::ForeignResult(kind, _) => kind.method(),
             Self::TableCount(_) => "count",
             Self::TableReduce(_) => "reduce",
             Self::TableAggregate(_) => "aggregate",
@@ -187,7 +208,11 @@ impl Kind {
     /// The outputs of the node.
     pub(crate) fn outputs(self) -> Range<usize> {
         match self {
-            Self::To(output) | Self::Repartition(output) => output..output + 1,
+            Self::To(output)
+            | Self::Repartition(output)
+            | Self::ForeignSubscribe(_, _, output)
+            | Self::ForeignAnswer(_, _, output)
+            | Self::ForeignUpdate { output, .. } => output..output + 1,
             Self::Route(first, count) => first..first + count,
             _ => 0..0,
         }
@@ -236,6 +261,7 @@ impl Kind {
             Self::TableFilter
                 | Self::TableJoin(..)
                 | Self::TableSelect
+                | Self::ForeignSubscribe(..)
                 | Self::JoinThis(_)
                 | Self::JoinOther(_)
         )
@@ -260,6 +286,10 @@ impl Kind {
             | Self::ReorderByTime(store, _)
             | Self::Reorder { store, .. } => Some(store),
             Self::JoinThis(join) | Self::JoinOther(join) => Some(join.rows),
+            Self::ForeignSubscribe(_, store, _)
+            | Self::ForeignAnswer(_, store, _)
+            | Self::ForeignUpdate { rows: store, .. }
+            | Self::ForeignResult(_, store) => Some(store),
             _ => self.aggregates(),
         }
     }
@@ -268,6 +298,7 @@ impl Kind {
     pub(crate) fn owns(self, store: usize) -> bool {
         let alone = match self {
             Self::JoinThis(join) | Self::JoinOther(join) => join.alone,
+            Self::ForeignUpdate { fan_out, .. } => Some(fan_out),
             _ => None,
         };
         self.own_store() == Some(store) || alone == Some(store)
@@ -300,9 +331,24 @@ impl Kind {
                 | Self::Stored(_)
                 | Self::TableJoin(..)
                 | Self::TableSelect
+                | Self::ForeignSubscribe(..)
+                | Self::ForeignAnswer(..)
+                | Self::ForeignUpdate { .. }
+                | Self::ForeignResult(..)
                 | Self::TableCount(_)
                 | Self::TableReduce(_)
                 | Self::TableAggregate(_)
+        )
+    }
+
+    /// Whether the node belongs to a foreign-key join. Beside its exits, it may write to an internal topic.
+    pub(crate) fn is_foreign(self) -> bool {
+        matches!(
+            self,
+            Self::ForeignSubscribe(..)
+                | Self::ForeignAnswer(..)
+                | Self::ForeignUpdate { .. }
+                | Self::ForeignResult(..)
         )
     }
 
@@ -320,6 +366,8 @@ impl Kind {
             Self::ForEach | Self::Ignore | Self::Repartition(_) | Self::To(_) | Self::Route(..) => {
                 0
             }
+            // They only write to an internal topic.
+            Self::ForeignAnswer(..) | Self::ForeignUpdate { .. } => 0,
             Self::Branch => 2,
             _ => 1,
         }
@@ -335,6 +383,11 @@ impl Kind {
             Self::Stored(_) => "STORED",
             Self::TableJoin(_, side) => table_join_name(side),
             Self::TableSelect => "SELECT",
+            Self::ForeignSubscribe(..) => "FK-JOIN-SUBSCRIPTION-REGISTRATION",
+            Self::ForeignAnswer(..) | Self::ForeignUpdate { .. } => {
+                "FK-JOIN-SUBSCRIPTION-PROCESSOR"
+            }
+            Self::ForeignResult(..) => "FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR",
             Self::TableCount(_) | Self::TableAggregate(_) => "AGGREGATE",
             Self::TableReduce(_) => "REDUCE",
             Self::Join | Self::JoinGlobal(_) => "JOIN",

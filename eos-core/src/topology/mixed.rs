@@ -3,14 +3,13 @@
 use eos_protocol::TopicName;
 
 use super::graph::Graph;
-use super::internal::Purpose;
 use super::kind::Kind;
 
 impl Graph {
-    /// Returns the repartition topics.
+    /// Returns the repartition topics, and those between the tasks of foreign-key joins.
     pub(super) fn repartitions(&self) -> impl Iterator<Item = &TopicName> {
         let internals = self.internals.iter();
-        let repartitions = internals.filter(|it| it.purpose == Purpose::Repartition);
+        let repartitions = internals.filter(|it| it.purpose.is_read_once());
         let outputs = repartitions.filter_map(|it| self.outputs.get(it.output));
         outputs.map(|output| &output.name)
     }

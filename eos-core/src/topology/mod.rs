@@ -18,6 +18,8 @@ mod describe;
 mod describe_test;
 mod error;
 mod fault;
+mod foreign_left;
+mod foreign_right;
 mod global_spec;
 #[cfg(test)]
 mod golden_joined_tables_test;
@@ -75,6 +77,8 @@ pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
 pub(crate) use fault::{DueOf, EncodeError, Fault};
+pub(crate) use foreign_left::{ForeignEnds, ForeignResult, ForeignSubscribe, result_of};
+pub(crate) use foreign_right::{ForeignAnswer, ForeignUpdate};
 pub(crate) use global_spec::GlobalSpec;
 pub(crate) use graph::{Exit, Graph};
 pub use guarantees::{Guarantees, Mermaid};

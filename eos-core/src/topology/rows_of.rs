@@ -44,6 +44,20 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
         rows
     }
 
+    /// The rows are in a store of a join, and made of those of another table.
+    pub(crate) fn read_from<L, W>(
+        store: usize,
+        parent: &RowsOf<L, W>,
+        get: impl Fn(&Ctx<'_>, &K) -> Result<Option<Stamped<V>>, Fault> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            from: Place::Parents(Arc::new(get)),
+            reads: vec![store],
+            lineage: [&[store][..], &parent.lineage].concat(),
+            related_by: None,
+        }
+    }
+
     /// Each row is made of the row of another table.
     pub(crate) fn mapped<W: 'static>(
         parent: &RowsOf<K, W>,

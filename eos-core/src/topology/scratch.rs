@@ -55,6 +55,8 @@ pub(crate) struct Counts {
     pub(crate) alone: u64,
     /// Records of joins that found closed partners only.
     pub(crate) too_late_pairs: u64,
+    /// Answers of foreign-key joins that belong to former subscriptions.
+    pub(crate) stale_answers: u64,
 }
 
 impl Counts {
@@ -70,6 +72,7 @@ impl Counts {
         self.given_up += other.given_up;
         self.alone += other.alone;
         self.too_late_pairs += other.too_late_pairs;
+        self.stale_answers += other.stale_answers;
     }
 }
 
@@ -171,6 +174,20 @@ impl Scratch {
             timestamp,
             headers,
         });
+    }
+
+    /// Adds an encoded record with a key, for a partition.
+    pub(crate) fn write_to(
+        &mut self,
+        (output, partition): (usize, Partition),
+        (key, value): (&[u8], &[u8]),
+        timestamp: Option<Timestamp>,
+        headers: Headers,
+    ) {
+        self.write_raw(output, Some(key), Some(value), timestamp, headers);
+        if let Some(output) = self.outputs.last_mut() {
+            output.chosen = Some(partition);
+        }
     }
 
     /// Whether all outputs together are certainly smaller than this, as most records of most topics are.

@@ -49,5 +49,5 @@ pub use view::{TaskView, View};
 
 pub use board::ViewBoard;
 pub(crate) use board::{StopsViews, ViewTicket};
-pub(crate) use place::SourceKeys;
+pub(crate) use place::{SourceKeys, partition_of};
 pub(crate) use viewer::Viewer;

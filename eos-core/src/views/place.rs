@@ -55,7 +55,7 @@ pub(super) fn key_bytes<K: 'static>(
 ///
 /// A source only decodes keys, so the bytes come from `codec`, for example that of a store. They count only if the topic
 /// reads them as the same key. Otherwise the partition is unknown.
-pub(super) fn partition_of<'s, K: 'static>(
+pub(crate) fn partition_of<'s, K: 'static>(
     mut sources: impl Iterator<Item = &'s dyn SourceKeys>,
     codec: &dyn Encode<K>,
     key: &K,

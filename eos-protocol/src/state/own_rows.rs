@@ -23,11 +23,17 @@ pub enum OwnRows {
     Joined,
     /// The moments at which records of a join go out alone.
     Alone,
+    /// The left rows of a foreign-key join.
+    ForeignLeft,
+    /// The subscribers of a foreign-key join.
+    ForeignRight,
+    /// How far updates have reached the subscribers of a foreign-key join.
+    ForeignFanOut,
 }
 
 impl OwnRows {
     /// Every content.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Watermarks,
         Self::Versions,
         Self::WaitingByTime,
@@ -38,6 +44,9 @@ impl OwnRows {
         Self::Tick,
         Self::Joined,
         Self::Alone,
+        Self::ForeignLeft,
+        Self::ForeignRight,
+        Self::ForeignFanOut,
     ];
 
     /// The mark behind the name of the store. No name contains a zero.
@@ -53,6 +62,9 @@ impl OwnRows {
             Self::Tick => "\0tick",
             Self::Joined => "\0joined",
             Self::Alone => "\0alone",
+            Self::ForeignLeft => "\0foreign-left",
+            Self::ForeignRight => "\0foreign-right",
+            Self::ForeignFanOut => "\0foreign-fan-out",
         }
     }
 
@@ -70,6 +82,9 @@ impl OwnRows {
             Self::Tick => "on_tick",
             Self::Joined => "join_within",
             Self::Alone => "left_join_within or outer_join_within",
+            Self::ForeignLeft | Self::ForeignRight | Self::ForeignFanOut => {
+                "join_by or left_join_by"
+            }
         }
     }
 
@@ -83,5 +98,11 @@ impl OwnRows {
     #[must_use]
     pub const fn are_waiting(self) -> bool {
         matches!(self, Self::WaitingByTime | Self::WaitingByNumber)
+    }
+
+    /// Whether the store has the name of another one, which belongs to the same operator.
+    #[must_use]
+    pub const fn share_a_name(self) -> bool {
+        matches!(self, Self::Alone | Self::ForeignRight | Self::ForeignFanOut)
     }
 }

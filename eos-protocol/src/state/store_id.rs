@@ -195,7 +195,7 @@ mod tests {
             own.map(|id| id.to_string()),
             [
                 "56868844", "2cd90096", "06e2cb72", "77d2c21a", "3d3c19ce", "0651e91b", "7c9def73",
-                "54ae07ee", "8dd130fe", "30f34afa"
+                "54ae07ee", "8dd130fe", "30f34afa", "1b4eeff1", "13933292", "1588f3cc"
             ]
         );
         for (id, rows) in own.into_iter().zip(OwnRows::ALL) {

@@ -160,6 +160,25 @@ impl TaskStore {
         self.put_due_from(store, key, (due, due), value)
     }
 
+    /// The same, for the rest of a due item. [`take_set`](Self::take_set) does not count it, so that background work which
+    /// sets itself again takes no more turns than other work.
+    ///
+    /// # Errors
+    /// As [`put_due`](Self::put_due).
+    pub fn put_due_again(
+        &self,
+        store: StoreId,
+        key: &[u8],
+        due: Timestamp,
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        self.put_due(store, key, due, value)?;
+        let (state, clock) = self.due_store(store)?;
+        let set = &state.set[at(clock)];
+        set.set(set.get().saturating_sub(1));
+        Ok(())
+    }
+
     /// The same, for an item that may come no earlier than another moment. A unit that sets an item into the past passes
     /// its own time, so that the item sees no earlier time than the unit.
     ///

@@ -29,7 +29,7 @@ pub(super) fn plan(topology: &Topology, facts: &ClusterFacts) -> Vec<Internal> {
     let internals = topology.internals().iter().filter_map(|internal| {
         let name = topology.outputs().get(internal.output)?.name.clone();
         let (partitions, like) = match internal.purpose {
-            Purpose::Repartition => widths.0.get(&name)?.clone(),
+            Purpose::Repartition | Purpose::ForeignJoin => widths.0.get(&name)?.clone(),
             Purpose::Changelog(stage, _) => {
                 let driving = topology.stage(stage)?.driving_topic();
                 (widths.0.get(driving)?.0, driving.clone())
@@ -76,7 +76,7 @@ impl Widths {
         &mut self,
         stage: &Stage,
         topology: &Topology,
-        repartitions: &BTreeMap<TopicName, usize>,
+        repartitions: &BTreeMap<TopicName, Option<usize>>,
     ) {
         let known = stage.topics.iter().find_map(|topic| self.0.get(topic));
         let Some(width) = known
@@ -96,13 +96,13 @@ impl Widths {
         &self,
         stage: &Stage,
         topology: &Topology,
-        repartitions: &BTreeMap<TopicName, usize>,
+        repartitions: &BTreeMap<TopicName, Option<usize>>,
     ) -> Option<(u32, TopicName)> {
         let outputs = stage
             .topics
             .iter()
-            .filter_map(|topic| repartitions.get(topic));
-        let writers = outputs.flat_map(|&output| topology.writers(output));
+            .filter_map(|topic| *repartitions.get(topic)?);
+        let writers = outputs.flat_map(|output| topology.writers(output));
         let others = writers.filter(|writer| writer.id != stage.id);
         let widths: Option<Vec<_>> = others
             .map(|writer| self.0.get(writer.driving_topic()))
@@ -112,13 +112,15 @@ impl Widths {
     }
 }
 
-/// Returns the repartition topics, with the outputs that write to them.
-fn repartitions(topology: &Topology) -> BTreeMap<TopicName, usize> {
+/// Returns the topics that the app writes and reads once, with the outputs whose writers decide their width.
+fn repartitions(topology: &Topology) -> BTreeMap<TopicName, Option<usize>> {
     let internals = topology.internals().iter();
-    let repartitions = internals.filter(|internal| internal.purpose == Purpose::Repartition);
+    let repartitions = internals.filter(|internal| internal.purpose.is_read_once());
     let named = repartitions.filter_map(|internal| {
         let output = topology.outputs().get(internal.output)?;
-        Some((output.name.clone(), internal.output))
+        // The tables of a foreign-key join decide the width of its topics, not their writers.
+        let decides = internal.purpose == Purpose::Repartition;
+        Some((output.name.clone(), decides.then_some(internal.output)))
     });
     named.collect()
 }
@@ -128,7 +130,7 @@ impl Internal {
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         match self.purpose {
             // Deleted once read, never by age or size: the source of these records is already consumed.
-            Purpose::Repartition => &[
+            Purpose::Repartition | Purpose::ForeignJoin => &[
                 ("cleanup.policy", "delete"),
                 ("retention.ms", "-1"),
                 ("retention.bytes", "-1"),
@@ -149,6 +151,7 @@ impl Internal {
     fn role(&self) -> &'static str {
         match self.purpose {
             Purpose::Repartition => "repartition topic",
+            Purpose::ForeignJoin => "topic of a foreign-key join",
             Purpose::Changelog(_, Family::Plain) => "changelog",
             Purpose::Changelog(_, Family::Windowed) => "windowed changelog",
         }
@@ -190,7 +193,7 @@ impl Internal {
         (!wrong.is_empty()).then(|| UnfitTopic {
             name: self.name.clone(),
             role: self.role(),
-            holds_state: self.purpose != Purpose::Repartition,
+            holds_state: !self.purpose.is_read_once(),
             wrong,
         })
     }

@@ -19,7 +19,7 @@ pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicW
         let mut internals = topology.internals().iter();
         let found = internals.find(|internal| internal.output == output)?;
         Some(match found.purpose {
-            Purpose::Repartition => TopicRole::Repartition,
+            Purpose::Repartition | Purpose::ForeignJoin => TopicRole::Repartition,
             Purpose::Changelog(..) => TopicRole::Changelog,
         })
     };
@@ -36,7 +36,7 @@ pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicW
         let repartitions = topology
             .internals()
             .iter()
-            .any(|internal| internal.purpose == Purpose::Repartition && writes_to(internal.output));
+            .any(|internal| internal.purpose.is_read_once() && writes_to(internal.output));
         let keyed =
             stage.topics.len() > 1 || repartitions || topology.stores_of(stage).next().is_some();
         for topic in &stage.topics {

@@ -47,7 +47,9 @@ impl Pipeline {
             return None;
         }
         let now = match clock {
-            Clock::Stream | Clock::Background => stream_time?,
+            Clock::Stream => stream_time?,
+            // Some background work waits for no time.
+            Clock::Background => stream_time.unwrap_or(Timestamp(-Place::LAST.0)),
             Clock::Wall => shared.env.wall_clock(),
         };
         let unit = Processed {
@@ -80,7 +82,7 @@ impl Pipeline {
             }
             Ok(NextDue::Moved) => Some(self.finished(shared, task, unit, txn)),
             Ok(NextDue::Item(item)) => {
-                if clock != Clock::Wall {
+                if clock != Clock::Wall && stream_time.is_some() {
                     // Ahead of the records only if the inputs are idle.
                     task.progress.run_on(now);
                 }
@@ -450,6 +452,7 @@ fn kind_of<C: Client>(shared: &Shared<C>, index: usize) -> DueOf {
         None => match store.and_then(StoreSpec::waiting_rows) {
             Some(_) => DueOf::Waiting,
             None if store.is_some_and(StoreSpec::is_alone) => DueOf::Alone,
+            None if store.is_some_and(StoreSpec::is_fan_out) => DueOf::FanOut,
             None => DueOf::Timer,
         },
     }

@@ -255,6 +255,7 @@ impl Pipeline {
             (Count::GivenUp, counts.of_operators.given_up),
             (Count::JoinAlone, counts.of_operators.alone),
             (Count::JoinTooLatePairs, counts.of_operators.too_late_pairs),
+            (Count::StaleAnswers, counts.of_operators.stale_answers),
             (Count::Retried, counts.retries),
             (Count::RepeatedLetters, counts.repeated_letters),
         ] {

@@ -1,0 +1,249 @@
+//! Joins of two tables by a foreign key.
+
+mod store;
+
+use std::sync::Arc;
+
+use eos_protocol::foreign::ForeignKind;
+
+pub use self::store::ForeignJoin;
+use super::Table;
+use crate::streams::Stream;
+use crate::topology::{
+    ForeignAnswer, ForeignEnds, ForeignResult, ForeignSubscribe, ForeignUpdate, Kind, Readers,
+    RowsOf, result_of,
+};
+
+impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
+    /// Joins each row with the row of another table whose key it names: its *foreign key* (KIP-213).
+    ///
+    /// `key` returns the foreign key of a row. `None` means that the row has no partner. The result has a row for each row of
+    /// this table with a partner, under the key of this table. Many rows may name one partner. An update of either side updates the
+    /// results, with the later timestamp of both rows.
+    ///
+    /// The partner may be in another partition. So the join has two internal topics, which the app creates:
+    /// `<app>-<name>-subscriptions`, from this table to the partner, and `<app>-<name>-answers`, back. `<name>` is that of `join`,
+    /// which also sets the codecs. The tables may have different numbers of partitions and different partitioners.
+    ///
+    /// A result comes a little later than the update that causes it. If a row names another partner, its result remains until
+    /// the answer of the new one. If the row is deleted or names none, the result is deleted at once. No result is older than the one
+    /// before it. The final results do not depend on the order in which the updates of both tables arrive.
+    ///
+    /// Add the join to a new app, or together with its tables. A row that was there before joins after its next update.
+    ///
+    /// ```
+    /// # use eos_core::state::ForeignJoin;
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)]
+    /// # struct Order { customer: String, cents: u64 }
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)]
+    /// # struct Customer { name: String }
+    /// # let mut app = App::new("shop");
+    /// let orders = app.table(
+    ///     &Topic::<u64, Option<Order>>::json("orders"),
+    ///     &KeyValueStore::json("orders"),
+    /// );
+    /// let customers = app.table(
+    ///     &Topic::<String, Option<Customer>>::json("customers"),
+    ///     &KeyValueStore::json("customers"),
+    /// );
+    /// orders
+    ///     .join_by(
+    ///         &customers,
+    ///         &ForeignJoin::json("orders-customers"),
+    ///         |order| Some(order.customer.clone()),
+    ///         |order, customer| format!("{} owes {}", customer.name, order.cents),
+    ///     )
+    ///     .to(&Topic::plain("debts"));
+    /// ```
+    ///
+    /// # Cost
+    /// An update of this table writes one record to each of the two topics, and two rows. An update of the other table writes one
+    /// answer for each row that names it. Beyond [`ForeignJoin::at_once`], the rest is background work between other records,
+    /// so a popular partner holds up neither its task nor its transaction.
+    ///
+    /// # Exactly-once
+    /// Each update reaches the results once. The write to an internal topic and its reading are separate transactions: a
+    /// reader may see a result that is about to change, and never one that goes back. At least once does not allow this join.
+    ///
+    /// # Errors
+    /// A record fails if the foreign key has other bytes in the codec of `join` than in the other table's topic, because its
+    /// partition would be unknown. It also fails if a key or value can't be encoded. If the error policy skips a record of an
+    /// internal topic, the result stays as it was until the next update of one of its rows.
+    pub fn join_by<L, W, X, R>(
+        self,
+        other: &Table<L, W, X>,
+        join: &ForeignJoin<K, L, W, R>,
+        key: impl Fn(&V) -> Option<L> + Send + Sync + 'static,
+        f: impl Fn(&V, &W) -> R + Send + Sync + 'static,
+    ) -> Table<K, R>
+    where
+        L: Clone + 'static,
+        W: Clone + 'static,
+        X: 'static,
+        R: 'static,
+    {
+        let f = move |left: &V, right: Option<&W>| right.map(|right| f(left, right));
+        self.joined_by(ForeignKind::Inner, other, join, key, f)
+    }
+
+    /// Like [`join_by`](Self::join_by), with a result for each row of this table. `f` receives `None` if the row names no
+    /// partner, or one that does not exist.
+    ///
+    /// ```
+    /// # use eos_core::state::ForeignJoin;
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// # let employees = app.table(&Topic::<String, Option<String>>::plain("e"), &KeyValueStore::plain("e"));
+    /// # let teams = app.table(&Topic::<String, Option<String>>::plain("t"), &KeyValueStore::plain("t"));
+    /// employees
+    ///     .left_join_by(
+    ///         &teams,
+    ///         &ForeignJoin::plain("employees-teams"),
+    ///         |team| Some(team.clone()).filter(|team| !team.is_empty()),
+    ///         |team, lead| match lead {
+    ///             Some(lead) => format!("{team}, led by {lead}"),
+    ///             None => format!("{team}, without a lead"),
+    ///         },
+    ///     )
+    ///     .to(&Topic::plain("employees-with-leads"));
+    /// ```
+    ///
+    /// A row that names a partner has its first result with the answer, even if the partner does not exist. A row that names none
+    /// has it at once.
+    ///
+    /// # Exactly-once
+    /// See [`join_by`](Self::join_by).
+    ///
+    /// # Errors
+    /// See [`join_by`](Self::join_by).
+    pub fn left_join_by<L, W, X, R>(
+        self,
+        other: &Table<L, W, X>,
+        join: &ForeignJoin<K, L, W, R>,
+        key: impl Fn(&V) -> Option<L> + Send + Sync + 'static,
+        f: impl Fn(&V, Option<&W>) -> R + Send + Sync + 'static,
+    ) -> Table<K, R>
+    where
+        L: Clone + 'static,
+        W: Clone + 'static,
+        X: 'static,
+        R: 'static,
+    {
+        let f = move |left: &V, right: Option<&W>| Some(f(left, right));
+        self.joined_by(ForeignKind::Left, other, join, key, f)
+    }
+
+    fn joined_by<L, W, X, R>(
+        self,
+        kind: ForeignKind,
+        other: &Table<L, W, X>,
+        join: &ForeignJoin<K, L, W, R>,
+        key: impl Fn(&V) -> Option<L> + Send + Sync + 'static,
+        f: impl Fn(&V, Option<&W>) -> Option<R> + Send + Sync + 'static,
+    ) -> Table<K, R>
+    where
+        L: Clone + 'static,
+        W: Clone + 'static,
+        X: 'static,
+        R: 'static,
+    {
+        self.needs_old_rows();
+        other.needs_old_rows();
+        let (method, readers) = (kind.method(), Readers::none());
+        self.stream.shares(&other.stream, &[], (method, "table"));
+        let (subscriptions, asked) = other.stream.between(join.name(), "subscriptions");
+        let (answers, answered) = self.stream.between(join.name(), "answers");
+        asked.meets(&other.stream, other.rows.reads(), method);
+        answered.meets(&self.stream, self.rows.reads(), method);
+
+        let left = self.stream.own(join.left_spec());
+        answered.uses(left);
+        let right = other.stream.own(join.right_spec());
+        asked.uses(right);
+        let fan_out = other.stream.own(join.fan_out_spec());
+
+        let answer: Stream<(), ()> = {
+            let (join, rows) = (join.clone(), other.rows.clone());
+            let kind = Kind::ForeignAnswer(kind, right, answers);
+            asked.then(kind, move || {
+                Box::new(ForeignAnswer::new(join.clone(), rows.clone(), answers))
+            })
+        };
+        answer.reads(other.rows.reads());
+        let update: Stream<(), ()> = {
+            let (join, rows) = (join.clone(), other.rows.clone());
+            let kind = Kind::ForeignUpdate {
+                kind,
+                rows: right,
+                fan_out,
+                output: answers,
+            };
+            other.changes().then(kind, move || {
+                Box::new(ForeignUpdate::new(
+                    join.clone(),
+                    rows.clone(),
+                    (fan_out, answers),
+                ))
+            })
+        };
+        update.reads(other.rows.reads());
+        let ends = ForeignEnds {
+            kind,
+            join: join.clone(),
+            f: Arc::new(f),
+        };
+        self.with_results(
+            ends,
+            Arc::new(key),
+            (left, subscriptions),
+            (other, answered),
+            readers,
+        )
+    }
+
+    /// Adds the nodes that have the results: one behind this table, and one behind the answers.
+    fn with_results<L, W, X, R>(
+        self,
+        ends: ForeignEnds<K, V, L, W, R>,
+        key: Arc<dyn Fn(&V) -> Option<L> + Send + Sync>,
+        (left, subscriptions): (usize, usize),
+        (other, answered): (&Table<L, W, X>, Stream<Vec<u8>, Vec<u8>>),
+        readers: Readers<K, R>,
+    ) -> Table<K, R>
+    where
+        L: Clone + 'static,
+        W: Clone + 'static,
+        X: 'static,
+        R: 'static,
+    {
+        let join = ends.join.clone();
+        let rows = RowsOf::read_from(left, &self.rows, move |ctx, key| result_of(ctx, &join, key));
+        let here = {
+            let (ends, read, keys) = (ends.clone(), readers.clone(), other.stream.source_keys());
+            let kind = Kind::ForeignSubscribe(ends.kind, left, subscriptions);
+            self.changes().then_table(kind, move || {
+                let (ends, key, keys) = (ends.clone(), Arc::clone(&key), Arc::clone(&keys));
+                Box::new(ForeignSubscribe::new(
+                    ends,
+                    key,
+                    (subscriptions, keys),
+                    read.exit(),
+                ))
+            })
+        };
+        let there = {
+            let (left_rows, read) = (self.rows.clone(), readers.clone());
+            answered.then_table(Kind::ForeignResult(ends.kind, left), move || {
+                Box::new(ForeignResult::new(
+                    ends.clone(),
+                    left_rows.clone(),
+                    read.exit(),
+                ))
+            })
+        };
+        there.0.reads(self.rows.reads());
+        let exits = (here.0.merge(there.0), here.1.merge(there.1));
+        Table::new(exits, rows, readers)
+    }
+}

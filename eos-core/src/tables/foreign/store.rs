@@ -1,0 +1,242 @@
+//! The names and codecs of a foreign-key join.
+
+use std::fmt;
+use std::sync::Arc;
+
+use eos_protocol::Clock;
+use eos_protocol::state::{OwnRows, StoreId};
+use eos_state::StoreKind;
+
+use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
+use crate::store::{KeyValueStore, StateError, StoreSpec};
+
+/// The answers that one update of a right row sends in its own transaction.
+const AT_ONCE: usize = 10_000;
+
+/// The name and the codecs of a join by foreign key: see [`Table::join_by`](crate::Table::join_by).
+///
+/// `K` is the key of the left table, `L` that of the right one, `W` the value of the right table, and `R` the result. The name is part
+/// of the names of two internal topics, and of the stores of both sides. Other stores need other names.
+///
+/// The codec of `L` must write the same bytes as that of the right table's topic, because they decide the partition.
+///
+/// ```
+/// # use eos_core::state::ForeignJoin;
+/// # use eos_core::codec::{Json, Plain};
+/// // Keys are plain, right values and results are JSON.
+/// let by_customer = ForeignJoin::<u64, String, Vec<String>, Vec<String>>::json("orders-customers");
+/// // The right table's topic has JSON keys.
+/// let by_place = ForeignJoin::<u64, (i32, i32), String, String>::with("orders-places", Plain, Json, Plain, Plain);
+/// ```
+pub struct ForeignJoin<K, L, W, R> {
+    name: Arc<str>,
+    key: Arc<dyn Codec<K>>,
+    foreign: Arc<dyn Codec<L>>,
+    right: Arc<dyn Codec<W>>,
+    result: Arc<dyn Codec<R>>,
+    at_once: usize,
+}
+
+impl<K, L, W, R> ForeignJoin<K, L, W, R> {
+    /// Right values and results are JSON; keys are plain (text, bytes, integers).
+    pub fn json(name: &str) -> Self
+    where
+        K: PlainType,
+        L: PlainType,
+        Json: Codec<W> + Codec<R>,
+    {
+        Self::with(name, Plain, Plain, Json, Json)
+    }
+
+    /// Keys, right values and results are plain: text (UTF-8), bytes, integers.
+    pub fn plain(name: &str) -> Self
+    where
+        K: PlainType,
+        L: PlainType,
+        W: PlainType,
+        R: PlainType,
+    {
+        Self::with(name, Plain, Plain, Plain, Plain)
+    }
+
+    /// Creates a join with codecs of your choice, for left keys, right keys, right values and results. Equal keys must have
+    /// equal bytes.
+    pub fn with(
+        name: &str,
+        key: impl Codec<K>,
+        foreign: impl Codec<L>,
+        right: impl Codec<W>,
+        result: impl Codec<R>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            key: Arc::new(key),
+            foreign: Arc::new(foreign),
+            right: Arc::new(right),
+            result: Arc::new(result),
+            at_once: AT_ONCE,
+        }
+    }
+
+    /// Sets how many left rows an update of a right row reaches in its own transaction. The default is 10,000. The others
+    /// follow between later records, a tenth of this number each time. If the right row is updated again meanwhile, they begin anew
+    /// with the newer value.
+    #[must_use]
+    pub fn at_once(mut self, rows: usize) -> Self {
+        self.at_once = rows.max(1);
+        self
+    }
+
+    /// The name of the join.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The number of answers in the transaction of an update.
+    pub(crate) fn first_answers(&self) -> usize {
+        self.at_once
+    }
+
+    /// The number of answers of each later stretch.
+    pub(crate) fn later_answers(&self) -> usize {
+        self.at_once.div_ceil(10)
+    }
+}
+
+impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
+    fn spec(&self, rows: OwnRows, kind: StoreKind) -> StoreSpec {
+        let store = KeyValueStore::<Vec<u8>, Vec<u8>>::plain(&self.name);
+        StoreSpec {
+            id: StoreId::own(&self.name, rows),
+            definition: Box::new(self.clone()),
+            ..store.spec(kind)
+        }
+    }
+
+    /// The store of the left rows.
+    pub(crate) fn left_spec(&self) -> StoreSpec {
+        self.spec(OwnRows::ForeignLeft, StoreKind::Point)
+    }
+
+    /// The store of the subscribers. Those of one foreign key are read as a range.
+    pub(crate) fn right_spec(&self) -> StoreSpec {
+        self.spec(OwnRows::ForeignRight, StoreKind::Ordered)
+    }
+
+    /// The store of the updates that have not reached all subscribers.
+    pub(crate) fn fan_out_spec(&self) -> StoreSpec {
+        StoreSpec {
+            clock: Some(Clock::Background),
+            ..self.spec(OwnRows::ForeignFanOut, StoreKind::Point)
+        }
+    }
+
+    fn field(&self, part: Part) -> Field<'_> {
+        Field::bare(&self.name, part)
+    }
+
+    fn not_null(
+        &self,
+        encoded: Result<Encoded, StateError>,
+        what: &'static str,
+    ) -> Result<(), StateError> {
+        match encoded? {
+            Encoded::Bytes => Ok(()),
+            Encoded::Null => Err(StateError::Null {
+                store: Arc::clone(&self.name),
+                what,
+            }),
+        }
+    }
+
+    fn key_bytes<T: 'static>(
+        &self,
+        codec: &dyn Codec<T>,
+        key: &T,
+        what: &'static str,
+    ) -> Result<Vec<u8>, StateError> {
+        let mut bytes = Vec::new();
+        let encoded = codec.encode(key, &mut bytes, &self.field(Part::Key));
+        let store = || Arc::clone(&self.name);
+        let encoded = encoded.map_err(|source| StateError::Key {
+            store: store(),
+            source,
+        });
+        self.not_null(encoded, what)?;
+        Ok(bytes)
+    }
+
+    fn value_bytes<T: 'static>(&self, codec: &dyn Codec<T>, value: &T) -> Result<Vec<u8>, StateError> {
+        let mut bytes = Vec::new();
+        let encoded = codec.encode(value, &mut bytes, &self.field(Part::Value));
+        let store = || Arc::clone(&self.name);
+        let encoded = encoded.map_err(|source| StateError::Value {
+            store: store(),
+            source,
+        });
+        self.not_null(encoded, "a value")?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn encode_key(&self, key: &K) -> Result<Vec<u8>, StateError> {
+        self.key_bytes(&*self.key, key, "a key")
+    }
+
+    pub(crate) fn encode_foreign(&self, key: &L) -> Result<Vec<u8>, StateError> {
+        self.key_bytes(&*self.foreign, key, "a foreign key")
+    }
+
+    pub(crate) fn encode_right(&self, value: &W) -> Result<Vec<u8>, StateError> {
+        self.value_bytes(&*self.right, value)
+    }
+
+    pub(crate) fn encode_result(&self, value: &R) -> Result<Vec<u8>, StateError> {
+        self.value_bytes(&*self.result, value)
+    }
+
+    pub(crate) fn decode_key(&self, bytes: &[u8]) -> Result<K, CodecError> {
+        self.key.decode(Some(bytes), &self.field(Part::Key))
+    }
+
+    pub(crate) fn decode_foreign(&self, bytes: &[u8]) -> Result<L, CodecError> {
+        self.foreign.decode(Some(bytes), &self.field(Part::Key))
+    }
+
+    pub(crate) fn decode_right(&self, bytes: &[u8]) -> Result<W, CodecError> {
+        self.right.decode(Some(bytes), &self.field(Part::Value))
+    }
+
+    pub(crate) fn decode_result(&self, bytes: &[u8]) -> Result<R, CodecError> {
+        self.result.decode(Some(bytes), &self.field(Part::Value))
+    }
+
+    pub(crate) fn foreign_codec(&self) -> &dyn Codec<L> {
+        &*self.foreign
+    }
+}
+
+impl<K, L, W, R> Clone for ForeignJoin<K, L, W, R> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            key: Arc::clone(&self.key),
+            foreign: Arc::clone(&self.foreign),
+            right: Arc::clone(&self.right),
+            result: Arc::clone(&self.result),
+            at_once: self.at_once,
+        }
+    }
+}
+
+impl<K, L, W, R> fmt::Debug for ForeignJoin<K, L, W, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignJoin")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,421 @@
+//! The nodes of foreign-key joins that have the results: at the left table, and at the answers.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use eos_protocol::foreign::{
+    Answer, COUNTER_KEY, ForeignError, ForeignKind, LeftRow, LeftUpdate, Message, Outcome, Reached,
+    Stamp, Subscription, left_key, resolve, token_of_row, token_row, update_left,
+};
+use eos_protocol::state::{OwnRows, StoreId};
+use eos_protocol::{Partition, Timestamp};
+use eos_state::{StoreError, TaskStore};
+
+use super::changes::ChangesExit;
+use super::fault::Fault;
+use super::node::{Next, Node};
+use super::nodes::take;
+use super::rows_of::RowsOf;
+use crate::change::Change;
+use crate::client::Headers;
+use crate::codec::CodecError;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::rules;
+use crate::store::{Stamped, StateError};
+use crate::tables::ForeignJoin;
+use crate::views::{SourceKeys, partition_of};
+
+/// What both nodes with results know.
+pub(crate) struct ForeignEnds<K, V, L, W, R> {
+    pub(crate) kind: ForeignKind,
+    pub(crate) join: ForeignJoin<K, L, W, R>,
+    pub(crate) f: Arc<JoinFn<V, W, R>>,
+}
+
+type JoinFn<V, W, R> = dyn Fn(&V, Option<&W>) -> Option<R> + Send + Sync;
+
+impl<K, V, L, W, R> Clone for ForeignEnds<K, V, L, W, R> {
+    fn clone(&self) -> Self {
+        Self {
+            kind: self.kind,
+            join: self.join.clone(),
+            f: Arc::clone(&self.f),
+        }
+    }
+}
+
+/// The left rows of a join in the store of a task.
+struct LeftRows<'c> {
+    task: &'c TaskStore,
+    name: &'c Arc<str>,
+    id: StoreId,
+}
+
+impl<'c> LeftRows<'c> {
+    fn new(ctx: &'c Ctx<'_>, name: &'c Arc<str>) -> Result<Self, Fault> {
+        let task = ctx.state().task;
+        let id = StoreId::own(name, OwnRows::ForeignLeft);
+        let task = task.filter(|task| task.has(id));
+        Ok(Self {
+            task: task.ok_or(Fault::State(StateError::OtherApp))?,
+            name,
+            id,
+        })
+    }
+
+    fn failed(&self, source: StoreError) -> Fault {
+        let store = Arc::clone(self.name);
+        Fault::State(StateError::Store { store, source })
+    }
+
+    /// The row has the results of other records, so no error policy may go on.
+    fn damaged(&self, error: ForeignError) -> Fault {
+        self.failed(self.task.unreadable(self.name, error.to_string()))
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<LeftRow>, Fault> {
+        let (mut full, mut row) = (Vec::new(), Vec::new());
+        left_key(&mut full, key);
+        let there = self.task.get(self.id, &full, &mut row);
+        match there.map_err(|e| self.failed(e))? {
+            true => LeftRow::decode(&row).map(Some).map_err(|e| self.damaged(e)),
+            false => Ok(None),
+        }
+    }
+
+    fn set(&self, key: &[u8], row: Option<&LeftRow>) -> Result<(), Fault> {
+        let mut full = Vec::new();
+        left_key(&mut full, key);
+        let set = match row {
+            Some(row) => self.task.put(self.id, &full, &row.encode()),
+            None => self.task.delete(self.id, &full),
+        };
+        set.map_err(|e| self.failed(e))
+    }
+
+    /// Returns a token that no subscription of the task had before. The changelog takes its row once per transaction.
+    fn next_token(&self) -> Result<u64, Fault> {
+        let mut row = Vec::new();
+        let there = self.task.get(self.id, COUNTER_KEY, &mut row);
+        let last = match there.map_err(|e| self.failed(e))? {
+            true => token_of_row(&row).map_err(|e| self.damaged(e))?,
+            false => 0,
+        };
+        let token = last.saturating_add(1);
+        let set = self.task.put(self.id, COUNTER_KEY, &token_row(token));
+        set.map_err(|e| self.failed(e))?;
+        Ok(token)
+    }
+}
+
+fn unreadable(name: &Arc<str>, source: CodecError) -> Fault {
+    let store = Arc::clone(name);
+    Fault::State(StateError::Unreadable { store, source })
+}
+
+/// Reads the result of a key that is out.
+pub(crate) fn result_of<K, L, W, R>(
+    ctx: &Ctx<'_>,
+    join: &ForeignJoin<K, L, W, R>,
+    key: &K,
+) -> Result<Option<Stamped<R>>, Fault>
+where
+    K: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    let key = join.encode_key(key).map_err(Fault::State)?;
+    let row = LeftRows::new(ctx, join.shared_name())?.get(&key)?;
+    let Some(Stamp { time, value }) = row.and_then(|row| row.result) else {
+        return Ok(None);
+    };
+    let value = join.decode_result(&value);
+    let value = value.map_err(|e| unreadable(join.shared_name(), e))?;
+    Ok(Some(Stamped {
+        value,
+        timestamp: time,
+    }))
+}
+
+/// Subscribes each left row to the right row that it names (`SubscriptionSendProcessorSupplier`).
+pub(crate) struct ForeignSubscribe<K, V, L, W, R> {
+    ends: ForeignEnds<K, V, L, W, R>,
+    key: Arc<dyn Fn(&V) -> Option<L> + Send + Sync>,
+    /// The topic of the subscriptions, with the keys of the right table's topics.
+    output: usize,
+    right: Arc<[Arc<dyn SourceKeys>]>,
+    changes: ChangesExit<K, R>,
+}
+
+impl<K, V, L, W, R> ForeignSubscribe<K, V, L, W, R> {
+    pub(crate) fn new(
+        ends: ForeignEnds<K, V, L, W, R>,
+        key: Arc<dyn Fn(&V) -> Option<L> + Send + Sync>,
+        (output, right): (usize, Arc<[Arc<dyn SourceKeys>]>),
+        changes: ChangesExit<K, R>,
+    ) -> Self {
+        Self {
+            ends,
+            key,
+            output,
+            right,
+            changes,
+        }
+    }
+}
+
+impl<K, V, L, W, R> ForeignSubscribe<K, V, L, W, R>
+where
+    K: 'static,
+    V: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    /// Sends a message to the task of the right row.
+    fn send(
+        &self,
+        ctx: &Ctx<'_>,
+        foreign: &[u8],
+        message: &Subscription,
+        (timestamp, headers): (Option<Timestamp>, &Headers),
+    ) -> Result<(), Fault> {
+        let join = &self.ends.join;
+        let key = join.decode_foreign(foreign);
+        let key = key.map_err(|e| unreadable(join.shared_name(), e))?;
+        let partitions = ctx.partitions_of(self.output);
+        let sources = self.right.iter().map(|source| &**source);
+        let codec = join.foreign_codec();
+        let chosen = partition_of(sources, codec, &key, foreign, partitions);
+        let chosen = chosen.filter(|chosen| *chosen < partitions);
+        let partition = chosen.and_then(|chosen| Partition::new(i32::try_from(chosen).ok()?).ok());
+        let Some(partition) = partition else {
+            return Err(Fault::ForeignKey {
+                join: Arc::clone(join.shared_name()),
+            });
+        };
+        let headers = headers.clone();
+        let value = message.encode();
+        ctx.write_to(
+            (self.output, partition),
+            (foreign, &value),
+            timestamp,
+            headers,
+        );
+        Ok(())
+    }
+}
+
+impl<K, V, L, W, R> Node for ForeignSubscribe<K, V, L, W, R>
+where
+    K: 'static,
+    V: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value: Change { new, .. },
+            timestamp,
+            headers,
+        }) = take::<K, Change<V>>(record)
+        else {
+            return Ok(());
+        };
+        let (join, kind) = (&self.ends.join, self.ends.kind);
+        let rows = LeftRows::new(ctx, join.shared_name())?;
+        let bytes = join.encode_key(&key).map_err(Fault::State)?;
+        let row = rows.get(&bytes)?;
+        let foreign = new.as_ref().and_then(|new| (self.key)(new));
+        let foreign = foreign
+            .map(|foreign| join.encode_foreign(&foreign))
+            .transpose();
+        let foreign = foreign.map_err(Fault::State)?;
+        let update = match (&new, &foreign) {
+            (None, _) => LeftUpdate::Deleted,
+            (Some(_), None) => LeftUpdate::NoKey,
+            (Some(_), Some(foreign)) => LeftUpdate::Key(foreign),
+        };
+        let step = update_left(kind, row.as_ref(), update);
+        let LeftRow {
+            mut token,
+            foreign: before,
+            result: mut out,
+        } = row.unwrap_or_default();
+        let message = |message, token| Subscription {
+            message,
+            token,
+            partition: ctx.task().partition,
+            key: bytes.clone(),
+        };
+        let about = (timestamp, &headers);
+        if let Some(before) = before.filter(|_| step.unsubscribes)
+            && rules::ends_former_subscriptions()
+        {
+            let end = message(Message::Unsubscribe, token);
+            self.send(ctx, &before, &end, about)?;
+        }
+        if let Some((to_none, foreign)) = step.subscribes.zip(foreign.as_ref()) {
+            token = rows.next_token()?;
+            let begin = message(Message::Subscribe { to_none }, token);
+            self.send(ctx, foreign, &begin, about)?;
+        }
+        let old = match step.outcome {
+            Outcome::Unchanged => None,
+            Outcome::Deleted | Outcome::Alone => out.take(),
+        };
+        let result = match (step.outcome, &new) {
+            (Outcome::Alone, Some(new)) => (self.ends.f)(new, None),
+            _ => None,
+        };
+        if let Some(result) = &result {
+            let value = join.encode_result(result).map_err(Fault::State)?;
+            let time = timestamp;
+            out = Some(Stamp { time, value });
+        }
+        let keeps = new.is_some() && (foreign.is_some() || out.is_some());
+        let row = keeps.then_some(LeftRow {
+            token,
+            foreign,
+            result: out,
+        });
+        rows.set(&bytes, row.as_ref())?;
+        if step.outcome == Outcome::Unchanged {
+            return Ok(());
+        }
+        self.ends
+            .forward(ctx, next, &self.changes, (key, old, result), about)
+    }
+}
+
+impl<K, V, L, W, R> ForeignEnds<K, V, L, W, R>
+where
+    K: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    /// Forwards a result, or its deletion.
+    fn forward(
+        &self,
+        ctx: &Ctx<'_>,
+        next: &mut Next<'_>,
+        changes: &ChangesExit<K, R>,
+        (key, old, new): (K, Option<Stamp>, Option<R>),
+        (timestamp, headers): (Option<Timestamp>, &Headers),
+    ) -> Result<(), Fault> {
+        let old = old.filter(|_| changes.is_read());
+        let old = old
+            .map(|old| self.join.decode_result(&old.value))
+            .transpose();
+        let old = old.map_err(|e| unreadable(self.join.shared_name(), e))?;
+        let record = Record {
+            key,
+            value: Change { old, new },
+            timestamp,
+            headers: headers.clone(),
+        };
+        changes.forward_both(ctx, next, record)
+    }
+}
+
+/// Joins each answer with the left row (`ResponseJoinProcessorSupplier`).
+pub(crate) struct ForeignResult<K, V, L, W, R> {
+    ends: ForeignEnds<K, V, L, W, R>,
+    left: RowsOf<K, V>,
+    changes: ChangesExit<K, R>,
+}
+
+impl<K, V, L, W, R> ForeignResult<K, V, L, W, R> {
+    pub(crate) fn new(
+        ends: ForeignEnds<K, V, L, W, R>,
+        left: RowsOf<K, V>,
+        changes: ChangesExit<K, R>,
+    ) -> Self {
+        Self {
+            ends,
+            left,
+            changes,
+        }
+    }
+}
+
+impl<K, V, L, W, R> Node for ForeignResult<K, V, L, W, R>
+where
+    K: 'static,
+    V: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key: bytes,
+            value,
+            timestamp,
+            headers,
+        }) = take::<Vec<u8>, Vec<u8>>(record)
+        else {
+            return Ok(());
+        };
+        let (join, kind) = (&self.ends.join, self.ends.kind);
+        let answer = Answer::decode(&value).map_err(|e| unreadable_message(&e))?;
+        let rows = LeftRows::new(ctx, join.shared_name())?;
+        let row = rows.get(&bytes)?;
+        let token = match &row {
+            Some(row) if !rules::checks_tokens_of_answers() => row.token,
+            _ => answer.token,
+        };
+        let reached = resolve(kind, row.as_ref(), token, answer.value.is_some());
+        let Some(mut row) = row.filter(|_| reached != Reached::Stale) else {
+            ctx.left_stale_answer_out();
+            return Ok(());
+        };
+        if reached == Reached::Nothing {
+            return Ok(());
+        }
+        let key = join.decode_key(&bytes).map_err(Fault::Key)?;
+        let Some(left) = self.left.get(ctx, &key)? else {
+            ctx.left_stale_answer_out();
+            return Ok(());
+        };
+        let timestamp = timestamp.max(left.timestamp);
+        let right = answer.value.map(|value| join.decode_right(value));
+        let right = right.transpose().map_err(Fault::Value)?;
+        let result = match reached {
+            Reached::Result => (self.ends.f)(&left.value, right.as_ref()),
+            _ => None,
+        };
+        let old = row.result.take();
+        if let Some(result) = &result {
+            row.result = Some(Stamp {
+                time: timestamp,
+                value: join.encode_result(result).map_err(Fault::State)?,
+            });
+        }
+        rows.set(&bytes, Some(&row))?;
+        let about = (timestamp, &headers);
+        self.ends
+            .forward(ctx, next, &self.changes, (key, old, result), about)
+    }
+}
+
+/// The fault of a record of an internal topic that can't be read.
+pub(super) fn unreadable_message(error: &ForeignError) -> Fault {
+    let expected = "a message of a foreign-key join";
+    Fault::Value(CodecError::invalid(expected, error.to_string()))
+}

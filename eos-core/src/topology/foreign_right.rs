@@ -1,0 +1,300 @@
+//! The nodes of foreign-key joins at the right table: one keeps the subscribers, and one answers them.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use eos_protocol::foreign::{
+    Answer, FanOut, ForeignError, Message, Subscriber, Subscription, subscriber_key,
+    subscriber_of_key, subscriber_prefix,
+};
+use eos_protocol::state::{OwnRows, StoreId};
+use eos_protocol::{Partition, Place, Timestamp};
+use eos_state::{Direction, KeyRange, StoreError, TaskStore};
+
+use super::fault::Fault;
+use super::foreign_left::unreadable_message;
+use super::node::{Moment, Next, Node};
+use super::nodes::take;
+use super::rows_of::RowsOf;
+use crate::change::Change;
+use crate::client::Headers;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::rules;
+use crate::store::StateError;
+use crate::tables::ForeignJoin;
+
+/// The moment of background work: the first one there is.
+const AT_ONCE: Timestamp = Timestamp(-Place::LAST.0);
+
+/// The stores of the right side of a join.
+struct RightRows<'c> {
+    task: &'c TaskStore,
+    name: &'c Arc<str>,
+    subscribers: StoreId,
+    fan_out: StoreId,
+}
+
+impl<'c> RightRows<'c> {
+    fn new(ctx: &'c Ctx<'_>, name: &'c Arc<str>) -> Result<Self, Fault> {
+        let task = ctx.state().task;
+        let subscribers = StoreId::own(name, OwnRows::ForeignRight);
+        let task = task.filter(|task| task.has(subscribers));
+        Ok(Self {
+            task: task.ok_or(Fault::State(StateError::OtherApp))?,
+            name,
+            subscribers,
+            fan_out: StoreId::own(name, OwnRows::ForeignFanOut),
+        })
+    }
+
+    fn failed(&self, source: StoreError) -> Fault {
+        let store = Arc::clone(self.name);
+        Fault::State(StateError::Store { store, source })
+    }
+
+    /// The row belongs to other records, so no error policy may go on.
+    fn damaged(&self, error: ForeignError) -> Fault {
+        self.failed(self.task.unreadable(self.name, error.to_string()))
+    }
+
+    fn set(&self, key: &[u8], subscriber: Option<Subscriber>) -> Result<(), Fault> {
+        let set = match subscriber {
+            Some(subscriber) => self.task.put(self.subscribers, key, &subscriber.encode()),
+            None => self.task.delete(self.subscribers, key),
+        };
+        set.map_err(|e| self.failed(e))
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Subscriber>, Fault> {
+        let mut row = Vec::new();
+        let there = self.task.get(self.subscribers, key, &mut row);
+        match there.map_err(|e| self.failed(e))? {
+            true => Subscriber::decode(&row)
+                .map(Some)
+                .map_err(|e| self.damaged(e)),
+            false => Ok(None),
+        }
+    }
+}
+
+/// Keeps the subscriptions, and answers each with the right row (`SubscriptionReceiveProcessorSupplier`).
+pub(crate) struct ForeignAnswer<K, L, W, R> {
+    join: ForeignJoin<K, L, W, R>,
+    right: RowsOf<L, W>,
+    /// The topic of the answers.
+    output: usize,
+}
+
+impl<K, L, W, R> ForeignAnswer<K, L, W, R> {
+    pub(crate) fn new(join: ForeignJoin<K, L, W, R>, right: RowsOf<L, W>, output: usize) -> Self {
+        Self {
+            join,
+            right,
+            output,
+        }
+    }
+}
+
+impl<K, L, W, R> Node for ForeignAnswer<K, L, W, R>
+where
+    K: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        _: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key: foreign,
+            value,
+            timestamp,
+            headers,
+        }) = take::<Vec<u8>, Vec<u8>>(record)
+        else {
+            return Ok(());
+        };
+        let Subscription {
+            message,
+            token,
+            partition,
+            key: left,
+        } = Subscription::decode(&value).map_err(|e| unreadable_message(&e))?;
+        let rows = RightRows::new(ctx, self.join.shared_name())?;
+        let key = subscriber_key(&foreign, &left);
+        let Message::Subscribe { to_none } = message else {
+            // A later subscription of the same row has a higher token.
+            return match rows.get(&key)? {
+                Some(kept) if kept.token <= token => rows.set(&key, None),
+                _ => Ok(()),
+            };
+        };
+        rows.set(&key, Some(Subscriber { token, partition }))?;
+        let foreign = self.join.decode_foreign(&foreign).map_err(Fault::Key)?;
+        let row = self.right.get(ctx, &foreign)?;
+        if row.is_none() && !to_none {
+            return Ok(());
+        }
+        let time = row.as_ref().and_then(|row| row.timestamp).or(timestamp);
+        let value = row
+            .map(|row| self.join.encode_right(&row.value))
+            .transpose();
+        let value = value.map_err(Fault::State)?;
+        let answer = Answer {
+            token,
+            value: value.as_deref(),
+        };
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        ctx.write_to((self.output, partition), (&left, &bytes), time, headers);
+        Ok(())
+    }
+}
+
+/// Sends each update of a right row to its subscribers (`ForeignTableJoinProcessorSupplier`). If they are many, the rest is
+/// background work.
+pub(crate) struct ForeignUpdate<K, L, W, R> {
+    join: ForeignJoin<K, L, W, R>,
+    right: RowsOf<L, W>,
+    /// The store of the updates that have not reached all subscribers.
+    fan_out: [usize; 1],
+    /// The topic of the answers.
+    output: usize,
+}
+
+impl<K, L, W, R> ForeignUpdate<K, L, W, R>
+where
+    K: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    pub(crate) fn new(
+        join: ForeignJoin<K, L, W, R>,
+        right: RowsOf<L, W>,
+        (fan_out, output): (usize, usize),
+    ) -> Self {
+        Self {
+            join,
+            right,
+            fan_out: [fan_out],
+            output,
+        }
+    }
+
+    /// Answers the next subscribers. Returns the place of the rest.
+    fn answer(
+        &self,
+        ctx: &Ctx<'_>,
+        rows: &RightRows<'_>,
+        (foreign, place): (&[u8], &FanOut),
+        (value, time, headers): (Option<&W>, Option<Timestamp>, &Headers),
+        limit: usize,
+    ) -> Result<Option<FanOut>, Fault> {
+        let prefix = subscriber_prefix(foreign);
+        let all = KeyRange::prefix(&prefix);
+        let range = match &place.after {
+            Some(after) => all.after(&[&prefix[..], after].concat()),
+            None => all,
+        };
+        let scan = rows.task.scan(rows.subscribers, &range, Direction::Forward);
+        let mut scan = scan.map_err(|e| rows.failed(e))?;
+        let (mut value_bytes, mut bytes) = (None, Vec::new());
+        let (mut answered, mut last) = (0, None);
+        while let Some((key, row)) = scan.next().map_err(|e| rows.failed(e))? {
+            if answered == limit {
+                return Ok(place.next(last, true));
+            }
+            if answered == 0 {
+                let value = value.map(|value| self.join.encode_right(value));
+                value_bytes = value.transpose().map_err(Fault::State)?;
+            }
+            let (_, left) = subscriber_of_key(key).map_err(|e| rows.damaged(e))?;
+            let subscriber = Subscriber::decode(row).map_err(|e| rows.damaged(e))?;
+            let answer = Answer {
+                token: subscriber.token,
+                value: value_bytes.as_deref(),
+            };
+            answer.encode(&mut bytes);
+            let to: (usize, Partition) = (self.output, subscriber.partition);
+            ctx.write_to(to, (left, &bytes), time, headers.clone());
+            answered += 1;
+            if answered == limit {
+                last = Some(left.to_vec());
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<K, L, W, R> Node for ForeignUpdate<K, L, W, R>
+where
+    K: 'static,
+    L: 'static,
+    W: 'static,
+    R: 'static,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        _: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value: Change { new, .. },
+            timestamp,
+            headers,
+        }) = take::<L, Change<W>>(record)
+        else {
+            return Ok(());
+        };
+        let rows = RightRows::new(ctx, self.join.shared_name())?;
+        let foreign = self.join.encode_foreign(&key).map_err(Fault::State)?;
+        let mut before = Vec::new();
+        let is_under_way = rows.task.get_due(rows.fan_out, &foreign, &mut before);
+        let is_under_way = is_under_way.map_err(|e| rows.failed(e))?.is_some();
+        if is_under_way && !rules::begins_fan_outs_anew() {
+            return Ok(());
+        }
+        let place = FanOut::begin(timestamp);
+        let about = (new.as_ref(), timestamp, &headers);
+        let limit = self.join.first_answers();
+        let rest = self.answer(ctx, &rows, (&foreign, &place), about, limit)?;
+        let set = match rest {
+            Some(rest) => rows
+                .task
+                .put_due(rows.fan_out, &foreign, AT_ONCE, &rest.encode()),
+            None if is_under_way => rows.task.delete_due(rows.fan_out, &foreign).map(drop),
+            None => Ok(()),
+        };
+        set.map_err(|e| rows.failed(e))
+    }
+
+    fn due_stores(&self) -> &[usize] {
+        &self.fan_out
+    }
+
+    fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, _: &mut Next<'_>) -> Result<(), Fault> {
+        let rows = RightRows::new(ctx, self.join.shared_name())?;
+        let place = FanOut::decode(moment.value).map_err(|e| rows.damaged(e))?;
+        let key = self.join.decode_foreign(moment.key).map_err(Fault::Key)?;
+        let row = self.right.get(ctx, &key)?;
+        let time = row.as_ref().and_then(|row| row.timestamp).or(place.time);
+        let value = row.as_ref().map(|row| &row.value);
+        let about = (value, time, &Headers::new());
+        let limit = self.join.later_answers();
+        match self.answer(ctx, &rows, (moment.key, &place), about, limit)? {
+            Some(rest) => {
+                let (key, rest) = (moment.key, rest.encode());
+                let put = rows.task.put_due_again(rows.fan_out, key, AT_ONCE, &rest);
+                put.map_err(|e| rows.failed(e))
+            }
+            None => Ok(()),
+        }
+    }
+}
