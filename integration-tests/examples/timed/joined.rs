@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use eos_core::state::JoinStore;
+use eos_core::state::{ForeignJoin, JoinStore};
 use eos_core::windows::{Sides, Within};
 use eos_core::{App, KeyValueStore, Topic};
 
-use crate::{Topics, ms};
+use crate::{Topics, ms, number};
 
 type Texts = Topic<String, String>;
 type Rows = Topic<String, Option<String>>;
@@ -80,4 +80,33 @@ pub(crate) fn tables(app: &mut App, topics: &Topics, name: &str) {
         |sum, old| sum - old,
     )
     .to(&Topic::plain(&topic(name, "sums")));
+}
+
+/// Joins of two tables by a foreign key, the first word of a left row: `-` is none. The results go to `<APP>-inner` and
+/// `<APP>-left`.
+pub(crate) fn foreign(app: &mut App, topics: &Topics, name: &str) -> Result<()> {
+    let at_once = usize::try_from(number("AT_ONCE")?)?;
+    let left = app.table(
+        &Rows::plain(topics.input.name()),
+        &KeyValueStore::plain("left"),
+    );
+    let right = app.table(
+        &Rows::plain(&topic(name, "right")),
+        &KeyValueStore::plain("right"),
+    );
+    let partner = |row: &String| {
+        let key = row.split(' ').next().filter(|key| *key != "-");
+        key.map(str::to_owned)
+    };
+    let join = |name| ForeignJoin::plain(name).at_once(at_once);
+    left.clone()
+        .join_by(&right, &join("inner"), partner, |left, right| {
+            shown(Sides::Both(left, right))
+        })
+        .to(&Rows::plain(&topic(name, "inner")));
+    left.left_join_by(&right, &join("left-by"), partner, |left, right| {
+        shown(right.map_or(Sides::Left(left), |right| Sides::Both(left, right)))
+    })
+    .to(&Rows::plain(&topic(name, "left")));
+    Ok(())
 }

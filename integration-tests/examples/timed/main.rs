@@ -209,6 +209,7 @@ async fn main() -> Result<()> {
         "duplicates" => duplicates(&mut app, &topics)?,
         "joins" => joined::streams(&mut app, &topics, &name)?,
         "tables" => joined::tables(&mut app, &topics, &name),
+        "foreign" => joined::foreign(&mut app, &topics, &name)?,
         // Letters that fail again come back at once.
         "replay" => {
             let replay = App::replay(topics.late.name()).to(topics.input.name());
@@ -216,7 +217,7 @@ async fn main() -> Result<()> {
         }
         other => {
             bail!(
-                "PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked, replay, duplicates, joins or tables"
+                "PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked, replay, duplicates, joins, tables or foreign"
             )
         }
     }

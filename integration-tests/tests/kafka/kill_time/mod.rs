@@ -14,6 +14,7 @@
 
 mod at_once;
 mod duplicates;
+mod foreign;
 mod hopping;
 mod idle;
 mod joins;

@@ -119,9 +119,9 @@ fn updates(size: &Size, begins: i64) -> Vec<Sent> {
 }
 
 /// The values of each key, in order.
-type Values = BTreeMap<(i32, String), Vec<Option<String>>>;
+pub(super) type Values = BTreeMap<(i32, String), Vec<Option<String>>>;
 
-fn by_key(lines: Vec<Line>) -> Values {
+pub(super) fn by_key(lines: Vec<Line>) -> Values {
     let mut values = Values::new();
     for line in lines {
         let key = (line.partition, line.key);
