@@ -80,7 +80,9 @@ pub use describe::Description;
 pub use error::{Mistake, TopologyError};
 pub(crate) use fault::{DueOf, EncodeError, Fault};
 pub(crate) use followers::MadeOf;
-pub(crate) use foreign_left::{ForeignEnds, ForeignResult, ForeignSubscribe, result_of};
+pub(crate) use foreign_left::{
+    ForeignEnds, ForeignKeyOf, ForeignResult, ForeignSubscribe, result_of,
+};
 pub(crate) use foreign_right::{ForeignAnswer, ForeignUpdate};
 pub(crate) use global_spec::GlobalSpec;
 pub(crate) use graph::{Exit, Graph};

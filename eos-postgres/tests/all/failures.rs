@@ -154,11 +154,11 @@ fn shared_keys_in_several_chunks_do_not_deadlock() {
                         seed ^= seed >> 7;
                         seed ^= seed << 17;
                         let key = format!("k{}", seed % 60);
-                        let value = (seed % 5 != 0).then_some(round);
+                        let value = (!seed.is_multiple_of(5)).then_some(round);
                         worker
                             .put(&table, (number, round), &key, value.as_ref())
                             .unwrap();
-                        if seed % 10 == 0 {
+                        if seed.is_multiple_of(10) {
                             // The rest is another chunk.
                             wait(|slice| worker.session.flush(slice)).unwrap();
                         }

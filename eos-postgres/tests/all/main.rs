@@ -1,4 +1,5 @@
 //! The ledger on a real PostgreSQL: a temporary server, one for the program, and a database for each test.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod apps;
 mod checks;

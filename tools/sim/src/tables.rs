@@ -35,7 +35,10 @@ const PASSED: &str = "passed";
 const JOINED: &str = "rows";
 const GROUPS: &str = "results";
 /// The changelogs of the stages: of the tables, and of the groups.
-const CHANGELOGS: [&str; 2] = ["sim-left-changelog", "sim-groups-changes-repartition-changelog"];
+const CHANGELOGS: [&str; 2] = [
+    "sim-left-changelog",
+    "sim-groups-changes-repartition-changelog",
+];
 
 fn declare(app: &mut App) {
     let rows = |app: &mut App, topic| {

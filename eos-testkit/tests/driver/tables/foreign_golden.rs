@@ -64,7 +64,10 @@ fn replay(operator: &str, file: &Path) -> usize {
         } else if let Some(record) = line.get("out") {
             let result = shown(record);
             let is_needed = match result.1 {
-                Some(_) => there.insert(result.0.clone()) || true,
+                Some(_) => {
+                    there.insert(result.0.clone());
+                    true
+                }
                 None => there.remove(&result.0),
             };
             match is_needed {

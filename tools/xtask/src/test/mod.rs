@@ -43,6 +43,7 @@ pub(crate) const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,
 /// but the exit code.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
+    setup::ensure(Need::DATABASES)?;
     let kafka = Kafka::find()?;
     let mut report = Report::default();
     match arguments {
