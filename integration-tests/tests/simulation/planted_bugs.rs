@@ -123,6 +123,10 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("subtract_without_add", Shape::Tables, 20, UNEXPECTED),
     ("old_row_first", Shape::Tables, 20, ENDED),
     ("tombstones", Shape::Tables, 20, STATE),
+    // An answer of a former right row makes a result.
+    ("answer_tokens", Shape::Foreign, 50, &["VIOLATED lost", "VIOLATED older"]),
+    ("fan_out_anew", Shape::Foreign, 50, LOST),
+    ("unsubscribe", Shape::Foreign, 20, STATE),
     ("idle_evidence", Shape::Idle, 20, EARLY),
     ("cursor_inside", Shape::Idle, 100, LOST),
     ("dedup_key", Shape::Dedup, 20, UNEXPECTED),
