@@ -15,6 +15,9 @@ use super::{ClusterError, sql};
 /// A server on a slow machine, with a recovery.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
+/// After this time, the watchdog has started the server.
+const LAUNCH_LIMIT: Duration = Duration::from_secs(5);
+
 /// Ends the server when standard input ends: at the end of this process, however it ends.
 const WATCHDOG: &str =
     "\"$@\" </dev/null & server=$!; read -r line; kill -QUIT $server 2>/dev/null; wait $server";
@@ -154,7 +157,8 @@ impl Server {
                 Some(running) => matches!(running.watchdog.try_wait(), Ok(Some(_))),
                 None => true,
             };
-            if ended || self.has_given_up() || start.elapsed() > START_LIMIT {
+            let has_given_up = start.elapsed() > LAUNCH_LIMIT && self.has_given_up();
+            if ended || has_given_up || start.elapsed() > START_LIMIT {
                 let mut text = String::new();
                 if let Ok(mut file) = std::fs::File::open(log) {
                     let _ = file.read_to_string(&mut text);
