@@ -128,8 +128,6 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("ledger_one_transaction", Shape::Ledger, 20, LOST),
     ("ledger_locks", Shape::Ledger, 100, DOUBLED),
     ("ledger_compares", Shape::Ledger, 1_000, DOUBLED),
-    ("old_row_first", Shape::Tables, 20, ENDED),
-    ("tombstones", Shape::Tables, 20, STATE),
     // An answer of a former right row makes a result.
     (
         "answer_tokens",
