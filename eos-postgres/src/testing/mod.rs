@@ -29,7 +29,8 @@ const OTHER_SERVER: &str = "EOS_POSTGRES_URL";
 /// A PostgreSQL server that exists as long as this value, or the server of `EOS_POSTGRES_URL`.
 ///
 /// It listens on a Unix socket only, in a fresh directory. The server also ends, and its directory is removed, if this
-/// process is killed. As root, the server runs as the user `postgres` or `nobody`, because PostgreSQL refuses root.
+/// process is killed. PostgreSQL refuses to run as root. If this process is root, the server runs as the user
+/// `postgres`, or as `daemon`.
 ///
 /// The binaries are taken from `EOS_PG_BIN`, `pg_config --bindir`, `PATH`, or `/usr/lib/postgresql/*/bin`.
 #[derive(Debug)]
@@ -170,7 +171,8 @@ pub enum ClusterError {
     },
     /// PostgreSQL refuses to run as root, and there is no other user.
     #[error(
-        "PostgreSQL refuses to run as root, and /etc/passwd has neither a user `postgres` nor `nobody`: run as another user"
+        "PostgreSQL does not start as root, and /etc/passwd lists no user `postgres` or `daemon`. Add the user `postgres`, or run \
+         the tests as a user other than root"
     )]
     NoUser,
     /// A step failed.
