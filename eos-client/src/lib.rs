@@ -77,6 +77,16 @@ pub trait Client {
         within: Duration,
     ) -> Result<Vec<(TopicPartition, Result<Offset>)>>;
 
+    /// Whether the producers need the input record of each output.
+    fn keeps_origins(&self) -> bool {
+        false
+    }
+
+    /// Whether a commit leaves markers in the logs, which delay the next transaction.
+    fn has_markers(&self) -> bool {
+        true
+    }
+
     /// Creates a consumer without a subscription.
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source>;
 
@@ -192,6 +202,12 @@ pub trait Producer {
 
     /// Begins a transaction, without a request to a broker.
     fn begin(&mut self) -> Result<()>;
+
+    /// Names the input record of the following [`send`](Self::send) calls. The worker calls it only for a client that
+    /// [keeps the origins](Client::keeps_origins) of outputs.
+    fn begin_record(&mut self, partition: &TopicPartition, offset: Offset) {
+        let _ = (partition, offset);
+    }
 
     /// Copies a record into the open transaction. Pending while the client's queue is full: flush, then try again.
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>>;

@@ -94,6 +94,9 @@ pub enum SourceEvent {
     /// source reports it at least every ten seconds, and whenever a topic may have been replaced. No record is
     /// delivered between such a report and the poll that takes it.
     Topics(Vec<(TopicName, Option<SeenTopic>)>),
+    /// These partitions start again from their committed offsets, because another writer moved the offsets, or they
+    /// went back. Only clients whose offsets are outside of Kafka report it.
+    Moved(Vec<TopicPartition>),
     /// The consumer failed permanently.
     Failed(ClientError),
 }

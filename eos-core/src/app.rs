@@ -10,6 +10,7 @@ use std::time::Duration;
 use eos_kafka::{KafkaClient, KafkaConfig};
 use eos_protocol::{FirstStart, Guarantee};
 
+use crate::boundary::Ledger;
 use crate::client::Client;
 use crate::codec::{Decode, Encode};
 use crate::config::Settings;
@@ -154,6 +155,17 @@ impl App {
             .resolve(std::iter::empty())?;
         graph.check_guarantee(settings.guarantee)?;
         Ok(graph.describe(settings.guarantee))
+    }
+
+    /// Commits the transactions of this app in a ledger, such as a database: the rows of its places, and the positions of
+    /// its inputs. The app writes to no topic and keeps no state. See [`boundary`](crate::boundary).
+    ///
+    /// # Exactly-once
+    /// The rows and the positions of a transaction become durable together. A worker that lost its partitions cannot
+    /// commit.
+    pub fn ledger(&mut self, ledger: &(impl Ledger + Clone)) -> &mut Self {
+        self.lock().set_ledger(Arc::new(ledger.clone()));
+        self
     }
 
     /// The guarantee (`processing.guarantee`); [`Guarantee::ExactlyOnce`] by default.

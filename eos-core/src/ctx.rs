@@ -327,13 +327,28 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().counts().alone += 1;
     }
 
-    /// Counts a record of a join whose partners are all closed.
-    pub(crate) fn found_closed_partners(&self) {
-        self.scratch.borrow_mut().counts().too_late_pairs += 1;
+    /// Counts the pairs that a record of a join did not have, because the other record was closed.
+    pub(crate) fn missed_closed_partners(&self, missed: u64) {
+        if missed > 0 {
+            self.scratch.borrow_mut().counts().too_late_pairs += missed;
+        }
     }
 
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> KeyValueView<'_, K, V> {
         KeyValueView::new(&self.state, index, self.origin.stream_time)
+    }
+
+    /// Writes an encoded row to a place of the app's ledger.
+    pub(crate) fn write_row(
+        &self,
+        output: usize,
+        key: &[u8],
+        row: Option<&[u8]>,
+        timestamp: Option<Timestamp>,
+        headers: Headers,
+    ) {
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.write_raw(output, Some(key), row, timestamp, headers);
     }
 
     pub(crate) fn write<K, V>(

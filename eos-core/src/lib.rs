@@ -58,6 +58,7 @@ pub mod metrics;
 
 mod app;
 mod async_calls;
+pub mod boundary;
 mod cogrouped;
 #[cfg_attr(
     not(feature = "kafka"),
@@ -259,7 +260,7 @@ pub mod run {
 pub mod errors {
     pub use eos_protocol::calls::CallPlanError;
     pub use eos_protocol::global::{GlobalStalled, StaleCopy};
-    pub use eos_protocol::state::RestartError;
+    pub use eos_protocol::state::{AddedStep, RestartError};
     pub use eos_protocol::windows::WindowError;
     pub use eos_protocol::{
         StartError, TopicChange, TopicChanged, TopicName, TopicPartition, TopicRole,

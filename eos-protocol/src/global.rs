@@ -17,6 +17,8 @@
 //! Half of `delete.retention.ms` is the margin for wrong clocks, in either direction, as for changelogs. Kafka Streams
 //! has none of these checks for its global tables (KAFKA-8671: rows of another topic under the same name).
 
+mod age;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ use crate::fnv::Fnv;
 use crate::ids::{Offset, Partition, Timestamp, TopicName, TopicPartition};
 use crate::state::TopicUuid;
 use crate::state::position::codec::{Reader, length, number, optional, text};
+
+pub use age::{GlobalAge, MissedTombstones};
 
 /// The format that this version writes, and the only one that it reads.
 const VERSION: u8 = 1;
@@ -323,23 +327,6 @@ impl GlobalSituation<'_> {
         too_old(mark.current, self.now, limit).filter(|_| any_new)
     }
 }
-
-/// Returns why a running reader may have missed tombstones, if it may. It has read all records up to the time `current`,
-/// and finds more of them only now: the process was suspended, or saw no broker for hours.
-///
-/// A reader learns every few seconds that it is up to date, so a topic with `delete.retention.ms` below two minutes is
-/// treated as one with two minutes.
-#[must_use]
-pub fn missed_tombstones(
-    current: Timestamp,
-    now: Timestamp,
-    delete_retention: Duration,
-) -> Option<StaleCopy> {
-    too_old(current, now, (delete_retention / 2).max(LEAST))
-}
-
-/// The shortest limit of the age of a copy that is being read.
-const LEAST: Duration = Duration::from_secs(60);
 
 fn too_old(current: Timestamp, now: Timestamp, limit: Duration) -> Option<StaleCopy> {
     let age = Duration::from_millis(now.0.abs_diff(current.0));

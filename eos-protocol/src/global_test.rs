@@ -174,23 +174,6 @@ fn row_older_than_half_of_delete_retention_reads_again() {
 }
 
 #[test]
-fn a_reader_that_stood_still_for_long_may_have_missed_tombstones() {
-    let at = |seconds: i64, retention| {
-        missed_tombstones(Timestamp(0), Timestamp(seconds * 1_000), retention).is_some()
-    };
-    let half = 12 * 3600;
-    assert_eq!(
-        (at(half, DAY), at(half + 1, DAY), at(-half - 1, DAY)),
-        (false, true, true)
-    );
-    // It learns only every few seconds that it is up to date.
-    assert_eq!(
-        (at(60, Duration::ZERO), at(61, Duration::ZERO)),
-        (false, true)
-    );
-}
-
-#[test]
 fn a_mark_survives_its_bytes_and_damage_is_no_mark() {
     for mark in [
         mark(),

@@ -60,6 +60,7 @@ mod idle;
 mod ids;
 mod item_name;
 pub mod joins;
+pub mod ledger;
 mod markers;
 mod membership;
 mod merge;

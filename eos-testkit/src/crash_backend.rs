@@ -136,6 +136,10 @@ impl Home for CrashHome {
     fn discard_global(&self, table: &str) -> Result<(), HomeError> {
         self.home.discard_global(table)
     }
+
+    fn discard_other_globals(&self, tables: &[&str]) -> Result<Vec<String>, HomeError> {
+        self.home.discard_other_globals(tables)
+    }
 }
 
 /// The copy of a global table with a crash point at each write.

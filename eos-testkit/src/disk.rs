@@ -138,6 +138,14 @@ impl Home for Disk {
         self.globals().remove(table);
         Ok(())
     }
+
+    fn discard_other_globals(&self, tables: &[&str]) -> Result<Vec<String>, HomeError> {
+        let mut globals = self.globals();
+        let others = globals.keys().filter(|it| !tables.contains(&&***it));
+        let others: Vec<_> = others.cloned().collect();
+        globals.retain(|table, _| tables.contains(&&**table));
+        Ok(others)
+    }
 }
 
 /// An open database: reads use a copy, writes go to both.

@@ -17,6 +17,7 @@ pub mod crash_backend;
 #[doc(hidden)]
 pub mod disk;
 pub mod driver;
+pub mod ledger;
 #[doc(hidden)]
 pub mod rng;
 

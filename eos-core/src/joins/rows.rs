@@ -11,6 +11,7 @@ use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::windows::Expiry;
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
+use crate::codec::CodecError;
 use crate::rules;
 use crate::store::window_of;
 
@@ -68,6 +69,11 @@ impl<'c> JoinRows<'c> {
     ) -> Result<Vec<Stored>, StoreError> {
         let alone = self.joining.take_alone(self, key, moment);
         alone.map_err(|e| self.failed(e))
+    }
+
+    /// Stops the worker because of stored bytes that can't be decoded.
+    pub(crate) fn unreadable(&self, error: &CodecError) -> StoreError {
+        self.task.unreadable(self.name, error.to_string())
     }
 
     /// The error of an unreadable row stops the worker, whatever the error policy: the row has other records.

@@ -120,8 +120,8 @@ pub struct Totals {
     /// Records of joins of streams that went out alone, because they had no pair until they closed. Those of aborted
     /// transactions included.
     pub join_alone: u64,
-    /// Records of joins of streams that had no pair, because all of their partners had closed. Those of aborted transactions
-    /// included.
+    /// Pairs of joins of streams that were missed, because the earlier record had closed when the later one came. Those of
+    /// aborted transactions included.
     pub join_too_late_pairs: u64,
     /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed anew. Those of aborted
     /// transactions included.

@@ -116,7 +116,7 @@ const COUNTERS: [Counter; 27] = [
     ),
     (
         "eos_join_too_late_pairs_total",
-        "Records of joins that had no pair, because their partners had closed.",
+        "Pairs of joins that were missed, because the earlier record had closed.",
         |t| t.join_too_late_pairs,
     ),
     (

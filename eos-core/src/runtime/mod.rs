@@ -1,6 +1,7 @@
 //! Starts, observes and stops the workers of an app.
 
 mod app_state;
+mod books;
 mod chores;
 mod clock;
 mod features;

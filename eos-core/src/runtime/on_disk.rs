@@ -137,6 +137,10 @@ impl Home for OnDisk {
         GlobalDirectory::open(&self.slot, table)?.clear()?;
         Ok(())
     }
+
+    fn discard_other_globals(&self, tables: &[&str]) -> Result<Vec<String>, HomeError> {
+        Ok(GlobalDirectory::remove_others(&self.slot, tables)?)
+    }
 }
 
 /// The copy of a global table with its directory.

@@ -12,6 +12,7 @@ use eos_state::CacheMemory;
 use tokio::sync::oneshot;
 
 use super::app_state::AppState;
+use super::books::books;
 use super::chores::{Chore, Chores};
 use super::clock::real_world;
 use super::features;
@@ -29,6 +30,7 @@ use super::slot::{Slot, default_state_dir};
 use super::supervise::{Crew, Done, Supervisor};
 use super::watch::{Watch, Watched};
 use crate::async_calls::CallRuntime;
+use crate::boundary::Ledgered;
 use crate::client::Client;
 use crate::config::Settings;
 use crate::error::Error;
@@ -123,7 +125,8 @@ where
             meter,
         })
         .collect();
-    let client = Arc::new(client);
+    let books = books(&topology, &settings, &partitions, env.entropy())?;
+    let client = Arc::new(Ledgered::new(Arc::new(client), books));
     let reader = globals::Beginning {
         settings: &settings,
         instance: &slot.instance,
@@ -224,7 +227,7 @@ struct Workers<C> {
     recruits: Vec<Recruit>,
     env: Env,
     topology: Arc<Topology>,
-    client: Arc<C>,
+    client: Arc<Ledgered<C>>,
     asked: Handle,
     faults: Failpoints,
 }
@@ -242,7 +245,8 @@ where
         let recruit = self.recruits.get(worker).ok_or(io::ErrorKind::NotFound)?;
         let (spec, meter) = (recruit.spec.clone(), Arc::clone(&recruit.meter));
         let (env, topology) = (self.env.clone(), Arc::clone(&self.topology));
-        let client = Arc::new(Watched::new(&self.client, &watch));
+        let client = Arc::new(self.client.of_worker());
+        let client = Arc::new(Watched::new(&client, &watch));
         let (asked, faults) = (self.asked.clone(), self.faults.clone());
         std::thread::Builder::new()
             .name(format!("eos-worker-{worker}"))

@@ -8,10 +8,12 @@ use std::time::Duration;
 use eos_protocol::{AppId, InstanceId, Offset, TopicName, TopicPartition, WorkerId};
 use eos_state::CacheMemory;
 
+use super::books::books;
 use super::globals::{self, GlobalReader};
 use super::preflight::preflight;
 use super::purging;
 use super::run::{Shared, state_in, worker_spec};
+use crate::boundary::Ledgered;
 use crate::client::Client;
 use crate::config::Settings;
 use crate::error::Error;
@@ -70,7 +72,7 @@ impl<C: Client> Stepped<C> {
     /// Returns the external output topics, which must exist before the start.
     #[must_use]
     pub fn outputs(&self) -> Vec<TopicName> {
-        self.of_others(self.topology.output_names().into_iter())
+        self.of_others(self.topology.output_topics().into_iter())
     }
 
     /// Returns all input topics, including internal topics.
@@ -148,6 +150,9 @@ impl<C: Client> Stepped<C> {
     ) -> Result<Process<C>, Error> {
         let instance = InstanceId::new(instance);
         let partitions = preflight(&*self.client, &self.topology, &self.settings, BOOTSTRAP)?;
+        let owner = env.entropy();
+        let books = books(&self.topology, &self.settings, &partitions, owner)?;
+        let client = Arc::new(Ledgered::new(Arc::clone(&self.client), books));
         let purge_queue = Arc::new(PurgeQueue::default());
         let pauses = Arc::new(PauseBoard::new(
             self.starts.fetch_add(1, Ordering::Relaxed) << 32,
@@ -185,7 +190,7 @@ impl<C: Client> Stepped<C> {
                     views: Arc::clone(&views),
                 },
             );
-            let (topology, client) = (Arc::clone(&self.topology), Arc::clone(&self.client));
+            let (topology, client) = (Arc::clone(&self.topology), Arc::new(client.of_worker()));
             Worker::new(spec, env.clone(), topology, client, Arc::clone(meter))
         });
         let workers = made.collect::<Result<_, _>>()?;
@@ -200,9 +205,9 @@ impl<C: Client> Stepped<C> {
         };
         Ok(Process {
             workers,
-            globals: reader.stepped(&partitions, &*self.client)?,
+            globals: reader.stepped(&partitions, &*client)?,
             global_meters,
-            client: Arc::clone(&self.client),
+            client,
             app: self.settings.app.clone(),
             purge_queue,
             pauses,
@@ -226,10 +231,10 @@ impl<C> fmt::Debug for Stepped<C> {
 #[derive(Debug)]
 pub struct Process<C: Client> {
     /// The workers, by number.
-    pub workers: Vec<Worker<C>>,
-    globals: Option<GlobalReader<C>>,
+    pub workers: Vec<Worker<Ledgered<C>>>,
+    globals: Option<GlobalReader<Ledgered<C>>>,
     global_meters: Vec<Arc<GlobalMeter>>,
-    client: Arc<C>,
+    client: Arc<Ledgered<C>>,
     app: AppId,
     purge_queue: Arc<PurgeQueue>,
     pauses: Arc<PauseBoard>,

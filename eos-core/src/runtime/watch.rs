@@ -160,6 +160,14 @@ impl<C: Client> Client for Watched<C> {
         self.client.delete_records(before, within)
     }
 
+    fn keeps_origins(&self) -> bool {
+        self.client.keeps_origins()
+    }
+
+    fn has_markers(&self) -> bool {
+        self.client.has_markers()
+    }
+
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source> {
         let _under_way = self.watch.enter(CallSite::Create)?;
         Ok(self.around(self.client.source(spec)?))
@@ -274,6 +282,10 @@ impl<P: Producer> Producer for Around<P> {
 
     fn begin(&mut self) -> Result<()> {
         self.call(CallSite::Begin, Producer::begin)
+    }
+
+    fn begin_record(&mut self, partition: &TopicPartition, offset: Offset) {
+        let _done = self.ask(|p| p.begin_record(partition, offset));
     }
 
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use eos_state::StoreKind;
 
+use crate::boundary::{Place, Row};
 use crate::change::Change;
 use crate::codec::{Codec, Encode};
 use crate::error_policy::ErrorPolicy;
@@ -22,7 +23,7 @@ use crate::record::Record;
 use crate::store::{KeyValueStore, StoreSpec};
 use crate::timer::{Clock, tick_spec};
 use crate::topic::Topic;
-use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
+use crate::topology::{Exit, Graph, Ignore, Kind, MadeOf, Mistake, Node, Route, Write, WritePlace};
 
 /// A stream of records in an app.
 ///
@@ -100,6 +101,16 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         let at = graph.keep(store);
         graph.use_store(at, &self.sources);
         at
+    }
+
+    /// Records that a grouping has to see each row of the table with these updates.
+    pub(crate) fn follow_by_group(&self, topic: &str, rows: MadeOf, store: usize) {
+        self.graph().follow_by_group(topic, rows, store);
+    }
+
+    /// Records that a store has to see each row of the table with these changes.
+    pub(crate) fn follow_in_store(&self, store: usize, rows: MadeOf) {
+        self.graph().follow_in_store(store, rows);
     }
 
     /// Emits the results of a windowed store when its windows close.
@@ -299,7 +310,20 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         KC: Codec<K>,
         VC: Codec<V>,
     {
-        let source = self.graph().repartition(&self.parents, topic);
+        self.repartition_as(topic, "repartition")
+    }
+
+    /// Sends records through an internal topic, `<app>-<name>-<suffix>`.
+    pub(crate) fn repartition_as<KC, VC>(
+        self,
+        topic: &Topic<K, V, KC, VC>,
+        suffix: &str,
+    ) -> Stream<K, V>
+    where
+        KC: Codec<K>,
+        VC: Codec<V>,
+    {
+        let source = self.graph().repartition(&self.parents, topic, suffix);
         Stream::new(self.graph, source)
     }
 
@@ -457,6 +481,24 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             Box::new(Write {
                 output,
                 topic: topic.clone(),
+            })
+        });
+    }
+
+    /// Writes the stream to a place of the app's [ledger](crate::boundary), such as a table of a database. A ledger's own
+    /// crate has a method for it, such as `to_rows` of `eos-postgres`.
+    ///
+    /// # Exactly-once
+    /// The row and the position behind its record commit in one transaction of the ledger.
+    pub fn to_place(self, place: impl Place<K, V>) {
+        let name = place.name();
+        let place: Arc<dyn Place<K, V>> = Arc::new(place);
+        let output = self.graph().place(&name);
+        let _end: Stream<(), (), P> = self.then(Kind::ToPlace(output), move || {
+            Box::new(WritePlace {
+                output,
+                place: Arc::clone(&place),
+                row: Row::default(),
             })
         });
     }

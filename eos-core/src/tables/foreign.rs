@@ -10,9 +10,12 @@ pub use self::store::ForeignJoin;
 use super::Table;
 use crate::streams::Stream;
 use crate::topology::{
-    ForeignAnswer, ForeignEnds, ForeignResult, ForeignSubscribe, ForeignUpdate, Kind, Readers,
-    RowsOf, result_of,
+    ForeignAnswer, ForeignEnds, ForeignKeyOf, ForeignResult, ForeignSubscribe, ForeignUpdate, Kind,
+    Readers, RowsOf, result_of,
 };
+
+/// The stream of encoded answers.
+type AnswerStream = Stream<Vec<u8>, Vec<u8>>;
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// Joins each row with the row of another table whose key it names: its *foreign key* (KIP-213).
@@ -206,9 +209,9 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     fn with_results<L, W, X, R>(
         self,
         ends: ForeignEnds<K, V, L, W, R>,
-        key: Arc<dyn Fn(&V) -> Option<L> + Send + Sync>,
+        key: ForeignKeyOf<V, L>,
         (left, subscriptions): (usize, usize),
-        (other, answered): (&Table<L, W, X>, Stream<Vec<u8>, Vec<u8>>),
+        (other, answered): (&Table<L, W, X>, AnswerStream),
         readers: Readers<K, R>,
     ) -> Table<K, R>
     where

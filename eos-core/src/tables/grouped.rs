@@ -11,6 +11,10 @@ use crate::streams::Stream;
 use crate::topic::Topic;
 use crate::topology::{AggregateChanges, Kind, NothingToSubtract, Readers, Regroup};
 
+/// The suffix of repartition topics with changes. It differs from that of topics with plain values: one may replace the
+/// other in a later version of an app, and neither can tell the other's pending records from its own.
+const REPARTITION: &str = "changes-repartition";
+
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// Groups the rows by a new key, to count, reduce or aggregate them. `f` returns the new key and value of a row.
     ///
@@ -18,13 +22,19 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// both values belong to the same group, this is one update of its result (KIP-904). If the row moves to another group,
     /// it leaves the old group before it joins the new one, in separate transactions. In between, no group has it.
     ///
-    /// `f` must return the same result for the same row, in each version of the program. The rows go through an internal
-    /// topic, `<app>-<name>-repartition`, with the codecs of `topic`.
+    /// `f` must return the same result for the same row. A row whose new key is null is in no group, as in Kafka Streams
+    /// (`KTableRepartitionMap`). The rows go through an internal topic, `<app>-<name>-changes-repartition`, with the codecs of
+    /// `topic`.
     ///
-    /// Add a grouping to a new app, or together with its table. A row that the table had before is in no group, but its next
-    /// update subtracts it: the group's result is wrong from then on, or the record fails if the group has no result. For
-    /// the same reason, change neither `f` nor a filter before it in a running app. Reset the app instead, or reprocess the
-    /// table's topic under another app name.
+    /// Add a grouping to a new app, or together with its table. The rows that the table already had would be in no group, but
+    /// their next updates would subtract them, so such an app does not start
+    /// ([`RestartError::AddedLate`](crate::errors::RestartError::AddedLate)). The committed offsets record the topics of
+    /// groupings, beside the names of stores. If all these names of a stage exceed 300 bytes, they are not recorded, and eos
+    /// can't refuse: a group that lacks rows is wrong from then on, or the record fails if it has no result.
+    ///
+    /// A changed closure is a new grouping that eos can't see. Change neither `f` nor the closures of the filters, maps and
+    /// joins before it in a running app. Start it under another app name instead, so that it reads the table's topic from the
+    /// beginning.
     ///
     /// A record that the error policy skips or writes to a dead-letter topic leaves its group wrong, too. A policy that
     /// retries or stops keeps the groups right.
@@ -56,6 +66,11 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         VC: Codec<W>,
     {
         self.needs_old_rows();
+        let rows = self.rows.made_of_stores();
+        if let Some(&store) = self.rows.reads().first() {
+            self.stream
+                .follow_by_group(topic.name(), rows.clone(), store);
+        }
         let (topic, f) = (topic.changes(), Arc::new(f));
         let encoding = topic.clone();
         let regrouped: Stream<L, Change<W>> = self.changes().then(Kind::TableSelect, move || {
@@ -65,7 +80,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
             ))
         });
         GroupedTable {
-            changes: regrouped.repartition(&topic),
+            changes: regrouped.repartition_as(&topic, REPARTITION),
         }
     }
 }

@@ -15,6 +15,10 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// deleted, the result is, too. An update is emitted only if there was a result before or is one now; Kafka Streams also
     /// emits tombstones for results that never were.
     ///
+    /// `f` must return the same result for the same rows, see [`filter`](Table::filter). Behind it, a
+    /// [`group_by`](Table::group_by) subtracts what `f` returns for the rows before an update, so a changed closure needs a new
+    /// app name.
+    ///
     /// The result needs no store; see [`stored`](Table::stored). The topics of both tables need equal numbers of partitions.
     /// One task reads both, the older record first; see [`Stream::join`](crate::Stream::join).
     ///
@@ -135,9 +139,12 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         let method = left.method();
         let (f, readers) = (Arc::new(f), Readers::none());
         let get = Arc::clone(&f);
-        let rows = RowsOf::joined(method, &self.rows, &other.rows, move |left, right| {
-            get(left, right)
-        });
+        let rows = RowsOf::joined(
+            (method, kind),
+            &self.rows,
+            &other.rows,
+            move |left, right| get(left, right),
+        );
         let is_related = rows.related_by().is_some();
         self.stream.meets(&other.stream, other.rows.reads(), method);
         other.stream.meets(&self.stream, self.rows.reads(), method);

@@ -122,6 +122,9 @@ impl<K: 'static, V: 'static> Table<K, V, V> {
     /// Kafka Streams does this for the keys in its cache (`statestore.cache.max.bytes`). Here it applies to all keys,
     /// regardless of memory.
     ///
+    /// Call it last, before `to` or `to_stream`. It changes only what this table emits: steps that are made of its rows, such as
+    /// a join of two tables, see each update. Rows that are created and deleted in one transaction emit a tombstone.
+    ///
     /// A row is emitted in the transaction that changed it, with its timestamp and without headers. Within a task the
     /// rows are in the order of the keys' bytes. In later closures, [`Ctx::offset`](crate::Ctx::offset) is the offset of
     /// the last record from the stage's first topic.

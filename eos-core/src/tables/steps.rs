@@ -49,7 +49,8 @@ impl<K: 'static, V: 'static, P> Stream<K, Option<V>, P> {
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// Keeps the rows for which `f` returns true. A row that no longer passes is deleted. `f` must return the same result for
-    /// the same row: it runs at each update, for the old value and the new one, and at each read.
+    /// the same row: it runs at each update, for the old value and the new one, and at each read. If a
+    /// [`group_by`](Table::group_by) follows, also in the next version of the program: it subtracts what `f` lets pass now.
     ///
     /// The new table needs no store: a join reads the row of this table and applies `f` again. An update is emitted only if
     /// the row passed before or passes now. Kafka Streams does the same behind a table with a store, and else also emits
@@ -130,7 +131,9 @@ impl<K: Clone + 'static, V: Clone + 'static> Table<K, V> {
     /// [`emit_per_commit`](Table::emit_per_commit) and [`rows`](Table::rows) need a stored table, as does the join of two
     /// tables that are made of the same table. It replaces `Materialized` of Kafka Streams.
     ///
-    /// The new store begins empty. Rows that the table had before arrive with their next updates.
+    /// Add it to a new app, or together with its table. The new store begins empty, and the rows that the table already had
+    /// would be missing from it, so such an app does not start
+    /// ([`RestartError::AddedLate`](crate::errors::RestartError::AddedLate)). See [`group_by`](Table::group_by).
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -148,6 +151,7 @@ impl<K: Clone + 'static, V: Clone + 'static> Table<K, V> {
     pub fn stored(self, store: &KeyValueStore<K, V>) -> Table<K, V> {
         let changes = self.changes();
         let store = changes.own_store(&store.stamped());
+        changes.follow_in_store(store, self.rows.made_of_stores().clone());
         let rows = RowsOf::stored_from(store, &self.rows);
         let (readers, reads_old) = (Readers::none(), self.rows.related_by().is_some());
         let read = readers.clone();

@@ -16,6 +16,7 @@ use super::internal::{Internal, Purpose};
 use super::layout::Layout;
 use super::output_spec::OutputSpec;
 use super::prepared_call::CallSpec;
+use crate::boundary::Ledger;
 use crate::store::StoreSpec;
 use crate::views::SourceKeys;
 
@@ -186,6 +187,19 @@ impl Topology {
     /// Returns the outputs. Those of dead letters come last.
     pub(crate) fn outputs(&self) -> &[OutputSpec] {
         &self.graph.outputs
+    }
+
+    /// Returns the app's ledger.
+    pub(crate) fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
+        self.graph.ledger.as_ref()
+    }
+
+    /// Returns the names of all output topics. Those of a ledger are places.
+    pub(crate) fn output_topics(&self) -> Vec<TopicName> {
+        match self.graph.ledger {
+            Some(_) => Vec::new(),
+            None => self.output_names(),
+        }
     }
 
     /// Whether this output receives only dead letters.

@@ -16,8 +16,10 @@ impl Graph {
         if self.sources.is_empty() {
             mistakes.add(Mistake::Empty);
         }
-        for output in &self.outputs {
-            mistakes.check(check_name(&output.name));
+        for (at, output) in self.outputs.iter().enumerate() {
+            if !self.is_place(at) {
+                mistakes.check(check_name(&output.name));
+            }
         }
         for (at, (store, users)) in self.stores.iter().zip(&self.users).enumerate() {
             mistakes.check(check_store_name(&store.name));
@@ -54,12 +56,19 @@ impl Graph {
         self.check_partitioners(&mut mistakes);
         self.check_types(&mut mistakes);
         self.check_calls(&mut mistakes);
+        self.check_ledger(&mut mistakes);
         mistakes.none()
     }
 
     /// Checks that the guarantee allows each step.
     pub(crate) fn check_guarantee(&self, guarantee: Guarantee) -> Result<(), TopologyError> {
         let mut mistakes = Mistakes::default();
+        if let Some(ledger) = &self.ledger
+            && guarantee != Guarantee::ExactlyOnce
+        {
+            let ledger = ledger.name();
+            mistakes.add(Mistake::LedgerGuarantee { ledger, guarantee });
+        }
         if guarantee == Guarantee::AtLeastOnce {
             for node in self.nodes.iter().filter(|it| it.kind.compares_rows()) {
                 let step = node.kind.method();
@@ -99,6 +108,55 @@ impl Graph {
             }
         }
         mistakes.none()
+    }
+
+    /// Checks that the app commits either transactions of Kafka or transactions of a ledger.
+    fn check_ledger(&self, mistakes: &mut Mistakes) {
+        let ledger = self.ledger.as_ref().map(|ledger| ledger.name());
+        for node in &self.nodes {
+            let (step, outputs) = (node.kind.method(), node.kind.outputs());
+            let mut names = outputs.filter_map(|at| self.outputs.get(at));
+            match (&ledger, node.kind) {
+                (None, Kind::ToPlace(_)) => {
+                    let place = names
+                        .next()
+                        .map_or_else(String::new, |it| it.name.to_string());
+                    mistakes.add(Mistake::PlaceWithoutLedger { place });
+                }
+                (None, _) | (Some(_), Kind::ToPlace(_)) => {}
+                (Some(ledger), _) => {
+                    for output in names {
+                        mistakes.add(Mistake::TopicBesideLedger {
+                            step,
+                            topic: output.name.clone(),
+                            ledger: ledger.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        let Some(ledger) = ledger else {
+            return;
+        };
+        for output in self.outputs.iter().filter(|it| it.number.is_some()) {
+            mistakes.add(Mistake::TopicBesideLedger {
+                step: "output",
+                topic: output.name.clone(),
+                ledger: ledger.clone(),
+            });
+        }
+        for store in &self.stores {
+            mistakes.add(Mistake::StateBesideLedger {
+                store: store.name.to_string(),
+                ledger: ledger.clone(),
+            });
+        }
+    }
+
+    /// Whether an output is a place of the ledger.
+    pub(super) fn is_place(&self, output: usize) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| matches!(node.kind, Kind::ToPlace(at) if at == output))
     }
 
     /// Checks that exactly one step handles a timer.

@@ -22,6 +22,8 @@ use crate::error_policy::ErrorPolicy;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub(super) guarantee: Guarantee,
+    /// The name of the app's ledger.
+    pub(super) ledger: Option<String>,
     pub(super) subtopologies: Vec<Subtopology>,
     /// The global tables.
     pub(super) globals: Vec<Global>,
@@ -94,6 +96,7 @@ impl Graph {
     pub(crate) fn describe(&self, guarantee: Guarantee) -> Description {
         Description {
             guarantee,
+            ledger: self.ledger.as_ref().map(|ledger| ledger.name()),
             subtopologies: self.stages().iter().map(|s| self.subtopology(s)).collect(),
             globals: self.described_globals(),
             fed: self.fed(),
@@ -311,9 +314,12 @@ impl fmt::Display for Description {
                         let stores = stores.join(", ");
                         writeln!(f, "Processor: {} (stores: [{stores}])", node.name)?;
                     }
-                    Role::Sink { topic, .. } => {
-                        writeln!(f, "Sink: {} (topic: {topic})", node.name)?;
-                    }
+                    Role::Sink { topic, .. } => match &self.ledger {
+                        Some(ledger) => {
+                            writeln!(f, "Sink: {} ({topic}, {ledger})", node.name)?;
+                        }
+                        None => writeln!(f, "Sink: {} (topic: {topic})", node.name)?,
+                    },
                 }
                 let from = subtopology
                     .nodes

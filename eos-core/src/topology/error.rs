@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::TopicName;
 use eos_protocol::calls::CallPlanError;
 use eos_protocol::identity::SeenWindowError;
 use eos_protocol::windows::WindowError;
+use eos_protocol::{Guarantee, TopicName};
 
 use crate::error_policy::{ErrorPolicy, PolicyError};
 use crate::reorder::OrderError;
@@ -71,6 +71,71 @@ pub enum Mistake {
     /// The app has no source.
     #[error("the app has no source. Begin with `app.source(&topic)`")]
     Empty,
+    /// A step writes to a place of a ledger, and the app has none.
+    #[error(
+        "a step writes rows to {place}, but the app has no ledger, which would commit them. Declare it with \
+         `app.ledger(&ledger)`"
+    )]
+    PlaceWithoutLedger {
+        /// The place.
+        place: String,
+    },
+    /// An app has two ledgers.
+    #[error(
+        "the app has the ledgers {first} and {second}, but one transaction commits in one of them only. Use two apps, with \
+         a topic between them"
+    )]
+    TwoLedgers {
+        /// The first one.
+        first: String,
+        /// The second one.
+        second: String,
+    },
+    /// Two steps write to one place.
+    #[error(
+        "two steps write to {name}, but the rows of a transaction are sorted for each step. Merge the streams, or write to \
+         two tables"
+    )]
+    SamePlace {
+        /// The place.
+        name: String,
+    },
+    /// A step writes to a topic, and the app has a ledger.
+    #[error(
+        "the step `{step}` writes to the topic {topic}, but the app commits its transactions in {ledger}, and no transaction \
+         includes both. Either write the rows to a topic in this app and to {ledger} in a second one, or write the \
+         record to the outbox of {ledger}"
+    )]
+    TopicBesideLedger {
+        /// The step.
+        step: &'static str,
+        /// The topic.
+        topic: TopicName,
+        /// The ledger.
+        ledger: String,
+    },
+    /// A step keeps state, and the app has a ledger.
+    #[error(
+        "the app keeps state in {store}, but it commits its transactions in {ledger}, and a changelog is not part of them. \
+         Keep the state in an app without a ledger, and let this app read its output topic"
+    )]
+    StateBesideLedger {
+        /// The store.
+        store: String,
+        /// The ledger.
+        ledger: String,
+    },
+    /// An app has a ledger, and its guarantee is not exactly once.
+    #[error(
+        "the app commits its transactions in {ledger}, which is always exactly once, but processing.guarantee = {name}. \
+         Remove the setting", name = guarantee.property_value()
+    )]
+    LedgerGuarantee {
+        /// The ledger.
+        ledger: String,
+        /// The guarantee.
+        guarantee: Guarantee,
+    },
     /// A step keeps state, and the guarantee is at most once.
     #[error(
         "the step `{step}` keeps state in {name}, but processing.guarantee = at_most_once is for apps without state: \

@@ -139,10 +139,13 @@ where
     }))
 }
 
+/// Returns the foreign key of a row.
+pub(crate) type ForeignKeyOf<V, L> = Arc<dyn Fn(&V) -> Option<L> + Send + Sync>;
+
 /// Subscribes each left row to the right row that it names (`SubscriptionSendProcessorSupplier`).
 pub(crate) struct ForeignSubscribe<K, V, L, W, R> {
     ends: ForeignEnds<K, V, L, W, R>,
-    key: Arc<dyn Fn(&V) -> Option<L> + Send + Sync>,
+    key: ForeignKeyOf<V, L>,
     /// The topic of the subscriptions, with the keys of the right table's topics.
     output: usize,
     right: Arc<[Arc<dyn SourceKeys>]>,
@@ -152,7 +155,7 @@ pub(crate) struct ForeignSubscribe<K, V, L, W, R> {
 impl<K, V, L, W, R> ForeignSubscribe<K, V, L, W, R> {
     pub(crate) fn new(
         ends: ForeignEnds<K, V, L, W, R>,
-        key: Arc<dyn Fn(&V) -> Option<L> + Send + Sync>,
+        key: ForeignKeyOf<V, L>,
         (output, right): (usize, Arc<[Arc<dyn SourceKeys>]>),
         changes: ChangesExit<K, R>,
     ) -> Self {

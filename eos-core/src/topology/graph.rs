@@ -11,6 +11,7 @@ use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
 use super::error::{Mistake, Mistakes, TopologyError};
+use super::followers::Follower;
 use super::global_spec::GlobalSpec;
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
@@ -18,6 +19,7 @@ use super::node::{Entry, Node};
 use super::nodes::{Read, Tee, Write};
 use super::output_spec::OutputSpec;
 use super::prepared_call::CallSpec;
+use crate::boundary::Ledger;
 use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::store::{KeyValueStore, StoreSpec};
@@ -109,8 +111,12 @@ pub(crate) struct Graph {
     trusted: Vec<usize>,
     /// The global tables.
     pub(super) globals: Vec<GlobalSpec>,
+    /// The steps that have to see each row of their tables.
+    pub(super) followers: Vec<Follower>,
     /// The declarations of asynchronous calls.
     pub(super) calls: Vec<CallSpec>,
+    /// The store of effects and positions, if it is not Kafka.
+    pub(super) ledger: Option<Arc<dyn Ledger>>,
     /// The policy of sources without a policy of their own.
     policy: Arc<ErrorPolicy>,
     /// The mistakes found during the declaration.
@@ -136,7 +142,9 @@ impl Graph {
             idle: Vec::new(),
             trusted: Vec::new(),
             globals: Vec::new(),
+            followers: Vec::new(),
             calls: Vec::new(),
+            ledger: None,
             policy: Arc::default(),
             mistakes: Mistakes::default(),
         }
@@ -284,6 +292,28 @@ impl Graph {
         self.outputs.len() - 1
     }
 
+    /// Adds a place of the app's ledger. Returns the index of its output.
+    pub(crate) fn place(&mut self, name: &str) -> usize {
+        if self.outputs.iter().any(|it| it.name.as_str() == name) {
+            self.mistakes.add(Mistake::SamePlace { name: name.into() });
+        }
+        self.outputs.push(OutputSpec {
+            name: TopicName::new(name),
+            topic: Box::new(()),
+            number: None,
+        });
+        self.outputs.len() - 1
+    }
+
+    /// Sets the app's ledger.
+    pub(crate) fn set_ledger(&mut self, ledger: Arc<dyn Ledger>) {
+        if let Some(known) = &self.ledger {
+            let (first, second) = (known.name(), ledger.name());
+            self.mistakes.add(Mistake::TwoLedgers { first, second });
+        }
+        self.ledger = Some(ledger);
+    }
+
     /// Adds a store. Returns its index.
     pub(crate) fn keep(&mut self, store: StoreSpec) -> usize {
         // The stores of a join have its name.
@@ -340,6 +370,7 @@ impl Graph {
         &mut self,
         parents: &[Exit],
         topic: &Topic<K, V, KC, VC>,
+        suffix: &str,
     ) -> usize
     where
         K: 'static,
@@ -347,7 +378,7 @@ impl Graph {
         KC: Codec<K>,
         VC: Codec<V>,
     {
-        let name = format!("{}-{}-repartition", self.app, topic.name);
+        let name = format!("{}-{}-{suffix}", self.app, topic.name);
         let own = topic.renamed(TopicName::new(name));
         let output = self.output(&own, false);
         if self.sources.iter().any(|source| source.topic == own.name) {

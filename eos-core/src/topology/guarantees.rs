@@ -50,7 +50,7 @@ struct Edge<'d> {
 }
 
 impl Subtopology {
-    fn edges(&self, guarantee: Guarantee) -> Vec<Edge<'_>> {
+    fn edges(&self, guarantee: Guarantee, ledger: Option<&str>) -> Vec<Edge<'_>> {
         let nodes = self.nodes.iter();
         let letters = nodes.clone().filter_map(|node| match node.role {
             Role::Sink {
@@ -62,7 +62,7 @@ impl Subtopology {
         nodes
             .flat_map(|node| {
                 let rows = self.rows_for(node);
-                rows.chain(node.edges(guarantee, &letters))
+                rows.chain(node.edges(guarantee, ledger, &letters))
             })
             .collect()
     }
@@ -107,7 +107,7 @@ impl Described {
 
     /// Returns the edges from topics to this node, and the edges from this node. `letters` are the sinks of dead
     /// letters.
-    fn edges(&self, guarantee: Guarantee, letters: &[&str]) -> Vec<Edge<'_>> {
+    fn edges(&self, guarantee: Guarantee, ledger: Option<&str>, letters: &[&str]) -> Vec<Edge<'_>> {
         let mut edges = Vec::new();
         let mut add = |from, to, how: String, dead_letters| {
             edges.push(Edge {
@@ -128,6 +128,12 @@ impl Described {
                     "the offset commits before the record is processed, and a crash in between loses it"
                 }
                 _ => "the offset commits in the transaction of the outputs",
+            };
+            let how = match ledger {
+                Some(ledger) => {
+                    format!("the position commits in the transaction of the rows, in {ledger}")
+                }
+                None => how.to_owned(),
             };
             let how = format!("{how}; a record that fails {}", on_error(policy));
             add(End::Topic(topic), here(), how, false);
@@ -166,7 +172,10 @@ impl Described {
             dead_letters,
         } = &self.role
         {
-            let how = reading(guarantee).to_owned();
+            let how = match ledger {
+                Some(ledger) => format!("exactly once for all readers of {ledger}"),
+                None => reading(guarantee).to_owned(),
+            };
             add(here(), End::Topic(topic), how, *dead_letters);
         }
         edges
@@ -297,7 +306,7 @@ impl fmt::Display for Guarantees<'_> {
                 f,
                 "Sub-topology: {id}, one task for each partition of {topics}{siblings}"
             )?;
-            for edge in subtopology.edges(guarantee) {
+            for edge in subtopology.edges(guarantee, self.0.ledger.as_deref()) {
                 let Edge { from, to, how, .. } = edge;
                 writeln!(f, "  {from} --> {to}: {}; {how}", guarantee.name())?;
             }
@@ -330,7 +339,7 @@ impl fmt::Display for Mermaid<'_> {
                 writeln!(f, "    s{id}n{at}[\"{}\"]", node.name)?;
             }
             writeln!(f, "  end")?;
-            for edge in subtopology.edges(guarantee) {
+            for edge in subtopology.edges(guarantee, self.0.ledger.as_deref()) {
                 // A node may be in several sub-topologies, but a topic is the same in all of them.
                 let mut name = |end| match end {
                     End::Node(name) => {

@@ -68,7 +68,12 @@ impl<'c, K: 'static, V: 'static, W: 'static> View<'c, K, V, W> {
         Fault::State(StateError::Store { store, source })
     }
 
+    /// The error of bytes that the store has. They belong to other records than the current one, so they stop the worker,
+    /// whatever the error policy. A codec that is not available may be so later.
     fn unreadable(&self, source: CodecError) -> Fault {
+        if !matches!(source, CodecError::Unavailable { .. }) {
+            return self.failed(self.rows.unreadable(&source));
+        }
         let store = Arc::clone(self.definition.shared_name());
         Fault::State(StateError::Unreadable { store, source })
     }
@@ -127,17 +132,13 @@ where
                 ctx.came_late();
                 next.forward_rest(ctx, &mut Some(record))
             }
-            Arrived::Taken {
-                is_too_late: true, ..
-            } => {
-                ctx.found_closed_partners();
-                match view.rows.kind().emits_alone(side) {
-                    true => Ok(()),
-                    false => next.forward_rest(ctx, &mut Some(record)),
+            Arrived::Taken { partners, missed } => {
+                ctx.missed_closed_partners(missed);
+                let has_no_pair = partners.is_empty() && missed > 0;
+                match has_no_pair && !view.rows.kind().emits_alone(side) {
+                    true => next.forward_rest(ctx, &mut Some(record)),
+                    false => self.forward_pairs(ctx, &view, (record, time, &key), &partners, next),
                 }
-            }
-            Arrived::Taken { partners, .. } => {
-                self.forward_pairs(ctx, &view, (record, time, &key), &partners, next)
             }
         }
     }

@@ -113,6 +113,8 @@ pub(crate) enum Kind {
     Repartition(usize),
     /// The output of the node.
     To(usize),
+    /// The output of the node, which is a place in the app's ledger.
+    ToPlace(usize),
     /// The first output of the node, and the number of consecutive outputs.
     Route(usize, usize),
 }
@@ -201,6 +203,7 @@ impl Kind {
             }
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
+            Self::ToPlace(_) => "to_place",
             Self::Route(..) => "route",
         }
     }
@@ -209,6 +212,7 @@ impl Kind {
     pub(crate) fn outputs(self) -> Range<usize> {
         match self {
             Self::To(output)
+            | Self::ToPlace(output)
             | Self::Repartition(output)
             | Self::ForeignSubscribe(_, _, output)
             | Self::ForeignAnswer(_, _, output)
@@ -363,9 +367,12 @@ impl Kind {
     /// The number of exits.
     pub(crate) fn exits(self) -> usize {
         match self {
-            Self::ForEach | Self::Ignore | Self::Repartition(_) | Self::To(_) | Self::Route(..) => {
-                0
-            }
+            Self::ForEach
+            | Self::Ignore
+            | Self::Repartition(_)
+            | Self::To(_)
+            | Self::ToPlace(_)
+            | Self::Route(..) => 0,
             // They only write to an internal topic.
             Self::ForeignAnswer(..) | Self::ForeignUpdate { .. } => 0,
             Self::Branch => 2,
@@ -423,7 +430,7 @@ impl Kind {
                 false => "JOINOTHER",
             },
             Self::JoinWithin(_) => "MERGE",
-            Self::Repartition(_) | Self::To(_) => "SINK",
+            Self::Repartition(_) | Self::To(_) | Self::ToPlace(_) => "SINK",
         }
     }
 }

@@ -18,6 +18,7 @@ mod describe;
 mod describe_test;
 mod error;
 mod fault;
+mod followers;
 mod foreign_left;
 mod foreign_right;
 mod global_spec;
@@ -42,6 +43,7 @@ mod node;
 mod nodes;
 mod output_spec;
 mod per_commit;
+mod place;
 mod prepared_call;
 mod process;
 #[cfg(test)]
@@ -77,7 +79,10 @@ pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
 pub(crate) use fault::{DueOf, EncodeError, Fault};
-pub(crate) use foreign_left::{ForeignEnds, ForeignResult, ForeignSubscribe, result_of};
+pub(crate) use followers::MadeOf;
+pub(crate) use foreign_left::{
+    ForeignEnds, ForeignKeyOf, ForeignResult, ForeignSubscribe, result_of,
+};
 pub(crate) use foreign_right::{ForeignAnswer, ForeignUpdate};
 pub(crate) use global_spec::GlobalSpec;
 pub(crate) use graph::{Exit, Graph};
@@ -93,6 +98,7 @@ pub(crate) use node::{Forward, Moment, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Pass, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
+pub(crate) use place::WritePlace;
 pub(crate) use prepared_call::{CallSpec, PreparedCall};
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime};

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use eos_protocol::joins::JoinKind;
+
 use super::fault::Fault;
+use super::followers::MadeOf;
 use crate::ctx::Ctx;
 use crate::store::Stamped;
 
@@ -12,6 +15,7 @@ type Get<K, V> = Arc<dyn Fn(&Ctx<'_>, &K) -> Result<Option<Stamped<V>>, Fault> +
 /// The rows of a table.
 pub(crate) struct RowsOf<K, V> {
     from: Place<K, V>,
+    made_of: MadeOf,
     /// The stores that a read may need.
     reads: Vec<usize>,
     /// The stores of this table and of all tables that it is made of.
@@ -31,6 +35,7 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
     pub(crate) fn stored(store: usize) -> Self {
         Self {
             from: Place::Store(store),
+            made_of: MadeOf::Store(store),
             reads: vec![store],
             lineage: vec![store],
             related_by: None,
@@ -52,6 +57,7 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
     ) -> Self {
         Self {
             from: Place::Parents(Arc::new(get)),
+            made_of: MadeOf::Store(store),
             reads: vec![store],
             lineage: [&[store][..], &parent.lineage].concat(),
             related_by: None,
@@ -71,6 +77,7 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
                 };
                 Ok(f(key, value).map(|value| Stamped { value, timestamp }))
             })),
+            made_of: parent.made_of.clone(),
             reads: parent.reads.clone(),
             lineage: parent.lineage.clone(),
             related_by: parent.related_by,
@@ -79,13 +86,14 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
 
     /// Each row is made of the rows of two tables.
     pub(crate) fn joined<L: 'static, R: 'static>(
-        method: &'static str,
+        (method, kind): (&'static str, JoinKind),
         left: &RowsOf<K, L>,
         right: &RowsOf<K, R>,
         f: impl Fn(Option<&L>, Option<&R>) -> Option<V> + Send + Sync + 'static,
     ) -> Self {
         let is_related = left.lineage.iter().any(|at| right.lineage.contains(at));
         let both = |one: &[usize], other: &[usize]| [one, other].concat();
+        let made_of = MadeOf::joined(kind, &left.made_of, &right.made_of);
         let (reads, lineage) = (
             both(&left.reads, &right.reads),
             both(&left.lineage, &right.lineage),
@@ -103,6 +111,7 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
                 let value = f(left.as_ref(), right.as_ref());
                 Ok(value.map(|value| Stamped { value, timestamp }))
             })),
+            made_of,
             reads,
             lineage,
             related_by: is_related.then_some(method),
@@ -126,6 +135,11 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
             Place::Store(store) => Some(store),
             Place::Parents(_) => None,
         }
+    }
+
+    /// Returns the stores whose rows make the rows.
+    pub(crate) fn made_of_stores(&self) -> &MadeOf {
+        &self.made_of
     }
 
     /// Returns the stores that a read may need.
@@ -159,6 +173,7 @@ impl<K, V> Clone for RowsOf<K, V> {
                 Place::Store(store) => Place::Store(*store),
                 Place::Parents(get) => Place::Parents(Arc::clone(get)),
             },
+            made_of: self.made_of.clone(),
             reads: self.reads.clone(),
             lineage: self.lineage.clone(),
             related_by: self.related_by,

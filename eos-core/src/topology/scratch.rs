@@ -53,7 +53,7 @@ pub(crate) struct Counts {
     pub(crate) given_up: u64,
     /// Records of joins that went out alone.
     pub(crate) alone: u64,
-    /// Records of joins that found closed partners only.
+    /// Pairs of joins that were missed, because one of the records was closed.
     pub(crate) too_late_pairs: u64,
     /// Answers of foreign-key joins that belong to former subscriptions.
     pub(crate) stale_answers: u64,

@@ -16,7 +16,11 @@ use crate::rules;
 use crate::store::Stamped;
 use crate::topic::{TopicOfChanges, WritableTopic};
 
-/// Gives rows new keys (`KTableRepartitionMap`). If an update keeps the new key, one record has both values (KIP-904), so
+/// The places of the encoded keys.
+const OLD: usize = 0;
+const NEW: usize = 1;
+
+/// Gives rows new keys (`KTableRepartitionMap`). A row whose new key is null is left out. If an update keeps the new key, one record has both values (KIP-904), so
 /// the group never misses the row. Otherwise the old value leaves its group first.
 pub(crate) struct Regroup<K, V, L, W, F> {
     topic: TopicOfChanges<L, W>,
@@ -36,22 +40,29 @@ impl<K, V, L: 'static, W: 'static, F> Regroup<K, V, L, W, F> {
         }
     }
 
-    /// Whether two keys have the same bytes.
-    fn is_same(&mut self, ctx: &Ctx<'_>, keys: [&L; 2]) -> Result<bool, Fault> {
-        let topic = &self.topic;
-        let mut nulls = 0;
-        for (key, into) in keys.into_iter().zip(&mut self.keys) {
-            into.clear();
-            let encoded = topic.encode_key(key, into, ctx.headers());
-            let encoded = encoded.map_err(|source| {
-                let topic = topic.name.clone();
-                Fault::Encode(EncodeError { topic, source })
-            })?;
-            nulls += usize::from(matches!(encoded, Encoded::Null));
-        }
-        let [old, new] = &self.keys;
-        // A null is not an empty key.
-        Ok(old == new && nulls != 1)
+    /// Returns the new key and value of a row, unless the key is null. Keeps the encoded key.
+    fn regroup(
+        &mut self,
+        ctx: &Ctx<'_>,
+        at: usize,
+        (key, value): (&K, Option<&V>),
+    ) -> Result<Option<(L, W)>, Fault>
+    where
+        F: Fn(&K, &V) -> (L, W),
+    {
+        let Some((key, value)) = value.map(|value| (self.f)(key, value)) else {
+            return Ok(None);
+        };
+        let Some(into) = self.keys.get_mut(at) else {
+            return Ok(None);
+        };
+        into.clear();
+        let encoded = self.topic.encode_key(&key, into, ctx.headers());
+        let encoded = encoded.map_err(|source| {
+            let topic = self.topic.name.clone();
+            Fault::Encode(EncodeError { topic, source })
+        })?;
+        Ok((!matches!(encoded, Encoded::Null)).then_some((key, value)))
     }
 }
 
@@ -78,8 +89,8 @@ where
         else {
             return Ok(());
         };
-        let old = old.as_ref().map(|old| (self.f)(&key, old));
-        let new = new.as_ref().map(|new| (self.f)(&key, new));
+        let old = self.regroup(ctx, OLD, (&key, old.as_ref()))?;
+        let new = self.regroup(ctx, NEW, (&key, new.as_ref()))?;
         let mut forward = |key: L, old: Option<W>, new: Option<W>| {
             let headers = headers.clone();
             next.forward(
@@ -97,7 +108,8 @@ where
             (Some((key, old)), None) => forward(key, Some(old), None),
             (None, Some((key, new))) => forward(key, None, Some(new)),
             (Some((from, old)), Some((to, new))) => {
-                if self.is_same(ctx, [&from, &to])? {
+                let [one, other] = &self.keys;
+                if one == other {
                     return forward(to, Some(old), Some(new));
                 }
                 forward(from, Some(old), None)?;

@@ -1,7 +1,7 @@
 //! The tasks of a process that can be viewed. Workers list them, and views find them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -158,6 +158,8 @@ impl ViewBoard {
     }
 
     fn wake(&self, is_due: impl Fn(Now) -> bool) {
+        // Pairs with the fence in `wait`: either the view is listed here, or it sees the change when it looks.
+        fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -175,6 +177,7 @@ impl ViewBoard {
         let number = board.number();
         board.waiters.insert(number, (deadline, waker.clone()));
         self.waiting.store(board.waiters.len(), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         drop(board);
         WaitTicket {
             number,

@@ -1,7 +1,8 @@
 //! Views of stores from outside of the app's closures: interactive queries.
 //!
 //! [`Handle::view`](crate::Handle::view) takes a store and returns a [`View`] of its committed rows in this process.
-//! A view reads the databases beside the workers. It sees no open transaction, and processing does not wait for it.
+//! A view reads the databases beside the workers. It sees no open transaction, and processing does not wait for it. Without
+//! the feature `rocksdb`, state is in memory, and a commit copies the stores that it writes and a view still holds.
 //!
 //! ```
 //! use eos_core::{Handle, KeyValueStore};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use eos_protocol::state::StoreNames;
 use eos_protocol::{
-    CommitCause, Event, Guarantee, ItemName, Revocation, SeenTopic, Settle, TaskId, TaskProgress,
-    TopicName,
+    Backoff, CommitCause, Event, Guarantee, ItemName, Revocation, SeenTopic, Settle, TaskId,
+    TaskProgress, TopicName,
 };
 
 use crate::client::{Client, Source, SourceEvent};
@@ -17,6 +18,9 @@ use super::group::{GroupStep, NewTask, Sought};
 use super::restore::RestoreStep;
 use super::task::Task;
 use super::{Worker, WorkerError};
+
+/// The pause before the tasks of moved positions start again. The rightful owner may be another worker.
+const MOVED_PAUSE: Duration = Duration::from_millis(200);
 
 impl<C: Client> Worker<C> {
     /// Reads the client's events. Rebalances are handled later, in order.
@@ -32,6 +36,7 @@ impl<C: Client> Worker<C> {
                         self.group.out_of_range(&self.shared, partition, asked);
                     }
                 }
+                SourceEvent::Moved(partitions) => self.group.moved(partitions),
                 SourceEvent::Topics(report) => self.compare_topics(&report),
                 SourceEvent::Failed(error) => {
                     if let Some(error) = self.shared.consumer_failed(error) {
@@ -149,6 +154,44 @@ impl<C: Client> Worker<C> {
         unassigned.map_err(WorkerError::Client)
     }
 
+    /// Closes the tasks whose committed offsets another writer moved, and starts them again from these offsets. It waits
+    /// for the end of the open transaction.
+    pub(super) fn restart_moved(&mut self) -> Result<bool, WorkerError> {
+        let settled = self.txn.is_settled() && !self.lifecycle.has_failed();
+        let Some(moved) = self.group.take_moved(settled) else {
+            return Ok(false);
+        };
+        let mut plan = Revocation {
+            settle: Settle::Nothing,
+            close: Vec::new(),
+            unassign: Vec::new(),
+        };
+        let mut driving = Vec::new();
+        for (partition, id) in self.tasks.owned() {
+            let Some(task) = self.tasks.get(*id) else {
+                continue;
+            };
+            let inputs = task.progress.inputs().iter().map(|input| &input.partition);
+            if inputs.clone().any(|input| moved.contains(input)) {
+                plan.close.push(*id);
+                plan.unassign.extend(inputs.cloned());
+                driving.push(partition.clone());
+            }
+        }
+        tracing::warn!(
+            app = %self.shared.spec.app, worker = %self.shared.spec.id, partitions = ?moved,
+            "the positions of these partitions are not as this worker left them: another worker took them over, or the \
+             ledger lost commits; starting their tasks again"
+        );
+        self.close(plan)?;
+        let wait = Backoff::jitter(MOVED_PAUSE, self.shared.env.entropy());
+        let not_before = self.shared.now().after(wait);
+        for partition in driving {
+            (self.group).resolve_again(&self.shared, partition, not_before);
+        }
+        Ok(true)
+    }
+
     /// Adds tasks, and assigns the inputs of those without stores.
     fn start(&mut self, tasks: Vec<NewTask>) -> Result<(), WorkerError> {
         let spec = &self.shared.spec;
@@ -174,7 +217,8 @@ impl<C: Client> Worker<C> {
             let claimed = new.claimed && !new.names_other_changelogs(&changelogs);
             let layout = stage.layout();
             let progress = TaskProgress::resume(new.id, layout, width, new.at, new.name);
-            let stores = StoreNames::of(topology.stores_of(stage).map(|store| &*store.name));
+            let stores = topology.names_of(stage);
+            let stores = StoreNames::of(stores.iter().map(String::as_str));
             let mut progress = progress.with_changelogs(changelogs).with_stores(stores);
             // At least once, the task commits its start under a new number: see `with_own_numbers`.
             let numbers = stateful && spec.guarantee == Guarantee::AtLeastOnce;

@@ -203,6 +203,7 @@ impl<C: Client> Worker<C> {
         self.poll()?;
         self.advance(Event::Tick);
         let mut busy = self.rebalance()?;
+        busy |= self.restart_moved()?;
         self.list_starting_tasks();
         match self.go_back()? {
             Sought::Reassigned => return Ok(Step::Busy),

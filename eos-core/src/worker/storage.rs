@@ -69,6 +69,15 @@ pub trait Home: Send + Sync + fmt::Debug {
         let _ = table;
         Ok(())
     }
+
+    /// Deletes the copies of global tables that the app no longer has. Returns their names.
+    ///
+    /// # Errors
+    /// If one can't be deleted.
+    fn discard_other_globals(&self, tables: &[&str]) -> Result<Vec<String>, HomeError> {
+        let _ = tables;
+        Ok(Vec::new())
+    }
 }
 
 /// State in memory only: rebuilt from the changelog whenever a task starts.

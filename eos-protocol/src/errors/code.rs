@@ -52,6 +52,19 @@ pub const FENCED_MEMBER_EPOCH: i32 = 110;
 pub const UNRELEASED_INSTANCE_ID: i32 = 111;
 pub const STALE_MEMBER_EPOCH: i32 = 113;
 
+/// eos: a ledger is not available. Kafka has no codes in this range.
+pub const LEDGER_UNAVAILABLE: i32 = 20_001;
+/// eos: a ledger ended the transaction.
+pub const LEDGER_ABORTED: i32 = 20_002;
+/// eos: a ledger refused a row.
+pub const LEDGER_REFUSED: i32 = 20_003;
+/// eos: another worker moved a position of the transaction.
+pub const LEDGER_MOVED: i32 = 20_004;
+/// eos: a newer session of the same worker exists.
+pub const LEDGER_SUPERSEDED: i32 = 20_005;
+/// eos: only an operator can fix the cause.
+pub const LEDGER_FATAL: i32 = 20_006;
+
 pub const LOCAL_BAD_MSG: i32 = -199;
 pub const LOCAL_DESTROY: i32 = -197;
 pub const LOCAL_TRANSPORT: i32 = -195;

@@ -180,5 +180,6 @@ pub const fn blames_a_record(code: i32) -> bool {
             | code::INVALID_TIMESTAMP
             | code::UNSUPPORTED_FOR_MESSAGE_FORMAT
             | code::INVALID_RECORD
+            | code::LEDGER_REFUSED
     )
 }

@@ -50,6 +50,32 @@ use ErrorClass::{
 
 /// The table. The first matching row counts. Without a match the flags decide, see [`classify`].
 pub const TABLE: &[Row] = &[
+    // A ledger names the reaction itself.
+    Row {
+        calls: Calls::Any,
+        codes: &[code::LEDGER_FATAL],
+        class: Fatal,
+    },
+    Row {
+        calls: Calls::Any,
+        codes: &[code::LEDGER_SUPERSEDED],
+        class: ProducerFenced,
+    },
+    Row {
+        calls: Calls::Any,
+        codes: &[code::LEDGER_MOVED],
+        class: GroupFenced,
+    },
+    Row {
+        calls: Calls::Any,
+        codes: &[code::LEDGER_ABORTED, code::LEDGER_REFUSED],
+        class: Abortable,
+    },
+    Row {
+        calls: Calls::Any,
+        codes: &[code::LEDGER_UNAVAILABLE],
+        class: Retriable,
+    },
     // An operator has to act. librdkafka calls some of these errors abortable, but they don't pass.
     Row {
         calls: Calls::Any,

@@ -86,8 +86,8 @@ pub enum Arrived {
     Taken {
         /// The open records of the other side that belong to it, in the order of time and arrival.
         partners: Vec<Stored>,
-        /// Whether it has no pair, because all of its partners are closed.
-        is_too_late: bool,
+        /// The number of closed records of the other side that would belong to it. It has no pair with them.
+        missed: u64,
     },
 }
 
@@ -97,6 +97,16 @@ pub struct Joining {
     terms: JoinTerms,
     spread_above: usize,
     pairs_closed: bool,
+}
+
+/// The records of a spread row that a reader wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    All,
+    /// Those that have not met a partner.
+    Unmet,
+    /// The first one that has not met a partner, or the one at which the search ends for now.
+    Next,
 }
 
 /// A row that is read, and what becomes of it.
@@ -178,9 +188,9 @@ impl Joining {
                 is_changed: false,
             });
         }
-        let (mut partners, mut misses) = (Vec::new(), false);
+        let (mut partners, mut missed) = (Vec::new(), 0);
         for head in &mut heads {
-            misses |= self.meet(
+            missed += self.meet(
                 store,
                 head,
                 (side.other(), range),
@@ -190,20 +200,15 @@ impl Joining {
         }
         let own = within.row_of(time);
         if let Some(head) = heads.iter_mut().find(|head| head.start == own) {
-            self.keep(store, head, record, !partners.is_empty())?;
+            self.keep(store, head, record, (!partners.is_empty(), stream_time))?;
         }
         for head in heads.iter().filter(|head| head.is_changed) {
             self.write(store, head.key, &head.row)?;
         }
-        let is_too_late = partners.is_empty() && misses;
-        Ok(Arrived::Taken {
-            partners,
-            is_too_late,
-        })
+        Ok(Arrived::Taken { partners, missed })
     }
 
-    /// Finds the open records of a row that belong to the arriving one, and marks them. Returns whether there are closed
-    /// ones.
+    /// Finds the open records of a row that belong to the arriving one, and marks them. Returns the number of closed ones.
     fn meet<S: JoinStorage>(
         &self,
         store: &S,
@@ -211,18 +216,18 @@ impl Joining {
         (side, (from, to)): (Side, (Timestamp, Timestamp)),
         stream_time: Timestamp,
         partners: &mut Vec<Stored>,
-    ) -> Result<bool, JoinError<S::Error>> {
+    ) -> Result<u64, JoinError<S::Error>> {
         let marks = self.terms.kind().emits_alone(side);
         let is_open = |time| self.pairs_closed || !self.terms.is_closed(side, time, stream_time);
-        let mut misses = false;
+        let mut missed = 0;
         if head.row.is_spread {
             let range = (
                 entry_key(head.key, side, from, 0),
                 entry_key(head.key, side, to, u64::MAX),
             );
-            for (key, entry) in self.spread(store, head.key.len(), &range, |_, _| false)? {
+            for (key, entry) in self.spread(store, head.key.len(), &range, Wanted::All)? {
                 if !is_open(entry.stored.time) {
-                    misses = true;
+                    missed += 1;
                     continue;
                 }
                 if marks && !entry.met {
@@ -231,13 +236,13 @@ impl Joining {
                 }
                 partners.push(entry.stored);
             }
-            return Ok(misses);
+            return Ok(missed);
         }
         let its =
             |entry: &&mut Entry<'_>| entry.side == side && from <= entry.time && entry.time <= to;
         for entry in head.row.entries.iter_mut().filter(its) {
             if !is_open(entry.time) {
-                misses = true;
+                missed += 1;
                 continue;
             }
             if marks && !entry.met {
@@ -250,7 +255,7 @@ impl Joining {
                 value: entry.value.to_vec(),
             });
         }
-        Ok(misses)
+        Ok(missed)
     }
 
     /// Adds the arriving record to its row.
@@ -259,13 +264,17 @@ impl Joining {
         store: &S,
         head: &mut Head<'a>,
         record: Arrival<'a>,
-        met: bool,
+        (met, stream_time): (bool, Timestamp),
     ) -> Result<(), JoinError<S::Error>> {
         let Arrival { side, time, .. } = record;
         let row = &mut head.row;
         head.is_changed = true;
         if !met && self.terms.kind().emits_alone(side) {
             let due = self.terms.within().closes_at(side, time);
+            if row.due.is_none() {
+                // No record waits, so the closed ones have met their partners. The visit does not read them again.
+                row.handle_to(side, self.terms.within().last_closed(side, stream_time));
+            }
             if row.due.is_none_or(|before| due < before) {
                 row.due = Some(due);
                 store.visit_at(head.key, due).map_err(JoinError::Storage)?;
@@ -340,9 +349,8 @@ impl Joining {
                 entry_key(key, side, from, 0),
                 entry_key(key, side, to, u64::MAX),
             );
-            let entries = self.spread(store, key.len(), &range, |_, _| false)?;
-            let unmet = entries.into_iter().filter(|(_, entry)| !entry.met);
-            alone.extend(unmet.map(|(_, entry)| entry.stored));
+            let entries = self.spread(store, key.len(), &range, Wanted::Unmet)?;
+            alone.extend(entries.into_iter().map(|(_, entry)| entry.stored));
             return Ok(());
         }
         let its = |entry: &&Entry<'_>| {
@@ -373,10 +381,8 @@ impl Joining {
                 entry_key(key, side, from, 0),
                 entry_key(key, side, Timestamp(i64::MAX), u64::MAX),
             );
-            let is_enough = |count, entry: &SpreadEntry| !entry.met || count == LOOK_AHEAD;
-            let entries = self.spread(store, key.len(), &range, is_enough)?;
-            let last = entries.last().map(|(_, entry)| entry);
-            if let Some(last) = last.filter(|last| is_enough(entries.len(), last)) {
+            let entries = self.spread(store, key.len(), &range, Wanted::Next)?;
+            if let Some((_, last)) = entries.last() {
                 let due = self.terms.within().closes_at(side, last.stored.time);
                 next = Some(next.map_or(due, |next| next.min(due)));
             }
@@ -384,29 +390,33 @@ impl Joining {
         Ok(next)
     }
 
-    /// Reads the records of a spread row, with their keys, until these are enough.
+    /// Reads records of a spread row, with their keys. Copies only those that are wanted.
     fn spread<S: JoinStorage>(
         &self,
         store: &S,
         head: usize,
         (from, to): &(Vec<u8>, Vec<u8>),
-        is_enough: impl Fn(usize, &SpreadEntry) -> bool,
+        wanted: Wanted,
     ) -> Result<Vec<Spread>, JoinError<S::Error>> {
-        let mut found: Vec<Spread> = Vec::new();
+        let (mut found, mut count): (Vec<Spread>, usize) = (Vec::new(), 0);
         let mut failed = None;
         let read = store.scan(from, to, &mut |key, row| {
-            let entry = match SpreadEntry::decode(key.get(head..).unwrap_or_default(), row) {
-                Ok(entry) => entry,
+            count += 1;
+            let is_last = wanted == Wanted::Next && count == LOOK_AHEAD;
+            let skips = wanted != Wanted::All && !is_last;
+            if skips && SpreadEntry::has_met(row) {
+                return ControlFlow::Continue(());
+            }
+            match SpreadEntry::decode(key.get(head..).unwrap_or_default(), row) {
+                Ok(entry) => found.push((key.to_vec(), entry)),
                 Err(error) => {
                     failed = Some(error);
                     return ControlFlow::Break(());
                 }
-            };
-            let ends = is_enough(found.len() + 1, &entry);
-            found.push((key.to_vec(), entry));
-            match ends {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            }
+            match wanted {
+                Wanted::Next => ControlFlow::Break(()),
+                Wanted::All | Wanted::Unmet => ControlFlow::Continue(()),
             }
         });
         read.map_err(JoinError::Storage)?;

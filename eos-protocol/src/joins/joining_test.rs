@@ -57,7 +57,8 @@ impl JoinStorage for Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Out {
     Late(u32),
-    TooLate(u32),
+    /// The number of the record, and of its closed partners.
+    Missed(u32, u64),
     Pair(u32, u32),
     Alone(u32),
 }
@@ -91,13 +92,10 @@ fn join(joining: &Joining, inputs: &[Input]) -> Vec<Out> {
         };
         match joining.arrive(&store, record, now).unwrap() {
             Arrived::Late => out.push(Out::Late(own)),
-            Arrived::Taken {
-                partners,
-                is_too_late,
-            } => {
+            Arrived::Taken { partners, missed } => {
                 let others = partners.iter().map(|it| number(&it.value));
                 out.extend(others.map(|other| pair(*side, own, other)));
-                out.extend(is_too_late.then_some(Out::TooLate(own)));
+                out.extend((missed > 0).then_some(Out::Missed(own, missed)));
             }
         }
         visit(joining, &store, now, &mut out);
@@ -160,12 +158,12 @@ fn nested_loop(terms: &JoinTerms, inputs: &[Input]) -> Vec<Out> {
         } else {
             let (from, to) = terms.within().range(side, Timestamp(time));
             let mut found = Vec::new();
-            let mut misses = false;
+            let mut missed = 0;
             for (number, (its, other, at), met) in &mut taken {
                 let at = Timestamp(*at);
                 if *its != side && *other == key && from <= at && at <= to {
                     match terms.is_closed(*its, at, now) {
-                        true => misses = true,
+                        true => missed += 1,
                         false => {
                             *met = true;
                             found.push((at, *number));
@@ -175,7 +173,7 @@ fn nested_loop(terms: &JoinTerms, inputs: &[Input]) -> Vec<Out> {
             }
             found.sort();
             out.extend(found.iter().map(|(_, other)| pair(side, own, *other)));
-            out.extend((found.is_empty() && misses).then_some(Out::TooLate(own)));
+            out.extend((missed > 0).then_some(Out::Missed(own, missed)));
             taken.push((own, *input, !found.is_empty()));
         }
         out.extend(alone(&mut taken, before, now));
@@ -295,7 +293,7 @@ fn a_closed_record_would_be_both_alone_and_in_a_pair() {
     let terms = JoinTerms::new(JoinKind::Left, within);
     let inputs = [(Side::Left, 0, 5), (Side::Right, 1, 8), (Side::Right, 0, 5)];
     let out = join(&Joining::new(terms), &inputs);
-    assert_eq!(out, [Out::Alone(0), Out::TooLate(2)]);
+    assert_eq!(out, [Out::Alone(0), Out::Missed(2, 1)]);
     let out = join(&Joining::new(terms).pairing_closed(true), &inputs);
     assert_eq!(both(&out), Some(0));
 }
@@ -332,4 +330,35 @@ fn a_hot_key_costs_the_same_per_record() {
         }
         assert_eq!(alone, if kind == JoinKind::Inner { 0 } else { 100_000 });
     }
+}
+
+/// A left record without a partner, behind many that have met theirs.
+#[test]
+fn a_visit_skips_the_closed_records_that_have_met_a_partner() {
+    let within = Within::of(Duration::from_millis(200_000)).grace(Duration::from_millis(1));
+    let joining = Joining::new(JoinTerms::new(JoinKind::Left, within)).spreading_above(100);
+    let store = Memory::default();
+    let arrive = |side, time: i64, value: &[u8]| {
+        let (time, key) = (Timestamp(time), &b"hot"[..]);
+        let record = Arrival {
+            side,
+            time,
+            key,
+            value,
+        };
+        joining.arrive(&store, record, time).unwrap();
+    };
+    arrive(Side::Right, 0, b"partner");
+    for time in 1..10_000 {
+        arrive(Side::Left, time, &[7; 10]);
+    }
+    // Too late for the right record, in the same row as the other ones.
+    arrive(Side::Left, 350_000, b"alone");
+    *store.work.borrow_mut() = 0;
+    let (key, moment) = store.visits.borrow_mut().pop_first().unwrap();
+    let alone = joining.take_alone(&store, &key, moment).unwrap();
+    assert_eq!(alone.len(), 1);
+    assert!(store.visits.borrow().is_empty());
+    // It reads few of the records that have met their partners.
+    assert!(*store.work.borrow() < 100, "{}", store.work.borrow());
 }

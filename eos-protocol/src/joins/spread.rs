@@ -67,6 +67,11 @@ pub struct SpreadEntry {
 }
 
 impl SpreadEntry {
+    /// Whether this is a readable row of a record that has met a partner.
+    pub(super) fn has_met(row: &[u8]) -> bool {
+        matches!(row, [VERSION, 1, ..])
+    }
+
     /// Reads a row with one record. `place` is the rest of its key.
     ///
     /// # Errors

@@ -34,8 +34,8 @@ pub use own_rows::OwnRows;
 pub use position::{CommitRecord, Position, PositionError, Standing};
 pub use purge::{Purge, is_of_another_log};
 pub use restart::{
-    Bounds, Evidence, Local, Offsets, Part, Reading, Restart, RestartError, RestoreKind, Situation,
-    Why, decide,
+    AddedStep, Bounds, Evidence, Local, Offsets, Part, Reading, Restart, RestartError, RestoreKind,
+    Situation, Why, decide,
 };
 pub use restore::{Progress, Restore, Restored, Stalled, StalledBy};
 pub use store_id::StoreId;

@@ -9,7 +9,7 @@ use super::{Family, StoreId};
 /// and by default the broker accepts 4,096 bytes (`offset.metadata.max.bytes`).
 const LONGEST: usize = 300;
 
-/// The names of a task's stores.
+/// The names of a task's stores, and of the steps that have seen all of their rows.
 ///
 /// Keys in a changelog or database have only the id of their store, a hash. With the names in the committed offsets,
 /// an error about a renamed store can show the old name.
@@ -59,6 +59,12 @@ impl StoreNames {
         self.joined.split(',').filter(|name| !name.is_empty())
     }
 
+    /// Whether the list shows that a step with this name is new. An empty list shows nothing.
+    #[must_use]
+    pub fn lacks(&self, name: &str) -> bool {
+        !self.is_empty() && self.iter().all(|known| known != name)
+    }
+
     /// Returns the name of the store with this id.
     #[must_use]
     pub fn of_id(&self, id: StoreId) -> Option<&str> {
@@ -103,6 +109,14 @@ mod tests {
         }
         assert_eq!(names.of_id(StoreId::plain("visit")), None);
         assert_eq!(StoreNames::default().of_id(StoreId::plain("")), None);
+    }
+
+    #[test]
+    fn a_list_without_a_name_shows_that_its_step_is_new() {
+        let names = StoreNames::of(["visits", "balances"]);
+        assert!(names.lacks("visit"));
+        assert!(!names.lacks("visits"));
+        assert!(!StoreNames::default().lacks("visits"));
     }
 
     #[test]

@@ -37,6 +37,33 @@ impl GlobalDirectory {
         Ok(directory)
     }
 
+    /// Deletes the copies of all other global tables in a slot. Returns their names.
+    ///
+    /// # Errors
+    /// If the slot can't be read, or a file can't be removed.
+    pub fn remove_others(slot: &Path, tables: &[&str]) -> Result<Vec<String>, DirectoryError> {
+        let all = slot.join("globals");
+        if kind(&all)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(&all).map_err(unusable(&all))? {
+            let entry = entry.map_err(unusable(&all))?;
+            let is_directory = entry.file_type().map_err(unusable(&all))?.is_dir();
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
+                continue;
+            };
+            if !is_directory || tables.contains(&&*name) {
+                continue;
+            }
+            let directory = Self::open(slot, &name)?;
+            directory.clear()?;
+            fs::remove_dir(&directory.0).map_err(unusable(&directory.0))?;
+            removed.push(name);
+        }
+        Ok(removed)
+    }
+
     /// The directory of the engine's files. The engine creates it.
     #[must_use]
     pub fn engine(&self) -> PathBuf {
@@ -88,6 +115,24 @@ mod tests {
         let again = GlobalDirectory::open(slot.path(), "rates").unwrap();
         assert!(!again.engine().exists());
         assert!(!again.path().join(CONDEMNED).exists());
+    }
+
+    #[test]
+    fn copies_of_other_tables_are_removed() {
+        let slot = tempdir().unwrap();
+        let none: Vec<String> = Vec::new();
+        let remove = |tables: &[&str]| GlobalDirectory::remove_others(slot.path(), tables).unwrap();
+        assert_eq!(remove(&[]), none);
+        for table in ["rates", "names"] {
+            let directory = GlobalDirectory::open(slot.path(), table).unwrap();
+            fs::create_dir(directory.engine()).unwrap();
+            fs::write(directory.engine().join("1.sst"), "rows").unwrap();
+        }
+        assert_eq!(remove(&["rates", "new"]), ["names"]);
+        assert!(slot.path().join("globals/rates/db/1.sst").exists());
+        assert!(!slot.path().join("globals/names").exists());
+        assert_eq!(remove(&["rates"]), none);
+        assert_eq!(remove(&[]), ["rates"]);
     }
 
     #[cfg(unix)]

@@ -222,6 +222,11 @@ impl Cluster {
         }
     }
 
+    /// Announces one side of a call to a ledger.
+    pub fn announce(&self, call: CallSite, worker: &str, edge: Edge) {
+        self.at(call, worker, edge);
+    }
+
     /// Announces one side of a call. Returns for how many milliseconds the call stalls there.
     pub(super) fn stalls(&self, call: CallSite, client_id: &str, edge: Edge) -> Option<i64> {
         let effect = Effect {

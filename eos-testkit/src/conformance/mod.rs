@@ -1,5 +1,6 @@
 //! Test suites for your own codecs and store engines.
 //!
+//! - [`ledger`]: a store that takes effects and positions in one transaction
 //! - [`codecs`]: the bytes of values, and the bytes of keys of ordered stores
 //! - `stores`: a store engine beside a model, and one whose process dies between any two writes. Requires the feature
 //!   `store-conformance`; it is `eos_state::conformance`.
@@ -8,6 +9,9 @@
 //! suites.
 
 pub mod codecs;
+mod ledgers;
+
+pub use ledgers::{EncodeRow, Subject, ledger};
 
 #[cfg(feature = "store-conformance")]
 pub use eos_state::conformance as stores;

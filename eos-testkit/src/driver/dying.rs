@@ -4,6 +4,7 @@ use super::TestDriver;
 use super::faults::CrashPoint;
 use super::running::Ended;
 use crate::client::Edge;
+use crate::ledger::ModelLedger;
 
 impl TestDriver {
     /// Kills every process as by SIGKILL, with its open transaction, and starts it again at once. The uncommitted
@@ -93,6 +94,12 @@ impl TestDriver {
     /// [`crash_everywhere`](crate::crash_everywhere).
     pub fn crash_at_effect(&mut self, n: u64) {
         self.faults.arm_effect(n);
+    }
+
+    /// Makes the calls of the app's ledger places of crashes, too.
+    pub fn ledger(&mut self, ledger: &ModelLedger) {
+        let cluster = self.cluster.clone();
+        ledger.watch(move |call, worker, edge| cluster.announce(call, worker, edge));
     }
 
     /// The number of effects of the app so far.

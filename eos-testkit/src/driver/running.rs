@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use eos_core::Error;
+use eos_core::boundary::Ledgered;
 use eos_core::spi::State;
 use eos_core::spi::stepped::{InputStanding, Step, Worker};
 use eos_protocol::{Offset, TopicPartition};
@@ -193,7 +194,7 @@ impl TestDriver {
         Arc::clone(self.error.insert(Arc::new(error)))
     }
 
-    pub(super) fn workers(&self) -> impl Iterator<Item = &Worker<Cluster>> {
+    pub(super) fn workers(&self) -> impl Iterator<Item = &Worker<Ledgered<Cluster>>> {
         let processes = self.seats.iter().filter_map(|seat| seat.process.as_ref());
         processes.flat_map(|process| &process.workers)
     }

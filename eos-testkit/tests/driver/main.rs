@@ -22,6 +22,7 @@ mod guarantees;
 mod idle;
 mod joins;
 mod larger;
+mod ledger;
 mod many;
 mod metrics;
 mod misuses;

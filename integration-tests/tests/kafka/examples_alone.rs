@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An example, and how many results it comes to, topic by topic.
 type Case = (&'static str, &'static [(&'static str, usize)]);
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 14] = [
     ("01-hello", &[("greetings", 120)]),
     (
         "02-enrich",
@@ -38,6 +38,13 @@ const CASES: [Case; 12] = [
     ),
     // Three orders of emmy wait for a price, and come back.
     ("13-dead-letters", &[("paid", 6), ("orders-dlq", 3)]),
+    // A user moves, and another one is deleted.
+    (
+        "14-clicks-by-region",
+        &[("users-of-regions", 8), ("clicks-of-regions", 7)],
+    ),
+    // Three pairs, and after five seconds two orders and a shipment alone.
+    ("15-orders-shipments", &[("shipped", 6)]),
 ];
 
 #[test]

@@ -21,6 +21,8 @@ const DOUBLED: &[&str] = &["VIOLATED doubled"];
 const STILL: &[&str] = &["it stands still"];
 /// A worker gave up.
 const ENDED: &[&str] = &["it could have gone on"];
+/// A record that should not fail.
+const FAILED: &[&str] = &["a record failed"];
 /// A changelog or a database is not what a loop makes of the input; of each partition, or behind a repartition
 /// topic.
 const STATE: &[&str] = &["VIOLATED state_", " holds {"];
@@ -121,12 +123,15 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("fire_once", Shape::Joins, 20, ORDER),
     ("due_index", Shape::Joins, 20, LOST),
     ("subtract_without_add", Shape::Tables, 20, UNEXPECTED),
-    ("old_row_first", Shape::Tables, 20, ENDED),
-    ("tombstones", Shape::Tables, 20, STATE),
+    ("old_row_first", Shape::Tables, 20, FAILED),
+    ("tombstones", Shape::Tables, 20, UNEXPECTED),
     // An answer of a former right row makes a result.
     ("answer_tokens", Shape::Foreign, 50, &["VIOLATED lost", "VIOLATED older"]),
     ("fan_out_anew", Shape::Foreign, 50, LOST),
     ("unsubscribe", Shape::Foreign, 20, STATE),
+    ("ledger_one_transaction", Shape::Ledger, 20, LOST),
+    ("ledger_locks", Shape::Ledger, 100, DOUBLED),
+    ("ledger_compares", Shape::Ledger, 1_000, DOUBLED),
     ("idle_evidence", Shape::Idle, 20, EARLY),
     ("cursor_inside", Shape::Idle, 100, LOST),
     ("dedup_key", Shape::Dedup, 20, UNEXPECTED),

@@ -10,8 +10,10 @@ use tempfile::TempDir;
 
 use crate::check::{self, Check};
 use crate::counted::{self, Counted};
+use crate::joined_check::{self, JoinedCheck};
+use crate::joined_records::{is_right, time_ms};
 use crate::proc;
-use crate::records::{Input, KEYS, event_ms};
+use crate::records::{Input, KEYS};
 use crate::running::Running;
 use crate::side::{Side, Task};
 use crate::streams::Streams;
@@ -104,17 +106,27 @@ impl Bench {
     }
 
     /// A topic with the first `records`. They have event times if the work needs them, otherwise the current time.
+    /// Of a join, it is the left topic.
     pub(crate) fn filled(&mut self, name: &str, work: Work, records: u64) -> Result<String> {
+        self.filled_side(name, work, records, false)
+    }
+
+    /// The right topic of a join.
+    pub(crate) fn filled_right(&mut self, name: &str, work: Work, records: u64) -> Result<String> {
+        self.filled_side(name, work, records, true)
+    }
+
+    fn filled_side(&mut self, name: &str, work: Work, records: u64, right: bool) -> Result<String> {
         let topic = self.topic(name)?;
         // Batches have the same size for every number of partitions.
         let buffer = BATCH_BYTES * self.partitions.unsigned_abs() as usize;
         let mut producer = Producer::new(&self.bootstrap)?.buffering(buffer);
         let mut input = Input::of(work, self.keys);
         let now = now_ms()?;
-        for seq in 0..records {
+        for seq in (0..records).filter(|seq| is_right(*seq, work) == right) {
             input.set(seq);
             let time = match work.has_event_times() {
-                true => self.begin + event_ms(seq),
+                true => self.begin + time_ms(seq, work),
                 false => now,
             };
             let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
@@ -161,7 +173,7 @@ impl Bench {
             self.client.create_topic(&warm, self.partitions, 1, &[])?;
             topics.push(warm);
         }
-        if work.keeps_state() {
+        if work.keeps_state() && !work.joins() {
             // The sides create them and do not delete them.
             let group = &task.group;
             let store = match work {
@@ -205,6 +217,16 @@ impl Bench {
         for topic in &play.topics {
             self.client.delete_topic(topic)?;
         }
+        if play.task.work.joins() {
+            // Both sides have internal topics with names of their own.
+            let prefix = format!("{}-", play.task.group);
+            let cluster = self.client.metadata(None)?;
+            let internal =
+                |name: &&String| name.starts_with(&prefix) && !play.topics.contains(*name);
+            for topic in cluster.topics.keys().filter(internal) {
+                self.client.delete_topic(topic)?;
+            }
+        }
         std::fs::remove_dir_all(&play.task.state)?;
         Ok(())
     }
@@ -220,6 +242,16 @@ impl Bench {
         let partitions = topics.flat_map(|topic| &topic.partitions);
         let offsets = partitions.filter_map(|p| u64::try_from(p.committed_offset).ok());
         Some(offsets.sum())
+    }
+
+    /// The same for all inputs of a play.
+    pub(crate) fn finished_of(&mut self, play: &Play) -> Option<u64> {
+        let Task { group, input, .. } = &play.task;
+        let done = self.finished(group, input)?;
+        let right = play.task.sibling.as_ref();
+        right.map_or(Some(done), |right| {
+            Some(done + self.finished(group, right)?)
+        })
     }
 
     /// Reads a play's whole output, expecting no more than its records.
@@ -243,6 +275,9 @@ impl Bench {
             };
             let check = WindowedCheck::new(events);
             windowed_check::read(&mut self.client, &play.task.output, check)?.complete(records)
+        } else if work.joins() {
+            let check = JoinedCheck::new(work, play.side, self.partitions, self.keys);
+            joined_check::read(&mut self.client, &play.task.output, check)?.complete(records)
         } else {
             let check = self.check(play)?;
             check.complete(records)?;
@@ -252,7 +287,15 @@ impl Bench {
 
     /// Waits until all offsets of a group are decided, and checks that they are at the end.
     pub(crate) fn ensure_finished(&mut self, play: &Play) -> Result<()> {
-        let committed = self.client.committed(&play.task.group, &play.task.input)?;
+        let mut committed = self.client.committed(&play.task.group, &play.task.input)?;
+        if let Some(right) = play
+            .task
+            .sibling
+            .as_ref()
+            .filter(|_| play.task.work.joins())
+        {
+            committed.extend(self.client.committed(&play.task.group, right)?);
+        }
         let sum: i64 = committed.iter().flatten().map(|(offset, _)| offset).sum();
         ensure!(
             u64::try_from(sum) == Ok(play.task.records),

@@ -13,6 +13,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::dedup;
+use crate::joined;
 use crate::pending;
 use crate::restoring::Restoring;
 use crate::side::{Side, Task};
@@ -119,6 +120,13 @@ fn declare(app: &mut App, task: &Task) {
             windowed::declare(app, task);
         }
         Work::Timers | Work::OpenSessions => pending::declare(app, task),
+        Work::StreamTable
+        | Work::Inner
+        | Work::Left
+        | Work::TableTable
+        | Work::Foreign
+        | Work::HotKey
+        | Work::ColdKeys => joined::declare(app, task),
     }
 }
 

@@ -1,12 +1,12 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | count | dedup | windows | partitions | restart | pending | restore | latency | memory | siblings
+//! main ─► throughput | count | dedup | windows | joins | partitions | restart | pending | restore | latency | memory | siblings
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | kafka-streams/   what runs in it
 //! records   every record is a function of its number
-//! check, counted, windowed_check    so the output can be judged, after every run
+//! check, counted, windowed_check, joined_check    so the output can be judged, after every run
 //! page      results into docs/benchmarks.md
 //! ```
 
@@ -16,6 +16,9 @@ mod check;
 mod counted;
 mod dedup;
 mod eos;
+mod joined;
+mod joined_check;
+mod joined_records;
 mod keyed;
 mod latency;
 mod lifecycle;
@@ -50,7 +53,7 @@ use clap::Parser;
 
 use options::{Options, What};
 use side::{Side, Task};
-use work::{WINDOWS, Work};
+use work::{JOINS, WINDOWS, Work};
 
 /// Of every side but Kafka Streams', and in the place of the C library's, too: `docs/benchmarks.md`.
 #[global_allocator]
@@ -118,10 +121,11 @@ fn measure(options: &Options) -> Result<()> {
         let usual = [Side::Eos, Side::EosUnguarded];
         throughput(What::Quarantine, Work::Pass, &usual, options)?;
     }
-    let stateful: [(What, &[Work]); 3] = [
+    let stateful: [(What, &[Work]); 4] = [
         (What::Count, &[Work::Count, Work::CountPerCommit]),
         (What::Dedup, &[Work::Dedup]),
         (What::Windows, &WINDOWS),
+        (What::Joins, &JOINS),
     ];
     for (what, works) in stateful.into_iter().filter(|(what, _)| wanted(*what)) {
         let usual = [Side::Eos, Side::Streams];

@@ -19,6 +19,8 @@ pub(crate) enum What {
     Dedup,
     /// Counts by tumbling and hopping window, by session, and final results of windows
     Windows,
+    /// A stream or table joined with another one, by equal keys and by a foreign key; a hot key
+    Joins,
     /// Memory of windows and sessions, by the number of keys
     WindowsMemory,
     /// From produce to a read_committed consumer, at a fixed rate
@@ -55,14 +57,14 @@ pub(crate) struct Options {
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
     /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
-    /// partitions and state-memory 5,000,000; dedup, restore, restore-latency, windows and windows-memory 3,000,000;
+    /// partitions and state-memory 5,000,000; dedup, joins, restore, restore-latency, windows and windows-memory 3,000,000;
     /// memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1; quarantine 7]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// Throughput, count, dedup and windows: rounds before them that only warm the broker
+    /// Throughput, count, dedup, windows and joins: rounds before them that only warm the broker
     // After one round the broker's JIT compiler still made a record cost half as much again as later. This burdened
     // the first side of the first counted round. After two rounds the compiler still used a tenth of a core.
     #[arg(long, default_value_t = 3)]
@@ -75,7 +77,7 @@ pub(crate) struct Options {
     /// Between two commits, in milliseconds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) interval_ms: u64,
-    /// Throughput, count, dedup and windows: how many records Kafka Streams passes before the run that counts, in its JVM
+    /// Throughput, count, dedup, windows and joins: how many records Kafka Streams passes before the run that counts, in its JVM
     #[arg(long, default_value_t = 3_000_000)]
     pub(crate) warm_up: u64,
     /// Restart, pending and windows-memory: the numbers of keys, separated by commas [default: restart
@@ -86,7 +88,7 @@ pub(crate) struct Options {
     /// [default: map 6,32,128,512; count 6,12,32,128,200,500]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: Option<Vec<i32>>,
-    /// Count, windows, windows-memory, pending and partitions: measure only this work
+    /// Count, windows, joins, windows-memory, pending and partitions: measure only this work
     #[arg(long)]
     pub(crate) work: Option<Work>,
     /// The heap of Kafka Streams, in MB [default: 512; count with every update 256, which keeps its speed]

@@ -4,6 +4,7 @@
 
 use eos_protocol::partition_for;
 
+use crate::joined_records;
 use crate::work::Work;
 
 /// Partitions of every topic, except where many of them are what is measured.
@@ -47,7 +48,10 @@ impl Input {
         use std::io::Write;
         let has_id = self.work == Work::Dedup;
         let seq = if has_id { original(seq) } else { seq };
-        let fields = Fields::of(seq, self.keys);
+        let mut fields = Fields::of(seq, self.keys);
+        if let Some(row) = joined_records::number_of_row(seq, self.work) {
+            fields.user = FIRST_KEY + row;
+        }
         self.key.clear();
         self.value.clear();
         // Writing to a vector does not fail.
@@ -64,6 +68,9 @@ impl Input {
         );
         self.value.resize(VALUE_BYTES - 2, b'x');
         self.value.extend_from_slice(b"\"}");
+        if joined_records::is_right(seq, self.work) {
+            joined_records::change_right_key(&mut self.key, seq, self.work);
+        }
     }
 
     /// Where Java's partitioner, eos and librdkafka's `murmur2_random` put it.
@@ -171,7 +178,7 @@ impl Fields {
 }
 
 /// SplitMix64's finaliser: neighbours become strangers.
-fn mixed(n: u64) -> u64 {
+pub(crate) fn mixed(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

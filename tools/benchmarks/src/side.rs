@@ -85,7 +85,7 @@ pub(crate) struct Task {
     /// What each record costs beside the work, asleep.
     #[arg(long, value_parser = micros, value_name = "US", default_value = "0")]
     pub(crate) pause: Duration,
-    /// A second topic, merged with the first by time. eos alone has it.
+    /// A second topic: merged with the first by time, which eos alone has, or the right side of a join.
     #[arg(long)]
     pub(crate) sibling: Option<String>,
     /// A static member of its group: it is known again when it comes back.

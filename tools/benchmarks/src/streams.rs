@@ -82,6 +82,9 @@ impl Streams {
         ] {
             command.arg(format!("{name}={value}"));
         }
+        if let Some(right) = &task.sibling {
+            command.arg(format!("right={right}"));
+        }
         if task.stays {
             command.arg("p.main.consumer.group.instance.id=bench");
         }

@@ -75,12 +75,20 @@ pub(crate) fn stateful(all: &[Results], options: &Options) -> String {
             Work::Hopping => "Hopping windows of 30 s, one every 7.5 s, every update",
             Work::Sessions => "Sessions with a gap of 10 s, every update",
             Work::OnClose => "Tumbling windows of 30 s, final results",
+            Work::StreamTable => "A stream with a table of 50,000 rows",
+            Work::Inner => "Two streams within 5 s, inner",
+            Work::Left => "Two streams within 5 s, left",
+            Work::TableTable => "Two tables of 100,000 rows, inner",
+            Work::Foreign => "100,000 rows with 10,000 rows by a foreign key, inner",
+            Work::HotKey => "Two streams within 15 s, left, two keys without pairs",
+            Work::ColdKeys => "Two streams within 15 s, left, 100,000 keys without pairs",
             _ => "Every update",
         };
         let cache = match results.work {
             // A store that a processor adds has none by default.
             Work::Dedup => "no cache",
             work if work.writes_every_update() => "no cache",
+            Work::Inner | Work::Left | Work::HotKey | Work::ColdKeys => "its stores have no cache",
             _ => "its default cache",
         };
         let _ = writeln!(

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use kafka_wire::Isolation;
+
 use crate::bench::{Bench, Play};
+use crate::joined_records;
 use crate::options::{Options, What};
 use crate::proc;
 use crate::records::PARTITIONS;
@@ -66,8 +69,13 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
         None
     };
     let mut bench = Bench::open(PARTITIONS)?;
+    bench.keys = joined_records::keys(work).unwrap_or(bench.keys);
     // One run may measure several works on one broker.
     let input = bench.filled(&format!("{}-in", work.name()), work, records)?;
+    let right = match work.joins() {
+        true => Some(bench.filled_right(&format!("{}-right", work.name()), work, records)?),
+        false => None,
+    };
     let mut outcomes = Vec::new();
     let warm_up = options.warm_up_rounds;
     for turn in 0..warm_up + options.rounds.unwrap_or(rounds) {
@@ -83,7 +91,8 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
                 _ => eprintln!("{}: round {round}", side.name()),
             }
             let interval = options.interval();
-            let play = bench.play(side, &name, &input, work, records, interval)?;
+            let mut play = bench.play(side, &name, &input, work, records, interval)?;
+            play.task.sibling.clone_from(&right);
             let outcome = one(&mut bench, &play, streams.as_ref(), round)
                 .with_context(|| format!("{}, round {round}", side.name()))?;
             if round > 0 {
@@ -158,6 +167,17 @@ struct Moment {
 }
 
 impl Moment {
+    fn now(bench: &Bench, running: &Running, records: u64) -> Result<Self> {
+        Ok(Self {
+            records,
+            time: Instant::now(),
+            cpu: running.cpu()?,
+            broker: bench.broker_cpu()?,
+            own: proc::cpu(std::process::id())?,
+            busy: proc::busy()?,
+        })
+    }
+
     fn foreign_until(&self, end: &Self) -> Option<f64> {
         let known = |moment: &Self| Some(moment.cpu + moment.broker? + moment.own);
         let known = known(end)?.saturating_sub(known(self)?);
@@ -180,21 +200,16 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
             "it takes too long: {done} of {total} records"
         );
         std::thread::sleep(LOOK);
-        let now = bench.finished(&play.task.group, &play.task.input);
+        let now = bench.finished_of(play);
         let Some(now) = now.filter(|now| *now > done) else {
             continue;
         };
         done = now;
         // A side that ends by itself is gone with its last commit, and its CPU time with it.
-        let Ok(cpu) = running.cpu() else { continue };
-        let moment = Moment {
-            records: done,
-            time: Instant::now(),
-            cpu,
-            broker: bench.broker_cpu()?,
-            own: proc::cpu(std::process::id())?,
-            busy: proc::busy()?,
-        };
+        if running.cpu().is_err() {
+            continue;
+        }
+        let moment = Moment::now(bench, running, done)?;
         last = Some(moment);
         if start.is_none() && done * 10 >= total {
             start = Some(moment);
@@ -202,10 +217,44 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
             end = Some(moment);
         }
     }
+    if play.task.work == Work::Foreign {
+        // The results of the last records are still on their way through internal topics.
+        let end = last_result(bench, play, running)?;
+        return start.map(|start| (start, end)).context(TOO_FEW);
+    }
     let end = end.or(last.filter(|last| start.is_some_and(|s| s.records < last.records)));
-    start
-        .zip(end)
-        .context("too few commits to measure anything: use more --records")
+    start.zip(end).context(TOO_FEW)
+}
+
+const TOO_FEW: &str = "too few commits to measure anything: use more --records";
+
+/// How long an output has to stand still to be complete.
+const STILL: Duration = Duration::from_secs(3);
+
+/// The moment of the last result, after which no more comes.
+fn last_result(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<Moment> {
+    let (mut ends, mut last) = (Vec::new(), None);
+    let began = Instant::now();
+    loop {
+        running.check()?;
+        ensure!(began.elapsed() < PATIENCE, "results come for too long");
+        let now = bench
+            .client
+            .end_offsets(&play.task.output, Isolation::ReadCommitted)?;
+        match last {
+            Some(moment) if now == ends => {
+                let moment: Moment = moment;
+                if moment.time.elapsed() >= STILL {
+                    return Ok(moment);
+                }
+            }
+            _ => {
+                ends = now;
+                last = Some(Moment::now(bench, running, play.task.records)?);
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 impl Outcome {

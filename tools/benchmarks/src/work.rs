@@ -51,7 +51,37 @@ pub(crate) enum Work {
     Timers,
     /// Each record opens or extends a session of its key that closes after half an hour, and is written. eos alone has it.
     OpenSessions,
+    /// A stream joined with a table that has a row for each of its records.
+    StreamTable,
+    /// Two streams: each pair within the reach is written.
+    Inner,
+    /// Two streams: each pair is written, and each left record without a pair.
+    Left,
+    /// Two tables: every update is written.
+    TableTable,
+    /// Two tables, by a foreign key: every update is written. A row of the right table has ten of the left one.
+    Foreign,
+    /// The left records of two streams have two keys, and no pairs: each is written when it closes.
+    HotKey,
+    /// The same with as many keys as usual.
+    ColdKeys,
 }
+
+/// The joins.
+pub(crate) const JOINS: [Work; 7] = [
+    Work::StreamTable,
+    Work::Inner,
+    Work::Left,
+    Work::TableTable,
+    Work::Foreign,
+    Work::HotKey,
+    Work::ColdKeys,
+];
+
+/// The time between two records of a pair, at most.
+pub(crate) const REACH: Duration = Duration::from_secs(5);
+/// The same for the works about a hot key.
+pub(crate) const HOT_REACH: Duration = Duration::from_secs(15);
 
 /// The works with windows and sessions.
 pub(crate) const WINDOWS: [Work; 4] =
@@ -82,9 +112,14 @@ impl Work {
         WINDOWS.contains(&self)
     }
 
+    /// Whether it joins two topics.
+    pub(crate) fn joins(self) -> bool {
+        JOINS.contains(&self)
+    }
+
     /// Whether its records have event times.
     pub(crate) fn has_event_times(self) -> bool {
-        self.has_windows() || self == Work::Dedup
+        self.has_windows() || self == Work::Dedup || self.joins()
     }
 
     /// Whether it has a store.
@@ -96,7 +131,12 @@ impl Work {
     pub(crate) fn writes_every_update(self) -> bool {
         matches!(
             self,
-            Work::Count | Work::Tumbling | Work::Hopping | Work::Sessions
+            Work::Count
+                | Work::Tumbling
+                | Work::Hopping
+                | Work::Sessions
+                | Work::TableTable
+                | Work::Foreign
         )
     }
 
@@ -115,6 +155,13 @@ impl Work {
             Work::OnClose => "on-close",
             Work::Timers => "timers",
             Work::OpenSessions => "open-sessions",
+            Work::StreamTable => "stream-table",
+            Work::Inner => "inner",
+            Work::Left => "left",
+            Work::TableTable => "table-table",
+            Work::Foreign => "foreign",
+            Work::HotKey => "hot-key",
+            Work::ColdKeys => "cold-keys",
         }
     }
 }

@@ -56,6 +56,14 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
             "{said}"
         );
     }
+    let joins = "joins --records 100000 --rounds 1 --warm-up-rounds 0 --interval-ms 20 --sides eos";
+    let said = bench(kafka.bootstrap(), joins)?;
+    for work in ["stream-table", "inner", "left", "table-table", "foreign"] {
+        ensure!(
+            said.contains(&format!("\"benchmark\":\"{work}\"")),
+            "{said}"
+        );
+    }
     let said = bench(kafka.bootstrap(), "memory --records 20000 --seconds 8")?;
     let figures = result(&said, "eos")?;
     ensure!(figures["peak_mib"].as_f64() > Some(1.0), "{figures}");

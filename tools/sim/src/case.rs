@@ -6,6 +6,7 @@ use super::clocks::Clocks;
 use super::record::Draft;
 use super::remains::{Found, Left};
 use super::topics::APP;
+use eos_testkit::ledger::ModelLedger;
 use eos_testkit::rng::Rng;
 
 /// Everything that depends on the shape of a run.
@@ -31,13 +32,15 @@ pub(super) struct Case {
     /// Declares the app's streams. The value of each output is the input's value, followed by its key's count, if
     /// there is one.
     pub(super) declare: fn(&mut App, &Clocks),
+    /// Declares the streams of an app that commits in this ledger.
+    pub(super) ledger: Option<fn(&mut App, &ModelLedger)>,
     /// Adds the violations to the findings, and returns those of the oracle.
     pub(super) judge: fn(Left<'_>, &mut Found) -> Result<Vec<String>, String>,
 }
 
 impl Case {
-    /// Returns the app, with these clocks.
-    pub(super) fn app(&self, clocks: &Clocks) -> App {
+    /// Returns the app, with these clocks and this ledger.
+    pub(super) fn app(&self, clocks: &Clocks, ledger: &ModelLedger) -> App {
         let mut app = App::new(APP);
         app.guarantee(self.guarantee)
             .set("commit.interval.ms", 40)
@@ -47,6 +50,10 @@ impl Case {
             .set("max.timestamp.ahead.ms", -1)
             .set("transaction.timeout.ms", 6_000);
         (self.declare)(&mut app, clocks);
+        if let Some(declare) = self.ledger {
+            app.ledger(ledger);
+            declare(&mut app, ledger);
+        }
         app
     }
 

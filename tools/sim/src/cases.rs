@@ -3,9 +3,9 @@
 use super::case::Case;
 use super::shape::Shape;
 use super::{
-    calls, dedup, expiring, foreign_keys, guarantees, idle, joined, joins, merged, on_close,
-    parked, plain, policies, reorder, sequences, sessions, sliding, tables, timers, wall_timers,
-    windowed,
+    calls, dedup, expiring, foreign_keys, guarantees, idle, joined, joins, ledger, merged,
+    on_close, parked, plain, policies, reorder, sequences, sessions, sliding, tables, timers,
+    wall_timers, windowed,
 };
 
 pub(super) fn of(shape: Shape) -> Case {
@@ -36,6 +36,7 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Idle => idle::IDLE,
         Shape::Joins => joins::JOINS,
         Shape::Tables => tables::TABLES,
+        Shape::Ledger => ledger::LEDGER,
         Shape::Foreign => foreign_keys::FOREIGN,
     }
 }

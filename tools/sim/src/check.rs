@@ -4,6 +4,7 @@ use super::case::Case;
 use super::remains::{Copied, Found, Left};
 use super::topics::APP;
 use eos_testkit::client::Cluster;
+use eos_testkit::ledger::ModelLedger;
 
 /// Returns whether the group has committed all records, and every transaction has ended.
 pub(super) fn is_committed(cluster: &Cluster, case: &Case) -> bool {
@@ -25,6 +26,21 @@ pub(super) fn is_committed(cluster: &Cluster, case: &Case) -> bool {
                 })
             })
         })
+}
+
+/// Returns whether the positions in the ledger are at the ends of all inputs.
+pub(super) fn is_in_ledger(cluster: &Cluster, ledger: &ModelLedger, case: &Case) -> bool {
+    let offsets = ledger.offsets();
+    case.inputs.iter().all(|topic| {
+        (0..cluster.partitions(topic)).all(|partition| {
+            let (_, end) = cluster.ends(topic, partition);
+            let mut all = offsets.iter();
+            let at =
+                all.find(|(it, _)| it.topic.as_str() == *topic && it.partition.get() == partition);
+            let at = at.and_then(|(_, at)| *at).map_or(0, |at| at.get());
+            at == end
+        })
+    })
 }
 
 /// Adds the violations, and counts the behaviour that occurred.

@@ -29,6 +29,7 @@ mod guarantees;
 mod idle;
 mod joined;
 mod joins;
+mod ledger;
 mod loops;
 mod merged;
 mod nemesis;

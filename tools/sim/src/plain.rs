@@ -23,6 +23,7 @@ pub(super) const STATELESS: Case = Case {
     pauses: false,
     draft: |_, now| Draft::plain(now),
     declare: |app, _| copy(app),
+    ledger: None,
     judge: copied,
 };
 

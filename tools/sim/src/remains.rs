@@ -15,6 +15,7 @@ use eos_oracle::{
 };
 use eos_testkit::client::Cluster;
 use eos_testkit::crash_backend::CrashHome;
+use eos_testkit::ledger::ModelLedger;
 
 /// The length of the store's id in a changelog's key. The key of a commit record has no other bytes.
 const STORE_ID: usize = 4;
@@ -149,6 +150,7 @@ pub(super) struct Left<'a> {
     pub(super) after_faults: usize,
     pub(super) databases: &'a [Copied],
     pub(super) clocks: &'a Clocks,
+    pub(super) ledger: &'a ModelLedger,
     /// The transactions of other producers in the input.
     pub(super) foreign: &'a [Undecided],
 }

@@ -57,13 +57,15 @@ pub enum Shape {
     Joins,
     /// Tables with updates and tombstones: a filter, an outer join, and groups of its rows.
     Tables,
+    /// Rows and positions in a ledger, which fails at random and is lost in part.
+    Ledger,
     /// A join of two tables by a foreign key.
     Foreign,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 27] = [
+    pub const ALL: [Shape; 28] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -90,6 +92,7 @@ impl Shape {
         Shape::Idle,
         Shape::Joins,
         Shape::Tables,
+        Shape::Ledger,
         Shape::Foreign,
     ];
 
@@ -99,7 +102,7 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             Shape::Async | Shape::Sequences | Shape::Reorder | Shape::Joins => 1,
-            Shape::Tables | Shape::Foreign => 1,
+            Shape::Tables | Shape::Ledger | Shape::Foreign => 1,
             Shape::WallTimers | Shape::Expiring | Shape::Sliding | Shape::Idle => 1,
             // These shapes commit through the consumer.
             Shape::AtMostOnce | Shape::CountedAtLeastOnce => 2,
@@ -146,6 +149,7 @@ impl Shape {
             Shape::Idle => "idle",
             Shape::Joins => "joins",
             Shape::Tables => "tables",
+            Shape::Ledger => "ledger",
             Shape::Foreign => "foreign",
         }
     }

@@ -17,9 +17,10 @@ use super::remains::{Found, Left};
 use super::run::{FAULTS, Outcome, Run};
 use super::topics::{APP, INPUT};
 use super::without::{COMPACTION, DATA_WITH_POSITION, TASK_LOCK, take_away};
-use super::{cases, check};
+use super::{cases, check, ledger};
 use eos_broker::broker::{Broker, BrokerOptions};
 use eos_testkit::client::{Cluster, Written};
+use eos_testkit::ledger::ModelLedger;
 use eos_testkit::rng::Rng;
 
 /// The start of a run, in milliseconds since the epoch.
@@ -54,6 +55,7 @@ struct Simulation<'a> {
     rng: Rng,
     cluster: Cluster,
     clocks: Clocks,
+    ledger: ModelLedger,
     foreign: Foreign,
     nemesis: Nemesis,
     processes: Processes<'a>,
@@ -92,7 +94,9 @@ impl Run {
             Some(DATA_WITH_POSITION) => return Simulation::new(self, &PositionFirst).run(),
             _ => {}
         }
-        let of_runtime = self.without.filter(|name| *name != COMPACTION);
+        let of_runtime = self
+            .without
+            .filter(|name| *name != COMPACTION && !ledger::defences().any(|it| it == *name));
         let _away = of_runtime.map(|name| match take_away(name) {
             Ok(away) => away,
             Err(why) => panic!("{why}"),
@@ -136,7 +140,10 @@ impl<'a> Simulation<'a> {
             }
         }
         let clocks = Clocks::new(&cluster);
-        let app = match case.app(&clocks).stepped(cluster.clone()) {
+        let ledger = ledger::of_run(run.seed, run.without);
+        let announces = cluster.clone();
+        ledger.watch(move |call, worker, edge| announces.announce(call, worker, edge));
+        let app = match case.app(&clocks, &ledger).stepped(cluster.clone()) {
             Ok(app) => app.restore_batch(RESTORE_BATCH),
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
@@ -147,6 +154,7 @@ impl<'a> Simulation<'a> {
             rng,
             cluster,
             clocks,
+            ledger,
             foreign: Foreign::default(),
             nemesis,
             processes,
@@ -238,6 +246,7 @@ impl<'a> Simulation<'a> {
     /// Ends the faults.
     fn rest(&mut self) {
         self.nemesis.rest();
+        self.ledger.calm();
         self.nemesis.note(|| "all goes well from here on".into());
         if self.case.by_wall_clock {
             self.clocks.stand_still();
@@ -324,6 +333,7 @@ impl<'a> Simulation<'a> {
                 after_faults: self.after_faults,
                 databases: &databases,
                 clocks: &self.clocks,
+                ledger: &self.ledger,
                 foreign: self.foreign.all(),
             };
             check::judge(&self.case, left, &mut self.found);
@@ -427,7 +437,10 @@ impl<'a> Simulation<'a> {
             replayer.is_done(&self.cluster, letters, partitions)
         };
         self.processes.run_well()
-            && check::is_committed(&self.cluster, &self.case)
+            && match self.case.ledger {
+                Some(_) => check::is_in_ledger(&self.cluster, &self.ledger, &self.case),
+                None => check::is_committed(&self.cluster, &self.case),
+            }
             && self.case.letters.is_none_or(replayed)
     }
 

@@ -19,7 +19,7 @@ use eos_testkit::rng::Rng;
 
 pub(super) const TABLES: Case = Case {
     inputs: &[LEFT, RIGHT],
-    repartition: Some("sim-groups-repartition"),
+    repartition: Some("sim-groups-changes-repartition"),
     // There are two, of two stages: this shape compares both itself.
     changelog: None,
     outputs: &[PASSED, JOINED, GROUPS],
@@ -35,7 +35,10 @@ const PASSED: &str = "passed";
 const JOINED: &str = "rows";
 const GROUPS: &str = "results";
 /// The changelogs of the stages: of the tables, and of the groups.
-const CHANGELOGS: [&str; 2] = ["sim-left-changelog", "sim-groups-repartition-changelog"];
+const CHANGELOGS: [&str; 2] = [
+    "sim-left-changelog",
+    "sim-groups-changes-repartition-changelog",
+];
 
 fn declare(app: &mut App) {
     let rows = |app: &mut App, topic| {
@@ -120,15 +123,15 @@ fn value(it: &Given) -> String {
     format!("{} {digit}", it.seq)
 }
 
-/// The updates of one table by key, without tombstones of rows that were not there, and its last rows.
+/// The updates of one table by key, and its last rows.
 #[derive(Debug, Default)]
 struct Updates<'a> {
-    of: BTreeMap<&'a str, VecDeque<&'a Given>>,
+    of: BTreeMap<&'a str, Vec<&'a Given>>,
     rows: BTreeMap<&'a str, &'a Given>,
 }
 
 impl<'a> Updates<'a> {
-    /// Reads the updates. `each` receives each one, with the row before it.
+    /// Reads the updates. `each` receives each one that changes a row, with the row before it.
     fn read(
         left: Left<'a>,
         (topic, partition): (&str, i32),
@@ -140,20 +143,12 @@ impl<'a> Updates<'a> {
                 true => all.rows.remove(&it.key[..]),
                 false => all.rows.insert(&it.key, it),
             };
+            all.of.entry(&it.key).or_default().push(it);
             if before.is_some() || !it.tombstone {
-                all.of.entry(&it.key).or_default().push_back(it);
                 each(it, before);
             }
         }
         all
-    }
-
-    fn next(&self, key: &str) -> Option<&'a Given> {
-        self.of.get(key)?.front().copied()
-    }
-
-    fn take(&mut self, key: &str) {
-        self.of.get_mut(key).and_then(VecDeque::pop_front);
     }
 
     fn contents(&self) -> Contents {
@@ -196,6 +191,87 @@ impl<'a> Pair<'a> {
     }
 }
 
+/// The updates of a key in both tables, and how many of each may have been processed.
+///
+/// A tombstone of a row that is not there emits the joined row again, as in Kafka Streams, and nothing if there is none.
+/// So an order of the updates can be told from the joined rows only later.
+#[derive(Debug)]
+struct Orders<'a> {
+    updates: [&'a [&'a Given]; 2],
+    at: BTreeSet<[usize; 2]>,
+}
+
+impl<'a> Orders<'a> {
+    fn of(key: &str, [left, right]: &'a [Updates<'a>; 2]) -> Self {
+        let of = |table: &'a Updates<'a>| table.of.get(key).map_or(&[][..], Vec::as_slice);
+        let mut all = Self {
+            updates: [of(left), of(right)],
+            at: BTreeSet::from([[0, 0]]),
+        };
+        all.skip_silent();
+        all
+    }
+
+    fn next(&self, at: [usize; 2], side: usize) -> Option<&'a Given> {
+        self.updates[side].get(at[side]).copied()
+    }
+
+    fn pair(&self, at: [usize; 2]) -> Pair<'a> {
+        let row = |side: usize| {
+            let last = self.updates[side].get(at[side].checked_sub(1)?)?;
+            Some(*last).filter(|it| !it.tombstone)
+        };
+        Pair([row(0), row(1)])
+    }
+
+    /// Adds the places behind tombstones that emit nothing.
+    fn skip_silent(&mut self) {
+        let mut new: Vec<_> = self.at.iter().copied().collect();
+        while let Some(at) = new.pop() {
+            let is_empty = self.pair(at).row().is_empty();
+            for side in 0..2 {
+                let is_silent = self.next(at, side).is_some_and(|it| it.tombstone);
+                let mut behind = at;
+                behind[side] += 1;
+                if is_empty && is_silent && self.at.insert(behind) {
+                    new.push(behind);
+                }
+            }
+        }
+    }
+
+    /// Follows one joined row. Returns false if no update leads to it.
+    fn follow(&mut self, row: &str, time: i64) -> bool {
+        let mut all = BTreeSet::new();
+        for &at in &self.at {
+            let before = self.pair(at);
+            for side in 0..2 {
+                let Some(update) = self.next(at, side) else {
+                    continue;
+                };
+                let after = before.after(side, update);
+                let emits = !(before.row().is_empty() && after.row().is_empty());
+                if emits && after.row() == row && after.time(update) == time {
+                    let mut behind = at;
+                    behind[side] += 1;
+                    all.insert(behind);
+                }
+            }
+        }
+        let follows = !all.is_empty();
+        if follows {
+            self.at = all;
+            self.skip_silent();
+        }
+        follows
+    }
+
+    /// Whether all updates may have been processed.
+    fn is_whole(&self) -> bool {
+        self.at.contains(&self.updates.map(<[_]>::len))
+    }
+}
+
 /// A change of a group by a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
@@ -204,15 +280,59 @@ struct Change {
     time: i64,
 }
 
+impl Change {
+    /// Whether the row was emitted again.
+    fn is_repetition(&self) -> bool {
+        self.old == self.new
+    }
+}
+
 /// The changes of the groups that have to come, in order, by group and the row's key.
 #[derive(Debug, Default)]
 struct Due {
     changes: BTreeMap<(String, String), VecDeque<Change>>,
+    /// How often each group was emitted without a change.
+    repeated: BTreeMap<String, usize>,
     moved: usize,
     stayed: usize,
 }
 
 impl Due {
+    /// Takes the next change of a group by the row of a key. The repetitions of the row before it were emitted earlier.
+    fn take(&mut self, group: &str, key: &str) -> Option<Change> {
+        let changes = (self.changes).get_mut(&(group.to_owned(), key.to_owned()))?;
+        while changes.front().is_some_and(Change::is_repetition) {
+            let seen = self.repeated.get_mut(group)?;
+            *seen = seen.checked_sub(1)?;
+            changes.pop_front();
+        }
+        changes.pop_front()
+    }
+
+    /// A result of a group came again at this time, so one of its rows did: which one shows only later. Returns whether a
+    /// row may have.
+    fn repeat(&mut self, group: &str, last: i64, time: i64) -> bool {
+        let mut of_group = self.changes.iter().filter(|((it, _), _)| it == group);
+        let may = |it: &Change| it.is_repetition() && it.time.max(last) == time;
+        *self.repeated.entry(group.to_owned()).or_default() += 1;
+        of_group.any(|(_, changes)| changes.iter().any(may))
+    }
+
+    /// Returns a change that was not emitted.
+    fn rest(&self) -> Option<String> {
+        let mut repeated = self.repeated.clone();
+        for ((group, key), changes) in &self.changes {
+            for change in changes {
+                let seen = repeated.get_mut(group).filter(|_| change.is_repetition());
+                match seen.and_then(|seen| Some((seen.checked_sub(1)?, seen))) {
+                    Some((left, seen)) => *seen = left,
+                    None => return Some(format!("{change:?} of {key} in {group}")),
+                }
+            }
+        }
+        None
+    }
+
     /// A joined row changes. An empty text is no row.
     fn change(&mut self, key: &str, [old, new]: [&str; 2], time: i64) {
         let of = |row: &str| (!row.is_empty()).then(|| (group(row), format!("{key}:{row}")));
@@ -242,50 +362,36 @@ impl Due {
 fn judge_joined(
     partition: i32,
     found: &[Emitted],
-    [mut left, mut right]: [Updates<'_>; 2],
+    tables: &[Updates<'_>; 2],
     due: &mut Due,
 ) -> Result<Contents, String> {
-    let mut pairs: BTreeMap<&str, Pair<'_>> = BTreeMap::new();
+    let keys = tables.iter().flat_map(|table| table.of.keys());
+    let mut orders: BTreeMap<&str, Orders<'_>> =
+        keys.map(|key| (*key, Orders::of(key, tables))).collect();
+    let mut last: BTreeMap<&str, &str> = BTreeMap::new();
     let mut rows = Contents::new();
     for (at, (key, row, time)) in found.iter().enumerate() {
-        let before = pairs.get(&key[..]).copied().unwrap_or_default();
-        let next = [left.next(key), right.next(key)];
-        let after = |side: usize| {
-            let update = next[side]?;
-            let pair = before.after(side, update);
-            (pair.row() == *row && pair.time(update) == *time).then_some(pair)
-        };
-        let pair = match (after(0), after(1)) {
-            (Some(pair), _) => {
-                left.take(key);
-                pair
-            }
-            (None, Some(pair)) => {
-                right.take(key);
-                pair
-            }
-            (None, None) => {
-                let again = found[..at].contains(&found[at]);
-                let what = if again { "doubled" } else { "unexpected" };
-                return Err(format!(
-                    "VIOLATED {what}: {JOINED}-{partition}, record {at}: {key} is {row:?} at {time} behind {:?}, and the \
-                     next updates are {next:?}",
-                    before.row()
-                ));
-            }
-        };
-        due.change(key, [&before.row(), row], *time);
-        pairs.insert(key, pair);
+        let before = last.insert(key, row).unwrap_or_default();
+        let order = orders.get_mut(&key[..]);
+        if !order.is_some_and(|order| order.follow(row, *time)) {
+            let again = found[..at].contains(&found[at]);
+            let what = if again { "doubled" } else { "unexpected" };
+            return Err(format!(
+                "VIOLATED {what}: {JOINED}-{partition}, record {at}: {key} is {row:?} at {time} behind {before:?}, and \
+                 the updates are {:?}",
+                orders.get(&key[..])
+            ));
+        }
+        due.change(key, [before, row], *time);
         let (key, stored) = stamped(key, row, *time);
         match row.is_empty() {
             true => rows.remove(&key),
             false => rows.insert(key, stored),
         };
     }
-    let mut rest = left.of.values().chain(right.of.values()).flatten();
-    match rest.next() {
-        Some(it) => Err(format!(
-            "VIOLATED lost: {JOINED}-{partition} ends without {it:?}"
+    match orders.iter().find(|(_, order)| !order.is_whole()) {
+        Some((key, order)) => Err(format!(
+            "VIOLATED lost: {JOINED}-{partition} ends without updates of {key}: {order:?}"
         )),
         None => Ok(rows),
     }
@@ -301,8 +407,18 @@ fn judge_groups(partition: i32, found: &[Emitted], due: &mut Due) -> Result<Cont
         let old = rows.difference(&now).next().copied();
         let new = now.difference(rows).next().copied();
         let key = old.or(new).and_then(|it| it.split(':').next());
-        let place = (group.clone(), key.unwrap_or_default().to_owned());
-        let change = due.changes.get_mut(&place).and_then(VecDeque::pop_front);
+        let Some(key) = key else {
+            if !due.repeat(group, *last, *time) {
+                return Err(format!(
+                    "VIOLATED doubled: {GROUPS}-{partition}, record {at}: {group} is {result:?} again at {time} behind \
+                     {last}"
+                ));
+            }
+            results.extend([stamped(group, result, *time)]);
+            *last = *time;
+            continue;
+        };
+        let change = due.take(group, key);
         // The group by one loop: the change of the row, and nothing else.
         let expected = change.as_ref().map(|it| {
             let mut rows: BTreeSet<&str> = rows.clone();
@@ -346,7 +462,7 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         verdicts.extend(loops::difference(left, PASSED, partition, &passed));
         let mut stores = vec![lefts.contents(), rights.contents()];
         let joined = loops::emitted(left, JOINED, partition);
-        match judge_joined(partition, &joined, [lefts, rights], &mut due) {
+        match judge_joined(partition, &joined, &[lefts, rights], &mut due) {
             Ok(rows) => stores.push(rows),
             Err(why) => verdicts.push(why),
         }
@@ -365,10 +481,8 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
             Err(why) => return Ok(vec![why]),
         }
     }
-    let rest = due.changes.iter().find(|(_, rest)| !rest.is_empty());
-    verdicts.extend(rest.map(|((group, _), rest)| {
-        format!("VIOLATED lost: {GROUPS} ends without {rest:?} of {group}")
-    }));
+    let rest = due.rest();
+    verdicts.extend(rest.map(|rest| format!("VIOLATED lost: {GROUPS} ends without {rest}")));
     verdicts.extend(judge_state(left, &state));
     Ok(verdicts)
 }

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use super::ledger;
+
 /// The lock that lets only one worker open a task's database. It is the only defence of the disk, not of the runtime.
 pub(super) const TASK_LOCK: &str = "task_lock";
 
@@ -31,6 +33,7 @@ impl Error for NoDefence {}
 pub fn check_defence(name: &str) -> Result<(), NoDefence> {
     match name {
         TASK_LOCK | COMPACTION | DATA_WITH_POSITION => Ok(()),
+        name if ledger::defences().any(|it| it == name) => Ok(()),
         name => take_away(name).map(drop),
     }
 }

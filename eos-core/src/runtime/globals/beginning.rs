@@ -61,6 +61,7 @@ impl Beginning<'_> {
         partitions: &Partitions,
         client: &C,
     ) -> Result<Option<GlobalReader<C>>, GlobalError> {
+        self.discard_others();
         if self.topology.globals().is_empty() {
             return Ok(None);
         }
@@ -78,6 +79,7 @@ impl Beginning<'_> {
     where
         C: Client + Send + Sync + 'static,
     {
+        self.discard_others();
         if self.topology.globals().is_empty() {
             return Ok(None);
         }
@@ -86,6 +88,24 @@ impl Beginning<'_> {
         let make = move || GlobalReader::new(spec, env, &topology, &partitions, &*client);
         let started = GlobalThread::start(make, handle.clone());
         started.map(Some).map_err(Error::Thread)
+    }
+
+    /// Deletes the copies of tables that an earlier version of the app had. A start does not fail because of them.
+    fn discard_others(&self) {
+        let tables = self.topology.globals().iter();
+        let tables: Vec<&str> = tables.map(|it| &*it.name).collect();
+        let app = &self.settings.app;
+        match self.state.home.discard_other_globals(&tables) {
+            Ok(removed) => {
+                for table in removed {
+                    tracing::info!(%app, table, "removed the copy of a global table that the app no longer has");
+                }
+            }
+            Err(error) => tracing::warn!(
+                %app, %error,
+                "removing the copies of former global tables failed; trying again at the next start"
+            ),
+        }
     }
 
     fn spec(self) -> ReaderSpec {

@@ -1,5 +1,7 @@
 //! Errors of global tables.
 
+use std::time::Duration;
+
 use eos_protocol::global::{GlobalStalled, StaleCopy};
 use eos_protocol::{Offset, TopicChange, TopicName, TopicPartition};
 
@@ -79,6 +81,23 @@ pub enum GlobalError {
         topic: TopicName,
         /// The cause.
         why: StaleCopy,
+    },
+    /// The start read for longer than tombstones exist.
+    #[error(
+        "reading the topic {topic} of the global table {table} took {} s at the start. Its delete.retention.ms is {} s, and later \
+         deletions may be compacted away, so rows may be left that were deleted. Raise it above the duration of a start \
+         (kafka-configs.sh --alter --topic {topic} --add-config delete.retention.ms=..), then restart the process",
+        took.as_secs(), retention.as_secs()
+    )]
+    SlowStart {
+        /// The global table.
+        table: String,
+        /// The topic.
+        topic: TopicName,
+        /// The duration of the start.
+        took: Duration,
+        /// `delete.retention.ms` of the topic.
+        retention: Duration,
     },
     /// The local copy failed.
     #[error(

@@ -202,7 +202,7 @@ impl<C: Client> GlobalReader<C> {
                 SourceEvent::OutOfRange { partition, .. } => self.out_of_range(&partition)?,
                 SourceEvent::Failed(error) => self.failed(error)?,
                 // The reader is in no group.
-                SourceEvent::Assigned(_) | SourceEvent::Revoked { .. } => {}
+                SourceEvent::Assigned(_) | SourceEvent::Revoked { .. } | SourceEvent::Moved(_) => {}
             }
         }
         Ok(())
@@ -357,7 +357,9 @@ impl<C: Client> GlobalReader<C> {
             let stalled = stalled.find_map(|table| table.stalled(brokers, patience));
             return stalled.map_or(Ok(()), |stalled| Err(stalled.into()));
         }
-        let rows: Vec<_> = self.tables.iter_mut().filter_map(Table::serve).collect();
+        let now = self.env.wall_clock();
+        let rows = self.tables.iter_mut().filter_map(|it| it.serve(now));
+        let rows: Vec<_> = rows.collect();
         self.spec.shared.open(rows.into_iter());
         self.phase = Phase::Open;
         for table in &self.tables {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::global::{
-    GlobalLog, GlobalMark, GlobalSituation, GlobalStalled, GlobalStart, missed_tombstones,
+    GlobalAge, GlobalLog, GlobalMark, GlobalSituation, GlobalStalled, GlobalStart, MissedTombstones,
 };
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{Now, Offset, Partition, Timestamp, TopicName, TopicPartition};
@@ -49,10 +49,7 @@ pub(super) struct Table {
     pending_bytes: usize,
     /// Whether the offsets in the copy are behind.
     is_behind: bool,
-    /// See [`GlobalMark::current`].
-    current: Timestamp,
-    /// When the targets were asked for, until all are reached.
-    asked: Option<Timestamp>,
+    age: GlobalAge,
     cluster: String,
     key: Vec<u8>,
 }
@@ -100,8 +97,7 @@ impl Table {
             pending: GlobalBatch::new(),
             pending_bytes: 0,
             is_behind: false,
-            current: Timestamp(0),
-            asked: None,
+            age: GlobalAge::default(),
             cluster,
             key: Vec::new(),
         }
@@ -153,7 +149,8 @@ impl Table {
         };
         let at = match start.decide() {
             GlobalStart::ReadOn(at) => {
-                self.current = mark.as_ref().map_or(asked, |mark| mark.current);
+                let current = mark.as_ref().map_or(asked, |mark| mark.current);
+                self.age = GlobalAge::starting(current, asked);
                 at
             }
             GlobalStart::Rebuild { from, why } => {
@@ -167,7 +164,7 @@ impl Table {
                 home.discard_global(&self.name)
                     .map_err(|error| self.failed(error))?;
                 copy = self.open_copy(home)?;
-                self.current = asked;
+                self.age = GlobalAge::starting(asked, asked);
                 from
             }
         };
@@ -175,7 +172,6 @@ impl Table {
             (part.next, part.target, part.moved) = (next, log.end, brokers);
         }
         self.copy = Some(copy);
-        self.asked = Some(asked);
         Ok(())
     }
 
@@ -187,7 +183,8 @@ impl Table {
     }
 
     /// Opens the copy for the workers.
-    pub(super) fn serve(&mut self) -> Option<GlobalRows> {
+    pub(super) fn serve(&mut self, now: Timestamp) -> Option<GlobalRows> {
+        self.age.opens(now);
         self.copy.as_mut().map(GlobalWriter::serve)
     }
 
@@ -264,7 +261,7 @@ impl Table {
     /// Compares the offsets with the ends of the partitions, which were asked for at this time.
     pub(super) fn look(&mut self, bounds: &[OffsetBounds], asked: Timestamp) {
         // A table that is far behind reaches its former targets first.
-        let has_targets = self.asked.is_some();
+        let has_targets = self.age.has_targets();
         let mut behind = 0;
         for part in &mut self.parts {
             if let Some(found) = bounds.iter().find(|it| it.partition == part.partition) {
@@ -275,17 +272,20 @@ impl Table {
             }
         }
         self.meter.is_behind(u64::try_from(behind).unwrap_or(0));
-        self.asked = self.asked.or(Some(asked));
+        self.age.asks(asked);
     }
 
     /// Checks that an open table which finds records at this time has missed none before them.
     pub(super) fn must_be_current(&self, now: Timestamp) -> Result<(), GlobalError> {
         let retention = self.facts.delete_retention.unwrap_or(DELETE_RETENTION);
-        match missed_tombstones(self.current, now, retention) {
-            Some(why) => Err(GlobalError::Stale {
-                table: self.name.to_string(),
-                topic: self.topic.clone(),
-                why,
+        let (table, topic) = (self.name.to_string(), self.topic.clone());
+        match self.age.missed(now, retention) {
+            Some(MissedTombstones::Suspended(why)) => Err(GlobalError::Stale { table, topic, why }),
+            Some(MissedTombstones::SlowStart { took }) => Err(GlobalError::SlowStart {
+                table,
+                topic,
+                took,
+                retention,
             }),
             None => Ok(()),
         }
@@ -293,9 +293,7 @@ impl Table {
 
     /// Records that the table was up to date when its targets were asked for, once it has reached them.
     fn reached(&mut self) {
-        if let Some(asked) = self.asked.filter(|_| self.has_arrived()) {
-            self.asked = None;
-            self.current = asked;
+        if self.has_arrived() && self.age.reached() {
             self.is_behind = true;
             self.meter.is_behind(0);
         }
@@ -314,7 +312,7 @@ impl Table {
             topic: self.topic.clone(),
             id: self.facts.id,
             types: self.rows.types(),
-            current: self.current,
+            current: self.age.current(),
             next: next.collect(),
         };
         let written = match &mut self.copy {

@@ -2,6 +2,7 @@
 
 use eos_protocol::{TopicName, UnequalWidths};
 
+use crate::boundary::LedgerError;
 use crate::client::ClientError;
 use crate::config::Origin;
 use crate::runtime::internal::{UncreatedTopic, UnfitTopic};
@@ -31,6 +32,24 @@ pub enum PreflightError {
         waited_s: u64,
         /// The client's last word.
         source: ClientError,
+    },
+    /// The ledger of the app is not available.
+    #[error("{ledger} is not available: {source}. Tried for {waited_s} s")]
+    LedgerUnavailable {
+        /// The ledger.
+        ledger: String,
+        /// How long, in seconds.
+        waited_s: u64,
+        /// The ledger's error.
+        source: LedgerError,
+    },
+    /// The ledger of the app does not fit the app.
+    #[error("{ledger} does not fit the app: {source}")]
+    LedgerUnfit {
+        /// The ledger.
+        ledger: String,
+        /// The mistakes, with their fixes.
+        source: LedgerError,
     },
     /// The brokers don't take the app's credentials.
     #[error(

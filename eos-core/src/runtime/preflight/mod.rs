@@ -51,7 +51,7 @@ pub(crate) fn preflight<C: Client>(
         .iter()
         .flat_map(|stage| stage.topics.iter().cloned());
     let globals = topology.globals().iter().map(|table| table.topic.clone());
-    let topics = inputs.chain(topology.output_names()).chain(globals);
+    let topics = inputs.chain(topology.output_topics()).chain(globals);
     let mut topics: Vec<TopicName> = topics.collect();
     topics.sort();
     topics.dedup();

@@ -171,7 +171,11 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         Ok(bytes)
     }
 
-    fn value_bytes<T: 'static>(&self, codec: &dyn Codec<T>, value: &T) -> Result<Vec<u8>, StateError> {
+    fn value_bytes<T: 'static>(
+        &self,
+        codec: &dyn Codec<T>,
+        value: &T,
+    ) -> Result<Vec<u8>, StateError> {
         let mut bytes = Vec::new();
         let encoded = codec.encode(value, &mut bytes, &self.field(Part::Value));
         let store = || Arc::clone(&self.name);

@@ -76,6 +76,8 @@ pub(super) struct Group {
     /// The assigned partitions whose start offsets are being read.
     resolving: Option<Resolving>,
     coverage: Coverage,
+    /// The partitions whose committed offsets another writer moved.
+    moved: Vec<TopicPartition>,
     /// Whether the group has assigned anything, even an empty set.
     joined: bool,
     pub(super) wake: Wake,
@@ -92,6 +94,7 @@ impl Group {
             revoking: None,
             resolving: None,
             coverage: Coverage::default(),
+            moved: Vec::new(),
             joined: false,
             wake: Wake::default(),
         }
@@ -109,7 +112,10 @@ impl Group {
 
     /// Whether the worker may take records.
     pub(super) fn takes_records(&self) -> bool {
-        self.membership.holds() && !self.seeks.reassigns() && self.revoking.is_none()
+        self.membership.holds()
+            && !self.seeks.reassigns()
+            && self.revoking.is_none()
+            && self.moved.is_empty()
     }
 
     /// Whether the worker waits for a broker's response: the next step should be soon.
@@ -149,6 +155,18 @@ impl Group {
         self.changes.push_back(Change::Revoked { partitions, lost });
     }
 
+    /// Another writer moved the committed offsets of these partitions.
+    pub(super) fn moved(&mut self, partitions: Vec<TopicPartition>) {
+        self.moved.extend(partitions);
+    }
+
+    /// Takes the moved partitions, once no transaction is open and no rebalance is in progress: librdkafka takes any
+    /// change of the assignment for the response to a rebalance.
+    pub(super) fn take_moved(&mut self, settled: bool) -> Option<Vec<TopicPartition>> {
+        let ready = !self.moved.is_empty() && settled && self.is_quiet();
+        ready.then(|| std::mem::take(&mut self.moved))
+    }
+
     /// Continues the rebalance in progress, or begins the next one.
     pub(super) fn step<C: Client>(
         &mut self,
@@ -172,6 +190,7 @@ impl Group {
     /// Removes these partitions, which now belong to other members.
     pub(super) fn forget(&mut self, partitions: &[TopicPartition]) {
         self.seeks.forget(partitions);
+        self.moved.retain(|it| !partitions.contains(it));
     }
 
     /// Rewinds to these offsets.

@@ -24,6 +24,8 @@ pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicW
         })
     };
     let outputs = topology.outputs().iter().zip(&spec.output_partitions);
+    // The outputs to a ledger are no topics.
+    let outputs = outputs.filter(|_| topology.ledger().is_none());
     for (at, (output, &partitions)) in outputs.enumerate() {
         let role = internal(at).unwrap_or(match topology.is_dead_letter(at) {
             true => TopicRole::DeadLetter,

@@ -30,7 +30,7 @@ use super::transaction::TransactionDriver;
 use super::wake::Wake;
 use super::{RecordsOf, WorkerError};
 use crate::async_calls::Executor;
-use crate::client::{Client, Headers, Message, Records};
+use crate::client::{Client, Headers, Message, Producer, Records};
 use crate::ctx::Origin;
 use crate::dedup::IdentityError;
 use crate::failpoints::{self, Point};
@@ -545,6 +545,12 @@ impl Pipeline {
         if self.scratch.get_mut().len() == 0 {
             self.scratch.get_mut().drop_moments();
             return Done::Next;
+        }
+        if shared.client.keeps_origins()
+            && let (Some((input, offset)), Some(producer)) = (record.record(), txn.producer())
+            && let Some(input) = task.progress.inputs().get(input)
+        {
+            producer.begin_record(&input.partition, offset);
         }
         self.unsent = Some(Unsent::all(task.progress.task.partition));
         match self.send_rest(shared, txn) {

@@ -1,14 +1,15 @@
-//! State of renamed, removed or reformatted stores.
+//! State of renamed, removed or reformatted stores, and steps that were added over existing rows.
 
 use eos_protocol::TaskId;
-use eos_protocol::state::{Family, Local, StoreId, StoreNames};
-use eos_state::StoreBackend;
+use eos_protocol::state::{Family, Local, RestartError, StoreId, StoreNames};
 use eos_state::changelog::BadRecord;
+use eos_state::{Direction, KeyRange, StoreBackend, TaskStore};
 
-use super::Restoring;
+use super::{Restoring, store_failed};
 use crate::client::Client;
 use crate::store::StoreSpec;
 use crate::worker::error::{UnknownStore, WorkerError};
+use crate::worker::shared::Shared;
 
 /// The names of a task's stores.
 #[derive(Debug)]
@@ -26,6 +27,11 @@ impl Names {
             here: named.collect(),
             kept,
         }
+    }
+
+    /// Whether the committed offsets show that a step with this name is new.
+    fn lacks(&self, name: &str) -> bool {
+        self.kept.lacks(name)
     }
 
     fn of_unknown(&self, store: StoreId) -> UnknownStore {
@@ -90,6 +96,34 @@ impl<C: Client> Restoring<C> {
                 known: self.names.of_unknown(store),
                 store,
             }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<C: Client> Restoring<C> {
+    /// Rejects a step that has to see each row of its table if it is new and the table has rows. The committed offsets name
+    /// the steps of the program that wrote them.
+    pub(super) fn check_followers(
+        &self,
+        shared: &Shared<C>,
+        store: &TaskStore,
+    ) -> Result<(), WorkerError> {
+        let topology = &shared.topology;
+        let Some(stage) = topology.stage(self.task.stage) else {
+            return Ok(());
+        };
+        let is_new = |step: &str| self.names.lacks(step);
+        let added = topology.added_late(stage, is_new, |id| {
+            let mut rows = store.scan(id, &KeyRange::all(), Direction::Forward)?;
+            Ok(rows.next()?.is_some())
+        });
+        match added.map_err(|source| store_failed(self.task, source))? {
+            Some((step, rows)) => Err(WorkerError::Restart(Box::new(RestartError::AddedLate {
+                task: self.task,
+                step,
+                rows: rows.to_string(),
+            }))),
             None => Ok(()),
         }
     }

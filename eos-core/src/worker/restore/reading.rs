@@ -156,6 +156,10 @@ impl<C: Client> Restoring<C> {
         shared: &Shared<C>,
         tasks: &mut Tasks<RecordsOf<C>>,
     ) -> Result<(), WorkerError> {
+        let Phase::Whole(store) = &self.phase else {
+            return Ok(());
+        };
+        self.check_followers(shared, store)?;
         let Phase::Whole(store) = self.phase else {
             return Ok(());
         };

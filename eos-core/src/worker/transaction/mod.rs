@@ -306,7 +306,8 @@ impl<C: Client> TransactionDriver<C> {
     pub(super) fn committed(&mut self, shared: &Shared<C>) {
         let (spec, now) = (&shared.spec, shared.now());
         let partitions = self.calls.offsets.len();
-        let phases = self.pace.committed(now, spec.guarantee, partitions);
+        let has_markers = spec.guarantee == Guarantee::ExactlyOnce && shared.client.has_markers();
+        let phases = self.pace.committed(now, has_markers, partitions);
         shared.meter.committed(self.pace.cause(), &phases);
         tracing::debug!(
             app = %spec.app, worker = %spec.id, transaction = self.machine.number(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, CommitCost, CommitPacer, CommitPolicy, Guarantee, Load, Now, may_join,
+    CommitCause, CommitCost, CommitPacer, CommitPolicy, Load, Now, may_join,
     until_markers_are_written,
 };
 
@@ -168,16 +168,11 @@ impl Pace {
     }
 
     /// Ends the commit. Returns the durations of its phases.
-    pub(super) fn committed(
-        &mut self,
-        now: Now,
-        guarantee: Guarantee,
-        partitions: usize,
-    ) -> Phases {
+    pub(super) fn committed(&mut self, now: Now, has_markers: bool, partitions: usize) -> Phases {
         self.load = None;
         self.kept = 0;
         let mut phases = self.stopwatch.stop(now);
-        if guarantee == Guarantee::ExactlyOnce {
+        if has_markers {
             let known = Now(now.0.saturating_sub(phases.apply));
             self.begins_at = known.after(until_markers_are_written(phases.commit));
         }

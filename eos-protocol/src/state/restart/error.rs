@@ -134,6 +134,20 @@ pub enum RestartError {
         /// Both joins.
         source: Box<OtherJoin>,
     },
+    /// A step that has to see each row of its table was added when the table had rows.
+    #[error(
+        "task {task}: {step} is new, but its table already has rows in the store {rows}, which it has never seen. They would be \
+         missing until their next update, and a group would subtract what was never added. No state is lost. Remove the \
+         step again, or start the app under another name, so that it reads the table's topic from the beginning"
+    )]
+    AddedLate {
+        /// The task.
+        task: TaskId,
+        /// The step.
+        step: AddedStep,
+        /// The store with rows.
+        rows: String,
+    },
     /// The moments of a timer or tick belong to another clock.
     #[error(
         "task {task}: the moments of the timer or tick {store} in the existing state belong to another clock. No state is lost. Restore the clock \
@@ -412,5 +426,34 @@ impl fmt::Display for Changelogs<'_> {
             write!(f, "{comma}`kafka-topics.sh --delete --topic {topic}`")?;
         }
         f.write_str(")")
+    }
+}
+
+/// A step that has to see each row of its table.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddedStep {
+    /// A table is grouped by a new key.
+    #[error("`group_by` with the topic {topic}")]
+    Grouping {
+        /// The name that the program gives to the repartition topic.
+        topic: String,
+    },
+    /// A table is kept in a store of its own.
+    #[error("`stored` with the store {store}")]
+    Stored {
+        /// The name of the store.
+        store: String,
+    },
+}
+
+impl AddedStep {
+    /// Returns the name of the step beside the names of stores in committed offsets. A name with `>` belongs to no store.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Grouping { topic } => format!(">{topic}"),
+            Self::Stored { store } => store.clone(),
+        }
     }
 }

@@ -24,6 +24,7 @@
 //! | local state of a newer format | stop: [`NewerState`](RestartError::NewerState) |
 //! | *after reading:* c = m | the local state is complete up to k |
 //! | c > m, exactly once: offsets went back behind the state, and a rebuild would double records | stop: [`OffsetsBehind`](RestartError::OffsetsBehind) |
+//! | a table step that follows rows is new, and there are rows | stop: [`AddedLate`](RestartError::AddedLate) |
 //! | c < m: the changelog lost data | stop: [`ChangelogLost`](RestartError::ChangelogLost) |
 //!
 //! **At least once**, changelog and offsets do not commit together. The changelog is acknowledged before the offsets
@@ -53,7 +54,7 @@ mod why;
 
 use std::time::Duration;
 
-pub use error::{Evidence, RestartError};
+pub use error::{AddedStep, Evidence, RestartError};
 pub use kind::RestoreKind;
 pub use situation::{Bounds, Local, Offsets, Situation};
 pub use why::Why;

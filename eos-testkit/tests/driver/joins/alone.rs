@@ -84,6 +84,27 @@ fn a_record_whose_partners_have_closed_is_counted_and_not_lost() {
     }
 }
 
+/// Each pair that does not come about is counted, also if the record has another one.
+#[test]
+fn a_closed_partner_beside_an_open_one_is_counted() {
+    let within = Within::of(Duration::ZERO).before(MS(100));
+    for kind in KINDS {
+        let mut driver = TestDriver::new(app(kind, within));
+        let records = [
+            ("<a", "k", 100),
+            ("<b", "k", 149),
+            ("<c", "k", 150),
+            (">r", "k", 150),
+        ];
+        pipe(&mut driver, &records);
+        let pairs: Vec<_> = read(&mut driver);
+        let pairs: Vec<_> = pairs.iter().filter(|it| it.contains("+r")).collect();
+        assert_eq!(pairs, ["k c+r @150"], "{kind:?}");
+        assert_eq!(driver.metrics().unwrap().totals.join_too_late_pairs, 2);
+        assert_eq!(shown(&mut driver, &late_right()), [""; 0]);
+    }
+}
+
 #[test]
 fn records_go_out_alone_while_nothing_arrives() {
     const SECOND: Duration = Duration::from_secs(1);

@@ -138,3 +138,42 @@ fn the_state_survives_a_lost_disk() {
         assert_eq!(found, expected, "{kind:?}");
     }
 }
+
+/// The left values are numbers now, but the store has text.
+fn with_numbers() -> App {
+    let numbers: PlainTopic<String, u64> = Topic::plain("orders");
+    let store = JoinStore::<String, u64, String>::json("orders-shipments");
+    let mut app = App::new("a");
+    app.on_error(ErrorPolicy::skip());
+    let (left, right) = (app.source(&numbers), app.source(&shipments()));
+    left.left_join_within(right, within(), &store, |left, right| {
+        format!("{left}+{right:?}")
+    })
+    .to(&results());
+    app
+}
+
+/// A stored value that can't be decoded stops the worker. The policy is for the arriving record, which is fine.
+#[test]
+fn an_unreadable_stored_value_is_not_the_fault_of_the_record_that_meets_it() {
+    for record in [(">r", "k", 101), (">r", "other", 900)] {
+        let version = Arc::new(AtomicUsize::new(0));
+        let next = Arc::clone(&version);
+        let mut driver = TestDriver::of(move || match next.load(Ordering::Relaxed) {
+            0 => app_with(Kind::Left, within(), ErrorPolicy::skip()),
+            _ => with_numbers(),
+        });
+        pipe(&mut driver, &[("<a", "k", 100)]);
+        version.store(1, Ordering::Relaxed);
+        driver.crash();
+        let went_on = catch_unwind(AssertUnwindSafe(|| pipe(&mut driver, &[record])));
+        assert!(went_on.is_err(), "{record:?} was skipped");
+        let error = driver.error().unwrap().to_string();
+        assert!(error.contains("orders-shipments"), "{error}");
+        // The first program reads the value.
+        version.store(0, Ordering::Relaxed);
+        driver.restart();
+        pipe(&mut driver, &[(">end", "end", 2_000)]);
+        assert!(!read(&mut driver).is_empty());
+    }
+}

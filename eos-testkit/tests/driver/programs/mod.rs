@@ -10,6 +10,7 @@ mod anomalies;
 mod clicks_by_region;
 mod inventory;
 mod music_charts;
+mod orders_and_payments;
 mod page_views;
 mod payments;
 mod registry;

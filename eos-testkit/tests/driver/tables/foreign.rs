@@ -21,6 +21,7 @@ fn foreign(value: &str) -> Option<String> {
     (!key.is_empty()).then(|| key.to_owned())
 }
 
+#[expect(clippy::ptr_arg, reason = "`join_by` passes a reference to the value")]
 fn key_of(value: &String) -> Option<String> {
     foreign(value)
 }

@@ -74,7 +74,10 @@ fn replay(operator: &str, file: &Path) -> bool {
                 (result.2, differs) = (*time, true);
             }
             let is_needed = match result.1 {
-                Some(_) => there.insert(result.0.clone()) || true,
+                Some(_) => {
+                    there.insert(result.0.clone());
+                    true
+                }
                 None => there.remove(&result.0),
             };
             match is_needed {

@@ -194,3 +194,55 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 }
+
+/// As in Kafka Streams (`KTableRepartitionMap`).
+#[test]
+fn a_row_whose_new_key_is_null_is_in_no_group() {
+    let counts = Topic::<Option<String>, u64>::plain("counts");
+    let mut app = App::new("a");
+    let topic = Topic::<Option<String>, u64>::plain("by-group");
+    table(&mut app, "in")
+        .group_by(&topic, |_, value| {
+            (Some(value.clone()).filter(|it| it != "none"), 1)
+        })
+        .count(&KeyValueStore::plain("groups"))
+        .to(&counts);
+    let mut driver = TestDriver::new(app);
+    for value in [
+        Some("none"),
+        Some("eu"),
+        Some("none"),
+        None,
+        Some("none"),
+        Some("us"),
+        None,
+    ] {
+        pipe(&mut driver, ("in", "k", value));
+    }
+    let expected = [("eu", 1), ("eu", 0), ("us", 1), ("us", 0)];
+    let expected = expected.map(|(key, n)| (Some(key.to_owned()), n));
+    assert_eq!(driver.read_pairs(&counts), expected);
+}
+
+/// A later version of an app may group a stream where an earlier one grouped a table.
+#[test]
+fn its_topic_is_not_that_of_a_stream() {
+    let counts = |name: &str| Topic::<String, u64>::plain(name);
+    let topic = Topic::<String, String>::plain("by-value");
+    let mut app = App::new("a");
+    app.source(&Topic::<String, String>::plain("events"))
+        .repartition(&topic)
+        .group_by_key()
+        .count(&KeyValueStore::plain("events"))
+        .to(&counts("events-out"));
+    table(&mut app, "in")
+        .group_by(&topic, |_, value| (value.clone(), value.clone()))
+        .count(&KeyValueStore::plain("groups"))
+        .to(&counts("rows-out"));
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&Topic::<String, String>::plain("events"), "eu", "x");
+    pipe(&mut driver, ("in", "k", Some("eu")));
+    let one = [("eu".to_owned(), 1)];
+    assert_eq!(driver.read_pairs(&counts("events-out")), one);
+    assert_eq!(driver.read_pairs(&counts("rows-out")), one);
+}

@@ -3,6 +3,7 @@
 use eos_core::{App, KeyValueStore, PlainTopic, Table, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
+mod added;
 mod foreign;
 mod foreign_golden;
 mod grouped;

@@ -107,9 +107,20 @@ impl Scene {
         partitions: i32,
         settings: &[(&str, String)],
     ) -> Result<Scene> {
+        Scene::with_topics(bootstrap, pipeline, partitions, settings, &[])
+    }
+
+    /// The same, with more topics.
+    pub(super) fn with_topics(
+        bootstrap: &str,
+        pipeline: &str,
+        partitions: i32,
+        settings: &[(&str, String)],
+        more: &[&str],
+    ) -> Result<Scene> {
         let app = format!("kill-{}-{:x}", pipeline.replace('_', "-"), now()?);
         let mut client = Client::connect(bootstrap, PATIENCE)?;
-        for end in ["in", "out", "late", "wall"] {
+        for end in ["in", "out", "late", "wall"].iter().chain(more) {
             client.create_topic(&format!("{app}-{end}"), partitions, 1, &KEEP)?;
         }
         client.configure_topic(
@@ -192,10 +203,18 @@ impl Scene {
             value,
             time,
         } = input;
-        let topic = format!("{}-in", self.app);
-        let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
-        self.producer
-            .send(&topic, *partition, key, value, &[], *time)
+        self.send_to("in", (*partition, key, Some(value), *time))
+    }
+
+    /// Buffers a record for a topic: its partition, key, value and time.
+    pub(super) fn send_to(
+        &mut self,
+        end: &str,
+        (partition, key, value, time): (i32, &str, Option<&str>, i64),
+    ) -> Result<()> {
+        let topic = self.topic(end);
+        let (key, value) = (Some(key.as_bytes()), value.map(str::as_bytes));
+        self.producer.send(&topic, partition, key, value, &[], time)
     }
 
     /// Sends records at a steady pace, while the processes meet their fate.
@@ -209,11 +228,23 @@ impl Scene {
         records: &[Input],
         rate: u64,
         fate: &mut Fate,
+        also: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        self.feed_by(records, rate, fate, Scene::send, also)
+    }
+
+    /// The same for other records, which `send` buffers.
+    pub(super) fn feed_by<T>(
+        &mut self,
+        records: &[T],
+        rate: u64,
+        fate: &mut Fate,
+        mut send: impl FnMut(&mut Scene, &T) -> Result<()>,
         mut also: impl FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         let began = Instant::now();
-        for (n, input) in records.iter().enumerate() {
-            self.send(input)?;
+        for (n, record) in records.iter().enumerate() {
+            send(self, record)?;
             if n % 25 == 0 {
                 self.producer.flush()?;
                 let due = Duration::from_secs_f64(n as f64 / rate as f64);

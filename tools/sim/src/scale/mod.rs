@@ -22,6 +22,7 @@ use super::topics::{APP, INPUT, OUTPUTS};
 use super::without::take_away;
 use eos_broker::broker::{Broker, BrokerOptions};
 use eos_testkit::client::Cluster;
+use eos_testkit::ledger::ModelLedger;
 use eos_testkit::rng::Rng;
 
 use fleet::Fleet;
@@ -307,6 +308,7 @@ impl Sim {
                 after_faults: records,
                 databases: &databases,
                 clocks: &clocks,
+                ledger: &ModelLedger::new("none"),
                 foreign: &[],
             };
             check::judge(&COUNTING, left, &mut self.found);

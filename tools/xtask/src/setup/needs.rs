@@ -28,6 +28,8 @@ pub(crate) enum Need {
     Java,
     /// Maven, to download Kafka's jars; not needed once they are there.
     Maven,
+    /// A PostgreSQL server, for the tests of `eos-postgres`.
+    Postgres,
 }
 
 impl Need {
@@ -44,6 +46,9 @@ impl Need {
     /// For a local Kafka.
     pub(crate) const KAFKA: &[Need] = &[Need::Java, Need::Maven];
 
+    /// For the tests of databases.
+    pub(crate) const DATABASES: &[Need] = &[Need::Postgres];
+
     /// For everything.
     pub(crate) const ALL: &[Need] = &[
         Need::C,
@@ -54,6 +59,7 @@ impl Need {
         Need::Libclang,
         Need::Java,
         Need::Maven,
+        Need::Postgres,
     ];
 
     /// Whether it is there.
@@ -66,6 +72,7 @@ impl Need {
             Need::Zlib => compiles("#include <zlib.h>\n"),
             Need::Libclang => libclang::is_found(),
             Need::Java => kafka_launcher::is_java_installed(),
+            Need::Postgres => is_postgres_installed(),
             Need::Maven => run::find("mvn").is_some() || kafka_launcher::is_downloaded(),
         }
     }
@@ -82,8 +89,20 @@ impl fmt::Display for Need {
             Need::Libclang => f.write_str("libclang"),
             Need::Java => write!(f, "a JDK {} or newer", kafka_launcher::OLDEST_JAVA),
             Need::Maven => f.write_str("Maven"),
+            Need::Postgres => f.write_str("PostgreSQL"),
         }
     }
+}
+
+/// Where `eos_postgres::testing` finds a server, or another one that it uses. Debian's servers are in no `PATH`.
+fn is_postgres_installed() -> bool {
+    let is_given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let versions = std::fs::read_dir("/usr/lib/postgresql");
+    let mut versions = versions.into_iter().flatten().flatten();
+    is_given("EOS_PG_BIN")
+        || is_given("EOS_POSTGRES_URL")
+        || run::find("initdb").is_some()
+        || versions.any(|version| version.path().join("bin/initdb").is_file())
 }
 
 /// Whether the C compiler takes this; it knows best where headers are.
@@ -110,9 +129,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_build_and_kafka_together() {
-        let both: Vec<_> = Need::BUILD.iter().chain(Need::KAFKA).collect();
-        assert_eq!(both, Need::ALL.iter().collect::<Vec<_>>());
+    fn all_is_the_other_lists_together() {
+        let parts = Need::BUILD.iter().chain(Need::KAFKA);
+        let parts: Vec<_> = parts.chain(Need::DATABASES).collect();
+        assert_eq!(parts, Need::ALL.iter().collect::<Vec<_>>());
     }
 
     #[test]

@@ -38,6 +38,7 @@ import org.apache.kafka.streams.state.WindowStore;
  * The benchmark's work as a Kafka Streams user writes it.
  *
  * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass|count|count-per-commit|dedup|tumbling|hopping|sessions|on-close,
+ * stream-table|inner|left|table-table|foreign|hot-key|cold-keys, right (the second topic of a join),
  * guarantee=eos|alos, commit=milliseconds, threads; and p.NAME=VALUE for any property of Kafka Streams. With
  * warm=RECORDS and warmout=TOPIC a first application in the same JVM passes at least so many records
  * of the input to another topic, so that the code is compiled when the one that counts begins.
@@ -151,8 +152,12 @@ public final class StreamsSide {
 
     StreamsBuilder builder = new StreamsBuilder();
     Serde<byte[]> bytes = Serdes.ByteArray();
-    KStream<byte[], byte[]> input = builder.stream(options.get("in"), Consumed.with(bytes, bytes));
     String work = options.getOrDefault("work", "map");
+    if (Joins.has(work)) {
+      Joins.declare(builder, options, work, out);
+      return built(builder, properties);
+    }
+    KStream<byte[], byte[]> input = builder.stream(options.get("in"), Consumed.with(bytes, bytes));
     if (work.equals("pass")) {
       input.to(out, Produced.with(bytes, bytes));
     } else if (work.equals("dedup")) {
@@ -209,6 +214,10 @@ public final class StreamsSide {
           .mapValues(StreamsSide::write)
           .to(out, Produced.with(bytes, bytes));
     }
+    return built(builder, properties);
+  }
+
+  private static KafkaStreams built(StreamsBuilder builder, Properties properties) {
     KafkaStreams streams = new KafkaStreams(builder.build(properties), properties);
     streams.setGlobalStateRestoreListener(new Restored());
     return streams;

@@ -1,8 +1,10 @@
-//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions, timers, parked keys and duplicates:
+//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions, timers, parked keys, duplicates, joins and tables:
 //! `APP=timed PIPELINE=sessions GAP_MS=2000 GRACE_MS=500 cargo run -p integration-tests --example timed --features failpoints`
 //!
 //! It reads `<APP>-in` and writes results to `<APP>-out`. Late records, dead letters and duplicates go to `<APP>-late`. The
 //! timers of the machine's clock write to `<APP>-wall`.
+
+mod joined;
 
 use std::env::var;
 use std::thread;
@@ -205,6 +207,9 @@ async fn main() -> Result<()> {
         "timers" => timers(&mut app, &topics),
         "parked" => parked(&mut app, &topics),
         "duplicates" => duplicates(&mut app, &topics)?,
+        "joins" => joined::streams(&mut app, &topics, &name)?,
+        "tables" => joined::tables(&mut app, &topics, &name),
+        "foreign" => joined::foreign(&mut app, &topics, &name)?,
         // Letters that fail again come back at once.
         "replay" => {
             let replay = App::replay(topics.late.name()).to(topics.input.name());
@@ -212,7 +217,7 @@ async fn main() -> Result<()> {
         }
         other => {
             bail!(
-                "PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked, replay or duplicates"
+                "PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked, replay, duplicates, joins, tables or foreign"
             )
         }
     }

@@ -1,0 +1,63 @@
+//! The ledger of an app at its start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::preflight::{Partitions, PreflightError};
+use crate::boundary::{Books, LedgerFailure, Plan};
+use crate::config::Settings;
+use crate::topology::Topology;
+
+/// Checks the ledger of the app, if it has one.
+pub(super) fn books(
+    topology: &Topology,
+    settings: &Settings,
+    partitions: &Partitions,
+    owner: u64,
+) -> Result<Option<Arc<Books>>, PreflightError> {
+    let Some(ledger) = topology.ledger() else {
+        return Ok(None);
+    };
+    let topics = partitions.inputs.keys();
+    let names = topology.output_names();
+    let plan = Plan {
+        app: settings.app.to_string(),
+        cluster_id: partitions.cluster.clone(),
+        topics: topics
+            .map(|topic| (topic.clone(), partitions.ids.get(topic).copied()))
+            .collect(),
+        dead_letters: (0..names.len())
+            .filter(|&at| topology.is_dead_letter(at))
+            .collect(),
+        places: names.iter().map(ToString::to_string).collect(),
+        transaction_timeout: settings.transaction_timeout,
+    };
+    check(
+        ledger.check(&plan, settings.start_deadline),
+        ledger.name(),
+        settings.start_deadline,
+    )?;
+    Ok(Some(Arc::new(Books {
+        ledger: Arc::clone(ledger),
+        plan,
+        owner,
+    })))
+}
+
+fn check(
+    checked: crate::boundary::Answer,
+    ledger: String,
+    within: Duration,
+) -> Result<(), PreflightError> {
+    let Err(source) = checked else {
+        return Ok(());
+    };
+    Err(match source.failure {
+        LedgerFailure::Retriable => PreflightError::LedgerUnavailable {
+            ledger,
+            waited_s: within.as_secs(),
+            source,
+        },
+        _ => PreflightError::LedgerUnfit { ledger, source },
+    })
+}

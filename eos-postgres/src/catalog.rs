@@ -1,0 +1,308 @@
+//! Tables as the catalog of the database describes them, and what is wrong with them.
+
+use tokio_postgres::{Client, Error, Row};
+
+use crate::place::{Definition, Shape, TableShape};
+use crate::sql::{Names, quote};
+
+/// The table, with what this role may do. $1 the quoted name.
+const TABLE: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, \
+       pg_catalog.has_schema_privilege(n.oid, 'USAGE'), \
+       pg_catalog.has_table_privilege(c.oid, 'DELETE'), current_user::text, c.relrowsecurity \
+     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE c.oid = pg_catalog.to_regclass($1)";
+
+/// The columns, with the type under a domain. $1 the table.
+const COLUMNS: &str = "SELECT a.attname::text, b.typname::text, b.typcategory::text, \
+       pg_catalog.format_type(a.atttypid, -1), a.attgenerated::text || a.attidentity::text, \
+       a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', \
+       pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'), \
+       pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'INSERT'), \
+       pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'UPDATE') \
+     FROM pg_catalog.pg_attribute AS a \
+     JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid \
+     JOIN pg_catalog.pg_type AS b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END \
+     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
+
+/// The columns of each usable unique index. $1 the table.
+const INDEXES: &str = "SELECT (SELECT pg_catalog.array_agg(a.attname::text) FROM pg_catalog.pg_attribute AS a \
+         WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])) \
+     FROM pg_catalog.pg_index AS i \
+     WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL \
+       AND i.indexprs IS NULL";
+
+/// Partitions that lose rows in a crash, or are elsewhere. $1 the table.
+const ODD_PARTITIONS: &str = "SELECT c.oid::regclass::text, c.relkind::text, c.relpersistence::text \
+     FROM pg_catalog.pg_partition_tree($1::oid::regclass) AS p JOIN pg_catalog.pg_class AS c ON c.oid = p.relid \
+     WHERE c.relpersistence <> 'p' OR c.relkind NOT IN ('r', 'p')";
+
+/// A place that is fit for use.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// The names of a table. `None` for a statement.
+    pub(crate) names: Option<Names>,
+}
+
+struct Found {
+    oid: u32,
+    schema: String,
+    table: String,
+    can_delete: bool,
+    role: String,
+}
+
+struct FoundColumn {
+    name: String,
+    base: String,
+    category: char,
+    sql_type: String,
+    is_generated: bool,
+    needs_value: bool,
+    grants: [bool; 3],
+}
+
+/// Looks a place up. The mistakes are complete sentences with a fix.
+pub(crate) async fn resolve(
+    client: &Client,
+    definition: &Definition,
+) -> Result<Result<Resolved, Vec<String>>, Error> {
+    match &definition.shape {
+        Shape::Table(shape) => Lookup { client, shape }.run().await,
+        Shape::Statement(_) | Shape::Letters => Ok(Ok(Resolved { names: None })),
+    }
+}
+
+/// The quoted form of `stock` or `sales.stock`.
+fn quoted(table: &str) -> String {
+    let parts: Vec<String> = table.split('.').map(quote).collect();
+    parts.join(".")
+}
+
+struct Lookup<'a> {
+    client: &'a Client,
+    shape: &'a TableShape,
+}
+
+impl Lookup<'_> {
+    async fn run(&self) -> Result<Result<Resolved, Vec<String>>, Error> {
+        let mut mistakes = Vec::new();
+        let name = quoted(&self.shape.table);
+        let row = match self.client.query_opt(TABLE, &[&name]).await {
+            Ok(row) => row,
+            // The name cannot be looked up without USAGE on its schema.
+            Err(error) if error.code().is_some_and(|code| code.code() == "42501") => {
+                let schema = self
+                    .shape
+                    .table
+                    .split_once('.')
+                    .map_or("", |(schema, _)| schema);
+                return Ok(Err(vec![format!(
+                    "table {} cannot be seen: GRANT USAGE ON SCHEMA {} TO CURRENT_USER, as its owner",
+                    self.shape.table,
+                    quote(schema)
+                )]));
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(row) = row else {
+            return Ok(Err(vec![format!(
+                "table {} does not exist in the search_path of this role: create it, or write schema.table",
+                self.shape.table
+            )]));
+        };
+        let found = self.read(&row, &mut mistakes)?;
+        let partitions = self.client.query(ODD_PARTITIONS, &[&found.oid]).await?;
+        for partition in partitions {
+            let name: String = partition.try_get(0)?;
+            self.storage(
+                &name,
+                partition.try_get(1)?,
+                partition.try_get(2)?,
+                &mut mistakes,
+            );
+        }
+        let columns = self.columns(found.oid).await?;
+        let types = self.match_columns(&found, &columns, &mut mistakes);
+        self.unique_index(&found, &mut mistakes).await?;
+        if mistakes.is_empty() {
+            let names = Some(Names {
+                schema: found.schema,
+                table: found.table,
+                types,
+            });
+            Ok(Ok(Resolved { names }))
+        } else {
+            Ok(Err(mistakes))
+        }
+    }
+
+    fn read(&self, row: &Row, mistakes: &mut Vec<String>) -> Result<Found, Error> {
+        let found = Found {
+            oid: row.try_get(0)?,
+            schema: row.try_get(1)?,
+            table: row.try_get(2)?,
+            can_delete: row.try_get(6)?,
+            role: row.try_get(7)?,
+        };
+        self.storage(
+            &self.shape.table,
+            row.try_get(3)?,
+            row.try_get(4)?,
+            mistakes,
+        );
+        if !row.try_get::<_, bool>(5)? {
+            mistakes.push(format!(
+                "table {}: GRANT USAGE ON SCHEMA {} TO {}",
+                self.shape.table,
+                quote(&found.schema),
+                quote(&found.role)
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Rows must be exactly as durable as their positions.
+    fn storage(&self, name: &str, kind: String, persistence: String, mistakes: &mut Vec<String>) {
+        let reason = match (kind.as_str(), persistence.as_str()) {
+            (_, "u") => {
+                "is UNLOGGED: a crash of the server empties it, but keeps the position. ALTER TABLE … SET LOGGED"
+            }
+            (_, "t") => "is temporary: it ends with the session. Create an ordinary table",
+            ("r" | "p", _) => return,
+            ("f", _) => {
+                "is a foreign table: it commits on another server, before the position. Write to that server"
+            }
+            ("v" | "m", _) => "is a view: name the table under it",
+            _ => "is no table",
+        };
+        mistakes.push(format!("table {name} {reason}"));
+    }
+
+    async fn columns(&self, oid: u32) -> Result<Vec<FoundColumn>, Error> {
+        let rows = self.client.query(COLUMNS, &[&oid]).await?;
+        let column = |row: &Row| -> Result<FoundColumn, Error> {
+            let category: String = row.try_get(2)?;
+            let generated: String = row.try_get(4)?;
+            Ok(FoundColumn {
+                name: row.try_get(0)?,
+                base: row.try_get(1)?,
+                category: category.chars().next().unwrap_or(' '),
+                sql_type: row.try_get(3)?,
+                // `s`: generated always as an expression; `a`: identity, always.
+                is_generated: generated.contains(['s', 'a']),
+                needs_value: row.try_get(5)?,
+                grants: [row.try_get(6)?, row.try_get(7)?, row.try_get(8)?],
+            })
+        };
+        rows.iter().map(column).collect()
+    }
+
+    /// Checks our columns, and returns their types.
+    fn match_columns(
+        &self,
+        found: &Found,
+        columns: &[FoundColumn],
+        mistakes: &mut Vec<String>,
+    ) -> Vec<String> {
+        let table = &self.shape.table;
+        let mut types = Vec::new();
+        let mut missing_grants: Vec<&str> = Vec::new();
+        for ours in self.shape.all() {
+            let Some(column) = columns.iter().find(|column| column.name == ours.name) else {
+                let mut names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+                names.sort_unstable();
+                mistakes.push(format!(
+                    "table {table} has no column {}: it has {}",
+                    ours.name,
+                    names.join(", ")
+                ));
+                continue;
+            };
+            if !ours.kind.fits(&column.base, column.category) {
+                mistakes.push(format!(
+                    "column {}.{} has type {}, and the value is {}: change one of them",
+                    table,
+                    ours.name,
+                    column.sql_type,
+                    ours.kind.expectation()
+                ));
+            }
+            if column.is_generated {
+                mistakes.push(format!(
+                    "column {table}.{} is GENERATED ALWAYS: remove it from the definition",
+                    ours.name
+                ));
+            }
+            types.push(column.sql_type.clone());
+            for (grant, is_granted) in ["SELECT", "INSERT", "UPDATE"]
+                .into_iter()
+                .zip(column.grants)
+            {
+                if !is_granted && self.needs(grant) && !missing_grants.contains(&grant) {
+                    missing_grants.push(grant);
+                }
+            }
+        }
+        if !found.can_delete && self.needs("DELETE") {
+            missing_grants.push("DELETE");
+        }
+        if !missing_grants.is_empty() {
+            mistakes.push(format!(
+                "permission is missing: GRANT {} ON {}.{} TO {}",
+                missing_grants.join(", "),
+                quote(&found.schema),
+                quote(&found.table),
+                quote(&found.role)
+            ));
+        }
+        self.unnamed_columns(columns, mistakes);
+        types
+    }
+
+    /// A column without a value and without a default refuses every row.
+    fn unnamed_columns(&self, columns: &[FoundColumn], mistakes: &mut Vec<String>) {
+        let inserts = self.needs("INSERT");
+        let is_ours = |name: &str| self.shape.all().any(|ours| ours.name == name);
+        for column in columns {
+            if inserts && column.needs_value && !is_ours(&column.name) {
+                mistakes.push(format!(
+                    "column {}.{} is NOT NULL without a default: add it to the definition",
+                    self.shape.table, column.name
+                ));
+            }
+        }
+    }
+
+    fn needs(&self, grant: &str) -> bool {
+        let has_key = !self.shape.keys.is_empty();
+        match grant {
+            "INSERT" => !self.shape.has_sums() || self.shape.or_insert,
+            _ => has_key,
+        }
+    }
+
+    async fn unique_index(&self, found: &Found, mistakes: &mut Vec<String>) -> Result<(), Error> {
+        if self.shape.keys.is_empty() {
+            return Ok(());
+        }
+        let mut keys: Vec<String> = self.shape.keys.iter().map(|key| key.name.clone()).collect();
+        keys.sort();
+        for row in self.client.query(INDEXES, &[&found.oid]).await? {
+            let mut columns: Vec<String> = row.try_get::<_, Option<_>>(0)?.unwrap_or_default();
+            columns.sort();
+            if columns == keys {
+                return Ok(());
+            }
+        }
+        let quoted: Vec<String> = keys.iter().map(|key| quote(key)).collect();
+        mistakes.push(format!(
+            "table {} has no unique index on exactly its key, not deferrable and not partial: \
+             CREATE UNIQUE INDEX ON {}.{} ({})",
+            self.shape.table,
+            quote(&found.schema),
+            quote(&found.table),
+            quoted.join(", ")
+        ));
+        Ok(())
+    }
+}

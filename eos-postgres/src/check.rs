@@ -1,0 +1,253 @@
+//! The check of a database before an app starts: all mistakes at once, each with its fix.
+
+use std::sync::Arc;
+
+use eos_core::boundary::{Answer, LedgerError, LedgerFailure};
+use tokio_postgres::Client;
+
+use crate::array::Param;
+use crate::catalog;
+use crate::error::{Failed, describe};
+use crate::place::{Definition, Shape};
+use crate::schema;
+use crate::sql::quote;
+use crate::sqlstate::{Call, Reaction};
+
+/// The oldest server with everything that eos uses: `client_connection_check_interval`.
+const OLDEST_SERVER: i32 = 140_000;
+
+/// What a worker needs in the schema of eos.
+const GRANTS: &[(&str, &[&str])] = &[
+    ("meta", &["SELECT"]),
+    ("positions", &["SELECT", "INSERT", "UPDATE"]),
+    ("sessions", &["SELECT", "INSERT", "UPDATE"]),
+];
+const INBOX_GRANTS: (&str, &[&str]) = ("inbox", &["SELECT", "INSERT"]);
+const LETTER_GRANTS: (&str, &[&str]) = ("dead_letters", &["SELECT", "INSERT", "UPDATE"]);
+
+/// The server, the role, and whether it can write.
+const SERVER: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4, current_user::text, \
+     pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')::bool, \
+     pg_catalog.pg_backend_pid()";
+
+/// A setting of the session. A pooler of transactions gives it to somebody else, or forgets it.
+const MARK: &str = "SELECT pg_catalog.set_config('eos.probe', $1, false)";
+const READ_MARK: &str =
+    "SELECT pg_catalog.current_setting('eos.probe', true), pg_catalog.pg_backend_pid()";
+
+/// Checks everything. `others` is a second connection, which makes a pooler switch sessions.
+pub(crate) async fn check(
+    client: &Client,
+    other: &Client,
+    ledger: &str,
+    definitions: &[Arc<Definition>],
+    mut mistakes: Vec<String>,
+) -> Answer {
+    let failed = |error: tokio_postgres::Error| {
+        Failed::of(Call::Outside, "the check of the database", &error).into_error(ledger)
+    };
+    let role = server(client, &mut mistakes).await.map_err(failed)?;
+    pooler(client, other, &mut mistakes).await.map_err(failed)?;
+    let has_schema = eos_schema(client, &role, definitions, &mut mistakes)
+        .await
+        .map_err(failed)?;
+    for definition in definitions {
+        let found = catalog::resolve(client, definition).await.map_err(failed)?;
+        if let Err(found) = found {
+            mistakes.extend(found);
+        }
+        if has_schema && let Shape::Statement(_) = &definition.shape {
+            mistakes.extend(statement(client, definition).await);
+        }
+    }
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{ledger} is not ready:\n- {}", mistakes.join("\n- "));
+    Err(LedgerError::new(LedgerFailure::Fatal, text))
+}
+
+async fn server(
+    client: &Client,
+    mistakes: &mut Vec<String>,
+) -> Result<String, tokio_postgres::Error> {
+    let row = client.query_one(SERVER, &[]).await?;
+    let version: i32 = row.try_get(0)?;
+    if version < OLDEST_SERVER {
+        mistakes.push(format!(
+            "the server is PostgreSQL {}: eos needs 14 or newer",
+            version / 10_000
+        ));
+    }
+    if row.try_get(2)? {
+        mistakes.push(
+            "the server is a standby, which cannot write: connect to the primary, for example with several hosts and \
+             target_session_attrs=read-write"
+                .into(),
+        );
+    } else if row.try_get(3)? {
+        mistakes.push(
+            "the database is read-only (default_transaction_read_only): set it to off for this role"
+                .into(),
+        );
+    }
+    row.try_get(1)
+}
+
+/// A session that is shared with others cannot be told from theirs, nor ended.
+async fn pooler(
+    client: &Client,
+    other: &Client,
+    mistakes: &mut Vec<String>,
+) -> Result<(), tokio_postgres::Error> {
+    let first = client.query_one(READ_MARK, &[]).await?;
+    let pid: i32 = first.try_get(1)?;
+    client.query(MARK, &[&"mine"]).await?;
+    // While this transaction is open, a pooler has to give the other connection another session, or to make it wait.
+    client.batch_execute("BEGIN").await?;
+    let theirs = other.query_one(READ_MARK, &[]).await;
+    client.batch_execute("ROLLBACK").await?;
+    let theirs = theirs?;
+    // Now the session of the other one is taken, and a pooler would give it to us.
+    let mine = client.query_one(READ_MARK, &[]).await?;
+    let is_shared = theirs.try_get::<_, Option<String>>(0)?.as_deref() == Some("mine")
+        || theirs.try_get::<_, i32>(1)? == pid
+        || mine.try_get::<_, Option<String>>(0)?.as_deref() != Some("mine")
+        || mine.try_get::<_, i32>(1)? != pid;
+    if is_shared {
+        mistakes.push(
+            "a pooler changes the session between transactions: connect to PostgreSQL directly, or use session pooling"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+/// Returns whether the tables of eos can be used.
+async fn eos_schema(
+    client: &Client,
+    role: &str,
+    definitions: &[Arc<Definition>],
+    mistakes: &mut Vec<String>,
+) -> Result<bool, tokio_postgres::Error> {
+    const USAGE: &str = "SELECT pg_catalog.has_schema_privilege(oid, 'USAGE') FROM pg_catalog.pg_namespace WHERE nspname = 'eos'";
+    let role = quote(role);
+    match client.query_opt(USAGE, &[]).await? {
+        None => {
+            mistakes.push(NO_SCHEMA.into());
+            return Ok(false);
+        }
+        Some(row) if !row.try_get::<_, bool>(0)? => {
+            mistakes.push(format!(
+                "permission is missing: GRANT USAGE ON SCHEMA eos TO {role}"
+            ));
+            return Ok(false);
+        }
+        Some(_) => {}
+    }
+    let before = mistakes.len();
+    let uses_inbox = definitions.iter().any(|place| place.inbox.is_some());
+    let keeps_letters = definitions
+        .iter()
+        .any(|place| place.refused == crate::Refused::DeadLetter || place.shape == Shape::Letters);
+    let tables = GRANTS
+        .iter()
+        .chain(uses_inbox.then_some(&INBOX_GRANTS))
+        .chain(keeps_letters.then_some(&LETTER_GRANTS));
+    for (table, grants) in tables {
+        eos_table(client, &role, table, grants, mistakes).await?;
+    }
+    if mistakes.len() > before {
+        return Ok(false);
+    }
+    let version = schema::version(client).await?;
+    mistakes.extend(wrong_version(version));
+    Ok(mistakes.len() == before)
+}
+
+const NO_SCHEMA: &str = "the tables of eos are missing: install them once, with a role that may create tables: \
+                         `eos_postgres::install(&client)`";
+
+/// Why this release does not work with tables of this version.
+pub(crate) fn wrong_version(version: Option<i32>) -> Option<String> {
+    match version {
+        None => Some(NO_SCHEMA.into()),
+        Some(version) if version > schema::VERSION => Some(format!(
+            "the tables of eos have version {version}, and this release knows version {}: use a newer eos-postgres",
+            schema::VERSION
+        )),
+        Some(version) if version < schema::VERSION => Some(format!(
+            "the tables of eos have version {version}, and this release needs version {}: run `eos_postgres::install`",
+            schema::VERSION
+        )),
+        Some(_) => None,
+    }
+}
+
+async fn eos_table(
+    client: &Client,
+    role: &str,
+    table: &str,
+    grants: &[&str],
+    mistakes: &mut Vec<String>,
+) -> Result<(), tokio_postgres::Error> {
+    const PRIVILEGE: &str = "SELECT pg_catalog.has_table_privilege(c.oid, $2), c.relpersistence::text, c.relkind::text \
+         FROM pg_catalog.pg_class AS c WHERE c.oid = pg_catalog.to_regclass('eos.' || $1)";
+    let mut missing = Vec::new();
+    for grant in grants {
+        let Some(row) = client.query_opt(PRIVILEGE, &[&table, grant]).await? else {
+            mistakes.push(format!(
+                "table eos.{table} is missing: run `eos_postgres::install`"
+            ));
+            return Ok(());
+        };
+        if !row.try_get::<_, bool>(0)? {
+            missing.push(*grant);
+        }
+        let (persistence, kind): (String, String) = (row.try_get(1)?, row.try_get(2)?);
+        if (persistence.as_str(), kind.as_str()) != ("p", "r") {
+            mistakes.push(format!(
+                "table eos.{table} is not an ordinary, logged table: a crash would lose positions. \
+                 ALTER TABLE eos.{table} SET LOGGED"
+            ));
+            return Ok(());
+        }
+    }
+    if !missing.is_empty() {
+        mistakes.push(format!(
+            "permission is missing: GRANT {} ON eos.{table} TO {role}",
+            missing.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the server understands a statement.
+async fn statement(client: &Client, definition: &Definition) -> Option<String> {
+    let Shape::Statement(shape) = &definition.shape else {
+        return None;
+    };
+    let declared: Vec<_> = shape.params.iter().copied().map(Param::declared).collect();
+    match client.prepare_typed(&shape.sql, &declared).await {
+        Ok(prepared) if prepared.params().len() != shape.params.len() => Some(format!(
+            "{} has {} parameters in its text, and {} calls of `.param(..)`",
+            definition.name,
+            prepared.params().len(),
+            shape.params.len()
+        )),
+        Ok(_) => None,
+        Err(error) => Some(format!(
+            "{} is refused by the server: {}",
+            definition.name,
+            describe(&error)
+        )),
+    }
+}
+
+/// All mistakes as one failure of a session.
+pub(crate) fn not_ready(mistakes: &[String]) -> Failed {
+    Failed::new(
+        Reaction::Stop,
+        format!("not ready:\n- {}", mistakes.join("\n- ")),
+    )
+}

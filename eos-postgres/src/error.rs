@@ -1,0 +1,165 @@
+//! Errors of the server as errors of a ledger.
+
+use eos_core::boundary::{LedgerError, LedgerFailure};
+use tokio_postgres::Error;
+
+use crate::sqlstate::{Call, Reaction, State, react};
+
+/// The function of the server that checks policies of row-level security. Unlike a message, it is not translated.
+const POLICY_CHECK: &str = "ExecWithCheckOptions";
+
+/// A failed statement.
+#[derive(Debug, Clone)]
+pub(crate) struct Failed {
+    pub(crate) reaction: Reaction,
+    /// The SQLSTATE, or empty.
+    pub(crate) code: String,
+    /// The statement's purpose, the answer, and the fix. No values of rows.
+    pub(crate) text: String,
+    /// The place of the row, as an index into the plan.
+    pub(crate) place: Option<usize>,
+    /// What the worker does, if the reaction does not tell.
+    failure: Option<LedgerFailure>,
+}
+
+impl Failed {
+    /// Reads an error of the driver. `what` is the purpose of the statement, such as "insert into table stock".
+    pub(crate) fn of(call: Call, what: &str, error: &Error) -> Self {
+        let code = error.code().map_or("", |code| code.code());
+        let is_row_security = error
+            .as_db_error()
+            .is_some_and(|answer| answer.routine() == Some(POLICY_CHECK));
+        let unsent = error.code().is_none() && !error.is_closed() && is_encoding(error);
+        let reaction = if unsent && call == Call::Data {
+            Reaction::Refuse
+        } else {
+            react(
+                call,
+                State {
+                    code,
+                    is_row_security,
+                },
+            )
+        };
+        Self {
+            reaction,
+            code: code.to_owned(),
+            text: format!("{what} failed: {}{}", describe(error), advice(code)),
+            place: None,
+            failure: None,
+        }
+    }
+
+    /// A failure that the server did not report.
+    pub(crate) fn new(reaction: Reaction, text: impl Into<String>) -> Self {
+        Self {
+            reaction,
+            code: String::new(),
+            text: text.into(),
+            place: None,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn at(mut self, place: usize) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Another session took over.
+    pub(crate) fn overtaken(failure: LedgerFailure, text: impl Into<String>) -> Self {
+        Self {
+            failure: Some(failure),
+            ..Self::new(Reaction::Abort, text)
+        }
+    }
+
+    /// The error for the worker.
+    pub(crate) fn into_error(self, ledger: &str) -> LedgerError {
+        let text = format!("{ledger}: {}", self.text);
+        let by_reaction = match self.reaction {
+            Reaction::Retry => LedgerFailure::Retriable,
+            Reaction::Abort | Reaction::Lost | Reaction::Refuse => LedgerFailure::Abortable,
+            Reaction::Stop => LedgerFailure::Fatal,
+        };
+        let error = LedgerError::new(self.failure.unwrap_or(by_reaction), text);
+        if self.reaction == Reaction::Refuse {
+            error.blaming_a_record()
+        } else {
+            error
+        }
+    }
+}
+
+/// A value that the driver could not encode was never sent.
+fn is_encoding(error: &Error) -> bool {
+    let text = error.to_string();
+    text.starts_with("error serializing parameter") || text.starts_with("error encoding message")
+}
+
+/// The answer of the server without its detail and context, which contain values of rows.
+pub(crate) fn describe(error: &Error) -> String {
+    if let Some(answer) = error.as_db_error() {
+        let code = answer.code().code();
+        // `invalid input syntax for type numeric: "12x"`: the end is a value of a row.
+        let message = match answer.message().split_once(": \"") {
+            Some((message, _)) if code.starts_with("22") => message,
+            _ => answer.message(),
+        };
+        let mut text = format!("{message} (SQLSTATE {code})");
+        for (name, value) in [
+            ("table", answer.table()),
+            ("column", answer.column()),
+            ("constraint", answer.constraint()),
+        ] {
+            if let Some(value) = value {
+                text.push_str(&format!(", {name} {value}"));
+            }
+        }
+        return text;
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// The fix, where the answer suggests one.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "28P01" | "28000" => ". Check user and password in the URL, and pg_hba.conf of the server",
+        "3D000" => ". Create the database, or correct the URL",
+        "3F000" => ". Install the schema: `eos_postgres::install`",
+        "42501" => ". Grant the permission: the check at start prints the statements",
+        "42P01" => ". Create the table, or correct its name",
+        "53300" => ". Raise max_connections, or run fewer workers: each needs two connections",
+        "25006" => {
+            ". The server is read-only: connect to the primary (target_session_attrs=read-write)"
+        }
+        "53100" => ". Free some space on the disk of the server",
+        "55P03" => ". Another session holds a lock: see pg_locks",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_row_blames_a_record() {
+        let error = Failed::new(Reaction::Refuse, "x").into_error("postgres shop");
+        assert!(error.blames_a_record);
+        assert_eq!(error.failure, LedgerFailure::Abortable);
+        assert_eq!(error.text, "postgres shop: x");
+        let error = Failed::new(Reaction::Lost, "x").into_error("postgres shop");
+        assert!(!error.blames_a_record);
+    }
+}

@@ -1,0 +1,40 @@
+//! PostgreSQL for eos: the rows of a stream and the positions of its records in one SQL transaction.
+//!
+//! [`Postgres`] is a ledger of an app. Install its tables once with [`install`], describe tables with
+//! [`Postgres::table`], and run the app.
+//!
+//! | feature | |
+//! |---|---|
+//! | `tls` | encrypted connections, with rustls |
+//! | `testing` | temporary servers of an installed PostgreSQL |
+
+#![forbid(unsafe_code)]
+
+mod actor;
+mod array;
+mod catalog;
+mod check;
+mod connect;
+mod error;
+mod ledger;
+mod place;
+mod positions;
+mod row;
+mod schema;
+mod session;
+mod sql;
+mod sqlstate;
+mod stream;
+mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod tls;
+mod value;
+
+pub use connect::UrlError;
+pub use ledger::Postgres;
+pub use place::Refused;
+pub use schema::{InstallError, VERSION as SCHEMA_VERSION, install, schema_files};
+pub use stream::PostgresStream;
+pub use table::{Inbox, SqlTable, Statement};
+pub use value::{AnyType, Column, Json, KeyColumn, Kind, Numeric, Summand, Version};

@@ -1,0 +1,124 @@
+//! Refused records as rows of `eos.dead_letters`.
+
+use serde_json::{Map, Value};
+
+use super::chunk::RowRef;
+use super::places::Prepared;
+use crate::place::{ColumnDef, Shape};
+use crate::row::Values;
+use crate::value::Kind;
+
+/// The rows of a record as JSON: an array of objects with `place`, `deleted` and `columns`.
+///
+/// It is stored as bytes. A `jsonb` would refuse `\u0000`, and the letter with it.
+pub(super) fn rows(places: &[Prepared], record: &[RowRef<'_>]) -> Vec<u8> {
+    let rows: Vec<Value> = record
+        .iter()
+        .filter_map(|row| {
+            let place = places.get(row.place)?;
+            let mut object = Map::new();
+            object.insert("place".into(), place.definition.name.clone().into());
+            object.insert("deleted".into(), row.row.is_none().into());
+            object.insert("columns".into(), columns(place, row));
+            Some(Value::Object(object))
+        })
+        .collect();
+    Value::Array(rows).to_string().into_bytes()
+}
+
+fn columns(place: &Prepared, row: &RowRef<'_>) -> Value {
+    let mut columns = Map::new();
+    // A row that cannot be taken apart is shown as far as possible.
+    let key = row.key.and_then(|key| {
+        let mut values = crate::row::values(key).ok()?;
+        if place.definition.inbox.is_some() {
+            let id = values.next()?.ok()?;
+            columns.insert("message id".into(), shown(Kind::Bytes, id));
+        }
+        Some(values.rest())
+    });
+    let rest = row
+        .row
+        .and_then(|row| place.values(row).ok())
+        .unwrap_or_default();
+    match &place.definition.shape {
+        Shape::Table(shape) => {
+            let values = Values::bare(key.unwrap_or_default());
+            let keys = values.map(|value| value.ok().flatten());
+            insert(&mut columns, &shape.keys, keys);
+            insert(&mut columns, &shape.columns, rest.into_iter());
+        }
+        Shape::Letters => {}
+        Shape::Statement(shape) => {
+            for (index, (kind, value)) in shape.params.iter().zip(rest).enumerate() {
+                columns.insert(format!("${}", index + 1), shown(*kind, value));
+            }
+        }
+    }
+    Value::Object(columns)
+}
+
+fn insert<'a>(
+    columns: &mut Map<String, Value>,
+    defs: &[ColumnDef],
+    values: impl Iterator<Item = Option<&'a [u8]>>,
+) {
+    for (def, value) in defs.iter().zip(values) {
+        columns.insert(def.name.clone(), shown(def.kind, value));
+    }
+}
+
+fn shown(kind: Kind, value: Option<&[u8]>) -> Value {
+    let Some(value) = value else {
+        return Value::Null;
+    };
+    let hex = || -> Value {
+        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("\\x{digits}").into()
+    };
+    let text = |value: &[u8]| std::str::from_utf8(value).map_or_else(|_| hex(), Value::from);
+    match (kind, value) {
+        (Kind::I16, [a, b]) => i16::from_be_bytes([*a, *b]).into(),
+        (Kind::I32, [a, b, c, d]) => i32::from_be_bytes([*a, *b, *c, *d]).into(),
+        (Kind::I64, _) => value
+            .try_into()
+            .map_or_else(|_| hex(), |bytes| i64::from_be_bytes(bytes).into()),
+        (Kind::F64, _) => value
+            .try_into()
+            .map_or_else(|_| hex(), |bytes| f64::from_be_bytes(bytes).into()),
+        (Kind::Bool, [byte]) => (*byte != 0).into(),
+        (Kind::Text | Kind::Numeric | Kind::Json | Kind::Any, _) => text(value),
+        _ => hex(),
+    }
+}
+
+/// The headers of a record: name and value, each with its length as a big-endian i32. Length -1 is null.
+pub(super) fn headers(row: &RowRef<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut push = |part: Option<&[u8]>| {
+        let length = part.map_or(-1, |part| i32::try_from(part.len()).unwrap_or(i32::MAX));
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(part.unwrap_or_default());
+    };
+    for header in row.headers.iter() {
+        push(Some(header.name().as_bytes()));
+        push(header.value());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_as_json() {
+        assert_eq!(shown(Kind::I64, Some(&7_i64.to_be_bytes())), Value::from(7));
+        assert_eq!(
+            shown(Kind::Text, Some(b"a\0b")).to_string(),
+            "\"a\\u0000b\""
+        );
+        assert_eq!(shown(Kind::Bytes, Some(&[1, 255])), Value::from("\\x01ff"));
+        assert_eq!(shown(Kind::Text, None), Value::Null);
+    }
+}

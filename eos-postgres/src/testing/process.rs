@@ -1,0 +1,261 @@
+//! The processes of a temporary server.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::binaries::Binaries;
+use super::{ClusterError, sql};
+
+/// A server on a slow machine, with a recovery.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Ends the server when standard input ends: at the end of this process, however it ends.
+const WATCHDOG: &str =
+    "\"$@\" </dev/null & server=$!; read -r line; kill -QUIT $server 2>/dev/null; wait $server";
+
+#[derive(Debug)]
+pub(super) struct Server {
+    directory: TempDir,
+    postgres: PathBuf,
+    user: Option<User>,
+    settings: Vec<String>,
+    running: Option<Running>,
+}
+
+/// The watchdog of a started server. The server runs until the pipe is closed.
+#[derive(Debug)]
+struct Running {
+    watchdog: Child,
+    pipe: Option<ChildStdin>,
+}
+
+/// A user without rights, for a test that runs as root.
+#[derive(Debug, Clone, Copy)]
+struct User {
+    uid: u32,
+    gid: u32,
+}
+
+impl Server {
+    pub(super) fn start(
+        binaries: &Binaries,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, ClusterError> {
+        let user = unprivileged_user()?;
+        let failed = |error: std::io::Error| ClusterError::failed("create a directory", error);
+        // The path of a Unix socket has at most 107 bytes, so it is short.
+        let directory = tempfile::Builder::new()
+            .prefix("eos-pg-")
+            .tempdir()
+            .map_err(failed)?;
+        if let Some(user) = user {
+            std::os::unix::fs::chown(directory.path(), Some(user.uid), Some(user.gid))
+                .map_err(failed)?;
+        }
+        let mut server = Self {
+            directory,
+            postgres: binaries.program("postgres"),
+            user,
+            settings: settings.iter().map(|(k, v)| format!("{k}={v}")).collect(),
+            running: None,
+        };
+        server.initdb(&binaries.program("initdb"))?;
+        server.launch()?;
+        Ok(server)
+    }
+
+    pub(super) fn url(&self, database: &str) -> String {
+        let directory = self.directory.path().display().to_string();
+        let host = directory.replace('%', "%25").replace('/', "%2F");
+        format!("postgres://postgres@{host}/{database}")
+    }
+
+    pub(super) fn restart_immediate(&mut self) -> Result<(), ClusterError> {
+        self.stop();
+        self.launch()
+    }
+
+    pub(super) fn kill9(&mut self) -> Result<(), ClusterError> {
+        if let Some(postmaster) = self.postmaster() {
+            // The postmaster first, so that it starts no other process.
+            let children = children_of(postmaster);
+            for pid in std::iter::once(postmaster).chain(children) {
+                kill(pid, Signal::KILL);
+            }
+        }
+        self.stop();
+        self.launch()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn initdb(&self, initdb: &Path) -> Result<(), ClusterError> {
+        let mut command = self.command(initdb);
+        command
+            .args(["-N", "-A", "trust", "-U", "postgres", "-E", "UTF8"])
+            .args(["--locale=C", "-D"])
+            .arg(self.data());
+        let output = command
+            .output()
+            .map_err(|error| ClusterError::failed("initdb", error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(ClusterError::failed("initdb", text.trim()))
+    }
+
+    fn launch(&mut self) -> Result<(), ClusterError> {
+        let log = self.directory.path().join("log");
+        let failed = |error: std::io::Error| ClusterError::failed("start PostgreSQL", error);
+        let file = std::fs::File::create(&log).map_err(failed)?;
+        let mut command = self.command(Path::new("/bin/sh"));
+        command
+            .args(["-c", WATCHDOG, "sh"])
+            .arg(&self.postgres)
+            .arg("-D")
+            .arg(self.data())
+            .arg("-k")
+            .arg(self.directory.path())
+            // A crash of processes needs no fsync, and a test is quicker without.
+            .args(["-c", "listen_addresses=", "-c", "fsync=off"])
+            .args(["-c", "shared_buffers=32MB"]);
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        let output = file.try_clone().map_err(failed)?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(file)
+            .process_group(0);
+        let mut watchdog = command.spawn().map_err(failed)?;
+        let pipe = watchdog.stdin.take();
+        self.running = Some(Running { watchdog, pipe });
+        self.wait_until_ready(&log)
+    }
+
+    fn wait_until_ready(&mut self, log: &Path) -> Result<(), ClusterError> {
+        let start = Instant::now();
+        loop {
+            let cause = match sql::run(&self.url("postgres"), "SELECT 1") {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            let ended = match &mut self.running {
+                Some(running) => matches!(running.watchdog.try_wait(), Ok(Some(_))),
+                None => true,
+            };
+            if ended || self.has_given_up() || start.elapsed() > START_LIMIT {
+                let mut text = String::new();
+                if let Ok(mut file) = std::fs::File::open(log) {
+                    let _ = file.read_to_string(&mut text);
+                }
+                let cause = format!("{cause}; its log: {}", text.trim());
+                return Err(ClusterError::failed("start PostgreSQL", cause));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A server that refuses to start removes the file of its process id.
+    fn has_given_up(&self) -> bool {
+        let Some(running) = &self.running else {
+            return true;
+        };
+        children_of(running.watchdog.id()).is_empty() && self.postmaster().is_none()
+    }
+
+    fn postmaster(&self) -> Option<u32> {
+        let text = std::fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        text.lines().next()?.trim().parse().ok()
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if let Some(user) = self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        // The current directory may be closed to that user.
+        command.current_dir("/").env("LC_ALL", "C");
+        command
+    }
+
+    fn stop(&mut self) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        drop(running.pipe.take());
+        let _ = running.watchdog.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn kill(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may have ended already.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// The children of a process, as the kernel lists them.
+fn children_of(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name of the program is in parentheses, and may contain any of them.
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        after.split_whitespace().nth(1) == Some(&parent.to_string())
+    })
+    .collect()
+}
+
+/// The user for the server, if this process is root.
+fn unprivileged_user() -> Result<Option<User>, ClusterError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let find = |name: &str| passwd.lines().find_map(|line| user_of(line, name));
+    match find("postgres").or_else(|| find("nobody")) {
+        Some(user) => Ok(Some(user)),
+        None => Err(ClusterError::NoUser),
+    }
+}
+
+fn user_of(line: &str, name: &str) -> Option<User> {
+    let mut fields = line.split(':');
+    if fields.next()? != name {
+        return None;
+    }
+    let uid = fields.nth(1)?.parse().ok()?;
+    let gid = fields.next()?.parse().ok()?;
+    Some(User { uid, gid })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_read_from_passwd() {
+        let user = user_of("nobody:x:65534:65533:nobody:/:/bin/false", "nobody").unwrap();
+        assert_eq!((user.uid, user.gid), (65534, 65533));
+        assert!(user_of("nobody2:x:1:2::/:", "nobody").is_none());
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether a connection is encrypted.
+
+use crate::connect::UrlError;
+
+/// The encryption of the connections of a target. A certificate is always verified.
+#[derive(Clone)]
+pub(crate) enum Tls {
+    Off,
+    #[cfg(feature = "tls")]
+    Verified(tokio_postgres_rustls::MakeRustlsConnect),
+}
+
+/// Rows never cross a network without encryption, unless the URL says so.
+pub(crate) fn choose(
+    host: &str,
+    is_local: bool,
+    mode: Option<&str>,
+    root_certificate: Option<&str>,
+) -> Result<Tls, UrlError> {
+    match mode {
+        Some("insecure") => Ok(Tls::Off),
+        Some("disable") if is_local => Ok(Tls::Off),
+        Some("disable") => Err(UrlError::NotEncrypted {
+            host: host.to_owned(),
+            reason: "sslmode=disable. Remove it",
+        }),
+        None | Some("prefer") if is_local => Ok(Tls::Off),
+        None | Some("prefer" | "require" | "verify-ca" | "verify-full") => {
+            verified(host, root_certificate)
+        }
+        Some(mode) => Err(UrlError::Mode {
+            mode: mode.to_owned(),
+        }),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn verified(host: &str, _root_certificate: Option<&str>) -> Result<Tls, UrlError> {
+    Err(UrlError::NotEncrypted {
+        host: host.to_owned(),
+        reason: "eos-postgres was built without its feature `tls`. Enable it",
+    })
+}
+
+#[cfg(feature = "tls")]
+fn verified(host: &str, root_certificate: Option<&str>) -> Result<Tls, UrlError> {
+    let failed = |cause: String| UrlError::Certificates {
+        host: host.to_owned(),
+        cause,
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    match root_certificate {
+        Some(path) => {
+            use rustls::pki_types::CertificateDer;
+            use rustls::pki_types::pem::PemObject;
+            let named = |error: String| failed(format!("{path}: {error}"));
+            let certificates =
+                CertificateDer::pem_file_iter(path).map_err(|error| named(error.to_string()))?;
+            for certificate in certificates {
+                let certificate = certificate.map_err(|error| named(error.to_string()))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| named(error.to_string()))?;
+            }
+        }
+        None => {
+            // A system may hold odd certificates: the usable ones suffice.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err(failed(
+            "there are none. Name a PEM file with sslrootcert=/path in the URL".into(),
+        ));
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Tls::Verified(
+        tokio_postgres_rustls::MakeRustlsConnect::new(config),
+    ))
+}

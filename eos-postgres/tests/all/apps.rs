@@ -1,0 +1,133 @@
+//! Whole apps on a broker in memory, with a real database.
+
+use eos_core::codec::Plain;
+use eos_core::{App, ErrorPolicy, Topic};
+use eos_postgres::testing::Cluster;
+use eos_postgres::{Postgres, PostgresStream, Refused};
+use eos_testkit::TestDriver;
+use eos_testkit::conformance::{self, Subject};
+
+use crate::support::{Register, database, rows};
+
+fn orders() -> Topic<String, i64, Plain, Plain> {
+    Topic::plain("orders")
+}
+
+const TABLES: &str = "CREATE TABLE stock (sku text PRIMARY KEY, units bigint CHECK (units >= 0));
+    INSERT INTO stock VALUES ('a', 1000);
+    CREATE TABLE bookings (sku text, units bigint)";
+
+fn app(url: &str) -> App {
+    let shop = Postgres::connect(url).unwrap();
+    let stock = shop
+        .table::<String, i64>("stock")
+        .record_key("sku", |sku| sku.clone())
+        .add("units", |_, units| -*units)
+        .refused(Refused::DeadLetter);
+    let bookings = shop
+        .table::<String, i64>("bookings")
+        .column("sku", |sku, _| sku.clone())
+        .column("units", |_, units| *units)
+        .refused(Refused::DeadLetter);
+    let mut app = App::new("shop-v1");
+    app.ledger(&shop);
+    let orders = app.source(&orders());
+    orders.clone().to_rows(&stock);
+    orders.to_rows(&bookings);
+    app
+}
+
+/// The process dies at each of its first effects in turn. Each record's rows are there once.
+#[test]
+fn a_crash_doubles_no_row() {
+    let url = database("crashes", TABLES);
+    let mut driver = TestDriver::new(app(&url));
+    for n in 1..=20 {
+        driver.crash_at_effect(n % 7 + 1);
+        driver.pipe(&orders(), "a", 2_i64);
+    }
+    driver.crash();
+    driver.pipe(&orders(), "a", 960_i64);
+    assert_eq!(rows(&url, "SELECT units FROM stock"), "0");
+    assert_eq!(
+        rows(&url, "SELECT count(*), sum(units) FROM bookings"),
+        "21|1000"
+    );
+    // An order that the stock cannot serve books nothing.
+    driver.pipe(&orders(), "a", 1_i64);
+    driver.pipe(&orders(), "unknown", 1_i64);
+    assert_eq!(rows(&url, "SELECT count(*) FROM bookings"), "21");
+    assert_eq!(
+        rows(
+            &url,
+            "SELECT sqlstate, place FROM eos.dead_letters ORDER BY \"offset\""
+        ),
+        "23514|table stock |table stock"
+    );
+}
+
+/// Records that the app gives up become rows of `eos.dead_letters`, too.
+#[test]
+fn a_record_that_the_app_gives_up_is_a_dead_letter() {
+    let url = database("given_up", TABLES);
+    let shop = Postgres::connect(&url).unwrap();
+    let bookings = shop
+        .table::<String, i64>("bookings")
+        .column("sku", |sku, _| sku.clone())
+        .column("units", |_, units| *units);
+    let mut app = App::new("shop-v1");
+    app.ledger(&shop);
+    app.source(&orders())
+        .on_error(ErrorPolicy::dead_letter("letters"))
+        .to_rows(&bookings);
+    let mut driver = TestDriver::new(app);
+    let raw: Topic<String, String, Plain, Plain> = Topic::plain("orders");
+    driver.pipe(&raw, "a", "no number".to_owned());
+    driver.pipe(&orders(), "b", 7_i64);
+    assert_eq!(rows(&url, "SELECT * FROM bookings"), "b|7");
+    assert_eq!(
+        rows(
+            &url,
+            "SELECT convert_from(key, 'UTF8'), place, message <> '' FROM eos.dead_letters"
+        ),
+        "a|letters|t"
+    );
+}
+
+/// The suite that every ledger passes.
+#[test]
+fn the_obligations_of_a_ledger() {
+    conformance::ledger(&mut || {
+        let url = database("conformance", "CREATE TABLE t (n bigint)");
+        let shop = Postgres::connect(&url).unwrap();
+        let table = shop.table::<u64, i64>("t").column("n", |_, n| *n);
+        let place = table.register();
+        Subject {
+            ledger: std::sync::Arc::new(shop),
+            place,
+            row: Box::new(move |number| {
+                let mut row = eos_core::boundary::Row::default();
+                let number = i64::try_from(number).unwrap();
+                eos_core::boundary::Place::<u64, i64>::encode(&table, &0, &number, &mut row)
+                    .unwrap();
+                (row.key, row.row)
+            }),
+            rows: Box::new(move || {
+                let found = rows(&url, "SELECT n FROM t");
+                found
+                    .split_whitespace()
+                    .map(|n| n.parse().unwrap())
+                    .collect()
+            }),
+        }
+    });
+}
+
+#[test]
+fn a_missing_installation_is_a_typed_error() {
+    let error = eos_postgres::testing::ClusterError::NotInstalled {
+        searched: "/nowhere".into(),
+    };
+    assert!(error.to_string().contains("apt-get install postgresql"));
+    let _: fn() -> Result<Cluster, _> = Cluster::start;
+}

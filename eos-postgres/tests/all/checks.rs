@@ -1,0 +1,212 @@
+//! The check before a start names every mistake and its fix.
+
+use std::time::Duration;
+
+use eos_core::boundary::{Ledger, LedgerError, LedgerFailure};
+use eos_postgres::testing::{Cluster, run};
+use eos_postgres::{Json, Postgres, Refused};
+
+use crate::support::{Register, cluster, database, plan};
+
+fn check(shop: &Postgres, places: &[String]) -> Result<(), LedgerError> {
+    shop.check(&plan(places), Duration::from_secs(10))
+}
+
+fn mistakes(shop: &Postgres, places: &[String]) -> String {
+    let error = check(shop, places).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Fatal, "{error}");
+    error.text
+}
+
+fn assert_contains(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn a_good_database_passes() {
+    let url = database(
+        "good",
+        "CREATE SCHEMA s; CREATE TABLE s.t (a text, b int, UNIQUE (b, a))",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let table = shop
+        .table::<String, i64>("s.t")
+        .key("a", |k, _| k.clone())
+        .key("b", |_, v| *v);
+    check(&shop, &[table.register()]).unwrap();
+}
+
+#[test]
+fn all_mistakes_are_listed() {
+    let url = database(
+        "mistakes",
+        "CREATE TABLE a (x text, y int, z int NOT NULL); CREATE UNLOGGED TABLE b (x text);
+         CREATE VIEW c AS SELECT 1 AS x; CREATE TABLE d (x text PRIMARY KEY DEFERRABLE);
+         CREATE TABLE e (x int) PARTITION BY RANGE (x); CREATE UNLOGGED TABLE e1 PARTITION OF e DEFAULT",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let table = |name: &str| shop.table::<String, i64>(name);
+    let x = |name: &str| table(name).column("x", |k, _| k.clone()).register();
+    let places = [
+        table("a")
+            .key("x", |k, _| k.clone())
+            .column("y", |k, _| k.clone())
+            .column("missing", |_, v| *v)
+            .register(),
+        x("b"),
+        x("c"),
+        table("d").key("x", |k, _| k.clone()).register(),
+        table("e").column("x", |_, v| *v).register(),
+        x("nowhere"),
+        shop.statement::<String, i64>("s", "UPDATE nowhere SET x = 1")
+            .register(),
+        shop.statement::<String, i64>("n", "SELECT $1::int8")
+            .register(),
+    ];
+    assert_contains(
+        &mistakes(&shop, &places),
+        &[
+            "column a.y has type integer, and the value is a text",
+            "table a has no column missing: it has x, y, z",
+            "CREATE UNIQUE INDEX ON \"public\".\"a\" (\"x\")",
+            "column a.z is NOT NULL without a default",
+            "table b is UNLOGGED",
+            "table c is a view",
+            "CREATE UNIQUE INDEX ON \"public\".\"d\"",
+            "table e1 is UNLOGGED",
+            "table nowhere does not exist",
+            "statement s is refused by the server",
+            "statement n has 1 parameters in its text, and 0 calls",
+        ],
+    );
+    // A session refuses as well, for apps whose database changes later.
+    let identity = eos_core::boundary::Identity {
+        worker: "w".into(),
+        owner: 1,
+    };
+    let mut session = shop.session(&plan(&places), &identity).unwrap();
+    let error = crate::support::wait(|slice| session.init(slice)).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Fatal);
+}
+
+#[test]
+fn missing_grants_come_with_their_statements() {
+    let url = database("grants", "CREATE TABLE t (x text PRIMARY KEY, y jsonb)");
+    run(
+        &url,
+        "DROP ROLE IF EXISTS eos_limited; CREATE ROLE eos_limited LOGIN",
+    )
+    .unwrap();
+    let limited = url.replace("postgres@", "eos_limited@");
+    let shop = Postgres::connect(&limited).unwrap();
+    let table = shop
+        .table::<String, i64>("t")
+        .key("x", |k, _| k.clone())
+        .column("y", |_, v| Json(*v))
+        .refused(Refused::DeadLetter)
+        .once_by(&shop.inbox("i"), |k, _| k.clone());
+    let places = [table.register()];
+    // The statements in the messages are all that is needed.
+    let mut granted = Vec::new();
+    for _ in 0..10 {
+        let Err(error) = check(&shop, &places) else {
+            assert!(granted.len() >= 6, "{granted:?}");
+            return;
+        };
+        let grants: Vec<String> = error
+            .text
+            .lines()
+            .filter_map(|line| Some(line.get(line.find("GRANT")?..)?.to_owned()))
+            .collect();
+        assert!(!grants.is_empty(), "{error}");
+        for grant in grants {
+            run(&url, &grant).unwrap();
+            granted.push(grant);
+        }
+    }
+    panic!("still refused after {granted:?}");
+}
+
+#[test]
+fn the_schema_is_checked() {
+    let url = cluster().empty_database("no_schema").unwrap();
+    let shop = Postgres::connect(&url).unwrap();
+    assert_contains(&mistakes(&shop, &[]), &["eos_postgres::install"]);
+    let url = database("newer_schema", "UPDATE eos.meta SET version = 99");
+    let shop = Postgres::connect(&url).unwrap();
+    assert_contains(
+        &mistakes(&shop, &[]),
+        &["version 99", "use a newer eos-postgres"],
+    );
+    let url = database(
+        "unlogged_positions",
+        "ALTER TABLE eos.positions SET UNLOGGED",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    assert_contains(
+        &mistakes(&shop, &[]),
+        &["ALTER TABLE eos.positions SET LOGGED"],
+    );
+}
+
+#[test]
+fn wrong_servers_are_named() {
+    let url = database("wrong", "");
+    let name = url.rsplit('/').next().unwrap().to_owned();
+    run(
+        &url,
+        &format!("ALTER DATABASE {name} SET default_transaction_read_only = on"),
+    )
+    .unwrap();
+    let shop = Postgres::connect(&url).unwrap();
+    assert_contains(&mistakes(&shop, &[]), &["read-only"]);
+    let missing = Postgres::connect(&cluster().url("missing")).unwrap();
+    let text = mistakes(&missing, &[]);
+    assert_contains(&text, &["3D000", "Create the database"]);
+    let nobody = url.replace("postgres@", "nobody_at_all@");
+    let text = mistakes(&Postgres::connect(&nobody).unwrap(), &[]);
+    assert_contains(&text, &["28000", "user and password"]);
+}
+
+#[test]
+fn a_server_that_is_down_or_full_is_tried_again() {
+    let shop = Postgres::connect("postgres://u@localhost:1/shop").unwrap();
+    assert_eq!(
+        check(&shop, &[]).unwrap_err().failure,
+        LedgerFailure::Retriable
+    );
+    let cluster = Cluster::temporary(&[
+        ("max_connections", "4"),
+        ("superuser_reserved_connections", "0"),
+    ])
+    .unwrap();
+    let url = cluster.database("full").unwrap();
+    let held: Vec<_> = (0..3)
+        .map(|_| {
+            let url = url.clone();
+            std::thread::spawn(move || run(&url, "SELECT pg_sleep(3)"))
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let error = check(&Postgres::connect(&url).unwrap(), &[]).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Retriable);
+    assert_contains(&error.text, &["53300", "max_connections"]);
+    drop(held);
+}
+
+#[test]
+fn an_installation_may_be_repeated_by_many() {
+    let url = cluster().empty_database("install").unwrap();
+    let installers: Vec<_> = (0..4)
+        .map(|_| {
+            let url = url.clone();
+            std::thread::spawn(move || eos_postgres::testing::install(&url))
+        })
+        .collect();
+    for installer in installers {
+        installer.join().unwrap().unwrap();
+    }
+    check(&Postgres::connect(&url).unwrap(), &[]).unwrap();
+}

@@ -1,0 +1,183 @@
+//! Failures of servers, connections and locks.
+
+use std::time::Duration;
+
+use eos_core::boundary::LedgerFailure;
+use eos_postgres::testing::{Cluster, run, value};
+use eos_postgres::{Postgres, SqlTable};
+
+use crate::support::{Register, Worker, database, plan, rows, wait};
+
+const STOCK: &str = "CREATE TABLE stock (sku text PRIMARY KEY, units bigint)";
+
+fn stock(shop: &Postgres) -> SqlTable<String, i64> {
+    shop.table("stock")
+        .record_key("sku", |sku: &String| sku.clone())
+        .column("units", |_, units| *units)
+}
+
+#[test]
+fn a_restarted_server_keeps_rows_and_positions_together() {
+    let mut cluster = Cluster::temporary(&[]).unwrap();
+    let url = cluster.database("restart").unwrap();
+    run(&url, STOCK).unwrap();
+    let shop = Postgres::connect(&url).unwrap();
+    let table = stock(&shop);
+    let mut worker = Worker::new(&shop, &[table.register()], "w");
+    let mut taken = worker.take(0);
+    for round in 0..2 {
+        worker.begin(&taken);
+        worker
+            .put(&table, (0, round), &format!("{round}"), Some(&1))
+            .unwrap();
+        taken = worker.finish(&taken, round + 1).unwrap();
+        worker.begin(&taken);
+        worker
+            .put(&table, (0, round + 1), &"lost".into(), Some(&1))
+            .unwrap();
+        wait(|slice| worker.session.flush(slice)).unwrap();
+        if round == 0 {
+            cluster.restart_immediate().unwrap();
+        } else {
+            cluster.kill9().unwrap();
+        }
+        assert!(worker.set(&taken, 9, "x").is_err());
+        assert!(worker.session.is_spoiled());
+        worker.abort().unwrap();
+        worker.renew().unwrap();
+        // The first answer may be that the connection is gone.
+        let again = worker.try_take(0).or_else(|_| worker.try_take(0)).unwrap();
+        assert_eq!((again.offset, &again.name), (taken.offset, &taken.name));
+        taken = again;
+    }
+    assert_eq!(rows(&url, "SELECT sku FROM stock ORDER BY sku"), "0 1");
+}
+
+/// An idle session notices that its connection is gone before the next transaction.
+#[test]
+fn an_ended_session_is_spoiled() {
+    let url = database("ended", STOCK);
+    let shop = Postgres::connect(&url).unwrap();
+    let mut worker = Worker::new(&shop, &[], "w");
+    rows(
+        &url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%/s'",
+    );
+    for _ in 0..100 {
+        if worker.session.is_spoiled() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(worker.session.is_spoiled());
+    assert!(worker.session.begin().is_err());
+    worker.renew().unwrap();
+    assert!(!worker.session.is_spoiled());
+}
+
+#[test]
+fn a_locked_table_aborts_and_is_not_blamed_on_a_record() {
+    let url = database("locked", STOCK);
+    let shop = Postgres::connect(&url).unwrap();
+    let table = stock(&shop);
+    let mut plan = plan(&[table.register()]);
+    plan.transaction_timeout = Duration::from_secs(4);
+    let mut worker = Worker::of(&shop, plan, "w");
+    let taken = worker.take(0);
+    let lock = {
+        let url = url.clone();
+        std::thread::spawn(move || {
+            run(
+                &url,
+                "BEGIN; LOCK TABLE stock; SELECT pg_sleep(2.5); COMMIT",
+            )
+        })
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    worker.begin(&taken);
+    worker.put(&table, (0, 0), &"a".into(), Some(&1)).unwrap();
+    let error = worker.finish(&taken, 1).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Abortable);
+    assert!(!error.blames_a_record);
+    assert!(error.text.contains("55P03"), "{error}");
+    lock.join().unwrap().unwrap();
+    worker.begin(&taken);
+    worker.put(&table, (0, 0), &"a".into(), Some(&1)).unwrap();
+    worker.finish(&taken, 1).unwrap();
+}
+
+#[test]
+fn a_server_that_becomes_read_only_aborts() {
+    let url = database("read_only", STOCK);
+    let shop = Postgres::connect(&url).unwrap();
+    let statement = shop.statement::<String, i64>(
+        "full",
+        "DO $$ BEGIN RAISE EXCEPTION 'disk full' USING ERRCODE = '53100'; END $$",
+    );
+    let read_only = shop.statement::<String, i64>(
+        "ro",
+        "DO $$ BEGIN RAISE EXCEPTION 'read-only' USING ERRCODE = '25006'; END $$",
+    );
+    let mut worker = Worker::new(&shop, &[statement.register(), read_only.register()], "w");
+    let taken = worker.take(0);
+    for (place, code) in [(&statement, "53100"), (&read_only, "25006")] {
+        worker.begin(&taken);
+        worker.put(place, (0, 0), &"a".into(), Some(&1)).unwrap();
+        let error = worker.finish(&taken, 1).unwrap_err();
+        assert_eq!(error.failure, LedgerFailure::Abortable, "{error}");
+        assert!(
+            error.text.contains(code) && !error.blames_a_record,
+            "{error}"
+        );
+    }
+    assert_eq!(worker.take(0).offset, None);
+}
+
+/// Three writers, each with chunks of shared keys in random order, and deletions between them.
+#[test]
+fn shared_keys_in_several_chunks_do_not_deadlock() {
+    let url = database("deadlocks", STOCK);
+    let before = deadlocks(&url);
+    let writers: Vec<_> = (0..3_i32)
+        .map(|number| {
+            let url = url.clone();
+            std::thread::spawn(move || {
+                let shop = Postgres::connect(&url).unwrap();
+                let table = stock(&shop);
+                let mut worker = Worker::new(&shop, &[table.register()], &format!("w{number}"));
+                let mut taken = worker.take(number);
+                let mut seed = 88_172_645_463_325_252_u64 + u64::from(number.unsigned_abs());
+                for round in 0..25 {
+                    worker.begin(&taken);
+                    for _ in 0..40 {
+                        seed ^= seed << 13;
+                        seed ^= seed >> 7;
+                        seed ^= seed << 17;
+                        let key = format!("k{}", seed % 60);
+                        let value = (!seed.is_multiple_of(5)).then_some(round);
+                        worker
+                            .put(&table, (number, round), &key, value.as_ref())
+                            .unwrap();
+                        if seed.is_multiple_of(10) {
+                            // The rest is another chunk.
+                            wait(|slice| worker.session.flush(slice)).unwrap();
+                        }
+                    }
+                    taken = worker.finish(&taken, round + 1).unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert_eq!(deadlocks(&url), before);
+}
+
+fn deadlocks(url: &str) -> String {
+    value(
+        url,
+        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
+    )
+    .unwrap()
+}

@@ -1,0 +1,12 @@
+//! The ledger on a real PostgreSQL: a temporary server, one for the program, and a database for each test.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod apps;
+mod checks;
+mod failures;
+mod protocol;
+mod refused;
+mod sessions;
+mod shapes;
+mod support;
+mod take_over;

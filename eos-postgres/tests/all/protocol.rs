@@ -1,0 +1,199 @@
+//! Rows and positions commit together, under a fence.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_core::boundary::LedgerFailure;
+use eos_postgres::testing::{run, value};
+use eos_postgres::{Postgres, SqlTable};
+
+use crate::support::{Register, Worker, database, expected, partition, rows};
+
+const TABLE: &str = "CREATE TABLE t (n bigint)";
+
+fn table(shop: &Postgres) -> SqlTable<String, i64> {
+    shop.table("t").column("n", |_, n: &i64| *n)
+}
+
+fn worker(url: &str, name: &str) -> (Worker, SqlTable<String, i64>) {
+    let shop = Postgres::connect(url).unwrap();
+    let table = table(&shop);
+    (Worker::new(&shop, &[table.register()], name), table)
+}
+
+#[test]
+fn nothing_is_visible_before_the_commit() {
+    let url = database("visible", TABLE);
+    let (mut worker, table) = worker(&url, "w");
+    let taken = worker.take(0);
+    assert_eq!((taken.offset, taken.name.as_str()), (None, ""));
+    worker.begin(&taken);
+    worker.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    worker.set(&taken, 1, "first").unwrap();
+    assert_eq!(value(&url, "SELECT count(*) FROM t").unwrap(), "0");
+    worker.commit().unwrap();
+    assert_eq!(value(&url, "SELECT count(*) FROM t").unwrap(), "1");
+    let looked = crate::support::wait(|slice| worker.positions.look(&[partition(0)], slice));
+    let looked = looked.unwrap();
+    assert_eq!(looked[0].name, "first");
+    assert_eq!(looked[0].offset.unwrap().get(), 1);
+}
+
+#[test]
+fn an_abort_and_a_dropped_session_leave_nothing() {
+    let url = database("nothing", TABLE);
+    let (mut worker, table) = worker(&url, "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    worker.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    worker.abort().unwrap();
+    worker.begin(&taken);
+    worker.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    worker.set(&taken, 1, "first").unwrap();
+    worker.renew().unwrap();
+    assert_eq!(value(&url, "SELECT count(*) FROM t").unwrap(), "0");
+    assert_eq!(worker.take(0).offset, None);
+}
+
+#[test]
+fn a_former_owner_is_fenced_in_set_and_in_hold() {
+    let url = database("fenced", TABLE);
+    let (mut old, table) = worker(&url, "old");
+    let (mut new, _) = worker(&url, "new");
+    let before = old.take(0);
+    old.session.begin().unwrap();
+    old.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    let after = new.take(0);
+    assert!(after.epoch > before.epoch);
+    let error = old.finish(&before, 1).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Moved(vec![partition(0)]));
+    old.begin(&before);
+    let error = old.finish(&before, 1).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Moved(vec![partition(0)]));
+    assert_eq!(value(&url, "SELECT count(*) FROM t").unwrap(), "0");
+    // The new owner goes on.
+    new.begin(&after);
+    new.finish(&after, 1).unwrap();
+}
+
+#[test]
+fn every_position_is_compared() {
+    let url = database("compared", TABLE);
+    let (mut worker, _) = worker(&url, "w");
+    let (good, bad) = (worker.take(0), worker.take(1));
+    rows(
+        &url,
+        "UPDATE eos.positions SET next_offset = 9 WHERE partition = 1",
+    );
+    worker.session.begin().unwrap();
+    let one = |taken: &eos_core::boundary::Taken| eos_core::boundary::Move {
+        expected: expected(taken),
+        to: crate::support::offset(1),
+        name: "x".into(),
+    };
+    let moves = [one(&good), one(&bad)];
+    let answer = crate::support::wait(|slice| worker.session.set(&moves, slice));
+    assert_eq!(
+        answer.unwrap_err().failure,
+        LedgerFailure::Moved(vec![partition(1)])
+    );
+    // What failed never commits, also if the worker tries.
+    assert!(worker.commit().is_err());
+    assert_eq!(
+        rows(
+            &url,
+            "SELECT next_offset FROM eos.positions WHERE partition = 0"
+        ),
+        "NULL"
+    );
+}
+
+/// Without the transaction's id in the comparison, rows and position would be committed apart.
+#[test]
+fn a_commit_inside_of_a_statement_is_found() {
+    let url = database("inner_commit", TABLE);
+    let shop = Postgres::connect(&url).unwrap();
+    let sneaky = shop.statement::<String, i64>("sneaky", "CALL sneaky()");
+    run(
+        &url,
+        "CREATE PROCEDURE sneaky() LANGUAGE sql AS 'INSERT INTO t VALUES (1)'",
+    )
+    .unwrap();
+    let mut worker = Worker::new(&shop, &[sneaky.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    crate::support::wait(|slice| worker.session.flush(slice)).unwrap();
+    // As a statement that commits would do, which the checks at start refuse.
+    end_transaction(&url, &taken, &mut worker);
+}
+
+fn end_transaction(url: &str, taken: &eos_core::boundary::Taken, worker: &mut Worker) {
+    let shop = Postgres::connect(url).unwrap();
+    // A comment hides the word from a reader, and not from the check.
+    let commit = shop.statement::<String, i64>("c", "/* */ COMMIT");
+    let error = eos_core::boundary::Ledger::check(
+        &shop,
+        &crate::support::plan(&[commit.register()]),
+        Duration::from_secs(10),
+    )
+    .unwrap_err();
+    assert!(error.text.contains("begins with COMMIT"), "{error}");
+    worker.abort().unwrap();
+    assert_eq!(worker.take(0).offset, taken.offset);
+}
+
+/// After a statement has failed, COMMIT answers without an error, and commits nothing.
+#[test]
+fn a_failed_transaction_never_reports_a_commit() {
+    let url = database("failed", "CREATE TABLE t (n bigint CHECK (n < 10))");
+    let (mut worker, table) = worker(&url, "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    worker.put(&table, (0, 0), &"k".into(), Some(&10)).unwrap();
+    let error = worker.set(&taken, 1, "first").unwrap_err();
+    assert!(error.blames_a_record);
+    assert!(error.text.contains("23514"), "{error}");
+    assert!(worker.commit().is_err());
+    assert!(worker.session.is_spoiled());
+    assert_eq!(worker.take(0).offset, None);
+}
+
+/// What a successor concludes from a commit without an answer, at random moments: the truth. A weaker reader or a
+/// weaker commit is wrong in some of the same trials.
+#[test]
+fn a_commit_without_an_answer_is_resolved() {
+    let url = database("doubt", TABLE);
+    let (mut committed, mut rolled_back) = (0, 0);
+    let (mut successor, _) = worker(&url, "successor");
+    for trial in 0..60_u64 {
+        let (mut owner, table) = worker(&url, &format!("owner-{trial}"));
+        let taken = owner.take(0);
+        let from = taken.offset.map_or(0, |offset| offset.get());
+        owner.begin(&taken);
+        owner
+            .put(&table, (0, from), &"k".into(), Some(&from))
+            .unwrap();
+        let name = format!("mine-{trial}");
+        owner.set(&taken, from + 1, &name).unwrap();
+        let patience = Duration::from_micros(trial % 12 * 60);
+        let answer = owner.session.commit(patience);
+        let known = matches!(answer, Poll::Ready(Ok(())));
+        assert!(known || owner.session.is_spoiled());
+        // The worker drops the session, and its successor acts at once.
+        drop(owner);
+        let after = successor.take(0);
+        let is_mine = after.name == name;
+        assert!(is_mine || !known, "an answered commit is lost");
+        let count = value(&url, &format!("SELECT count(*) FROM t WHERE n = {from}")).unwrap();
+        assert_eq!(count, if is_mine { "1" } else { "0" }, "trial {trial}");
+        // What was rolled back stays so.
+        if is_mine {
+            committed += 1;
+        } else {
+            rolled_back += 1;
+        }
+    }
+    assert!(committed > 0, "no commit was under way: {rolled_back}");
+    let total = value(&url, "SELECT count(*) FROM t").unwrap();
+    assert_eq!(total, committed.to_string());
+}

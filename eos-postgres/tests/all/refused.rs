@@ -1,0 +1,262 @@
+//! Records whose rows the database refuses.
+
+use eos_core::boundary::LedgerFailure;
+use eos_postgres::testing::run;
+use eos_postgres::{Numeric, Postgres, Refused, SqlTable};
+
+use crate::support::{Register, Worker, database, rows};
+
+type Table = SqlTable<String, i64>;
+
+fn numbers(shop: &Postgres, refused: Refused) -> Table {
+    let table: Table = shop.table("t");
+    table
+        .column("n", |_, n| *n)
+        .column("name", |name: &String, _| name.clone())
+        .refused(refused)
+}
+
+const NUMBERS: &str = "CREATE TABLE t (n int CHECK (n < 100), name varchar(8))";
+
+/// Writes records, and returns the position after them.
+fn write(
+    (url, shop): (&str, &Postgres),
+    table: &Table,
+    records: &[(&str, i64)],
+) -> Result<(), eos_core::boundary::LedgerError> {
+    let mut worker = Worker::new(shop, &[table.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    for (at, (name, n)) in records.iter().enumerate() {
+        let at = i64::try_from(at).unwrap();
+        worker.put(table, (0, at), &(*name).to_owned(), Some(n))?;
+    }
+    worker.finish(&taken, 9)?;
+    assert_eq!(rows(url, "SELECT next_offset FROM eos.positions"), "9");
+    Ok(())
+}
+
+#[test]
+fn by_default_a_record_is_blamed_and_nothing_is_written() {
+    let url = database("fail", NUMBERS);
+    let shop = Postgres::connect(&url).unwrap();
+    let table = numbers(&shop, Refused::Fail);
+    let error = write((&url, &shop), &table, &[("a", 1), ("b", 100)]).unwrap_err();
+    assert!(error.blames_a_record);
+    assert_eq!(error.failure, LedgerFailure::Abortable);
+    assert_eq!(rows(&url, "SELECT count(*) FROM t"), "0");
+}
+
+/// Every kind of refusal: a check, a number out of range, a text that is too long, a NUL byte.
+const POISON: &[(&str, i64)] = &[
+    ("a", 1),
+    ("check", 100),
+    ("b", 2),
+    ("range", 3_000_000_000),
+    ("too long for it", 3),
+    ("nul\0", 4),
+    ("c", 5),
+];
+
+#[test]
+fn skipped_records_have_no_effect_and_others_stay() {
+    let url = database("skip", NUMBERS);
+    let shop = Postgres::connect(&url).unwrap();
+    write((&url, &shop), &numbers(&shop, Refused::Skip), POISON).unwrap();
+    assert_eq!(
+        rows(&url, "SELECT name, n FROM t ORDER BY n"),
+        "a|1 b|2 c|5"
+    );
+    assert_eq!(rows(&url, "SELECT count(*) FROM eos.dead_letters"), "0");
+}
+
+#[test]
+fn dead_letters_hold_the_rows() {
+    let url = database("letters", NUMBERS);
+    let shop = Postgres::connect(&url).unwrap();
+    write((&url, &shop), &numbers(&shop, Refused::DeadLetter), POISON).unwrap();
+    assert_eq!(
+        rows(&url, "SELECT name, n FROM t ORDER BY n"),
+        "a|1 b|2 c|5"
+    );
+    assert_eq!(
+        rows(
+            &url,
+            "SELECT \"offset\", place, sqlstate FROM eos.dead_letters ORDER BY 1"
+        ),
+        "1|table t|23514 3|table t|22003 4|table t|22001 5|table t|22021"
+    );
+    assert_eq!(
+        rows(
+            &url,
+            "SELECT convert_from(rows, 'UTF8') FROM eos.dead_letters WHERE \"offset\" = 5"
+        ),
+        r#"[{"columns":{"n":4,"name":"nul\u0000"},"deleted":false,"place":"table t"}]"#
+    );
+    // The header has a NUL byte as well.
+    assert_eq!(
+        rows(&url, "SELECT DISTINCT headers FROM eos.dead_letters"),
+        "\\x000000036e756c00000003610062"
+    );
+    // The same record again, after a reset of the position, replaces its letter.
+    rows(&url, "UPDATE eos.positions SET next_offset = NULL");
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::DeadLetter),
+        &POISON[..2],
+    )
+    .unwrap();
+    assert_eq!(rows(&url, "SELECT count(*) FROM eos.dead_letters"), "4");
+}
+
+/// A record's rows in two tables are kept or refused together.
+#[test]
+fn the_rows_of_a_record_stay_together() {
+    let url = database(
+        "together",
+        "CREATE TABLE t (n int CHECK (n < 100), name text); CREATE TABLE u (n bigint)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let t = numbers(&shop, Refused::DeadLetter);
+    let u: Table = shop.table("u").column("n", |_: &String, n: &i64| *n);
+    let mut worker = Worker::new(&shop, &[t.register(), u.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    for (at, n) in [(0, 1), (1, 100), (2, 2)] {
+        worker.put(&u, (0, at), &"k".into(), Some(&n)).unwrap();
+        worker.put(&t, (0, at), &"k".into(), Some(&n)).unwrap();
+    }
+    worker.finish(&taken, 3).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "1 2");
+    assert_eq!(rows(&url, "SELECT n FROM u ORDER BY n"), "1 2");
+}
+
+/// −5 on a stock of 0 is refused although +5 follows it: the culprit depends on the order of records only, and not on
+/// another record's fault. Without a fault, the sum counts.
+#[test]
+fn a_sum_is_judged_in_the_order_of_records() {
+    let url = database(
+        "order",
+        "CREATE TABLE stock (sku text PRIMARY KEY, units int CHECK (units BETWEEN 0 AND 99))",
+    );
+    rows(&url, "INSERT INTO stock VALUES ('a', 10), ('b', 10)");
+    let shop = Postgres::connect(&url).unwrap();
+    let stock: Table = shop
+        .table("stock")
+        .record_key("sku", |sku: &String| sku.clone())
+        .add("units", |_, n| *n)
+        .refused(Refused::DeadLetter);
+    write(
+        (&url, &shop),
+        &stock,
+        &[("a", 5), ("a", -20), ("b", 95), ("a", -3)],
+    )
+    .unwrap();
+    assert_eq!(
+        rows(&url, "SELECT sku, units FROM stock ORDER BY sku"),
+        "a|12 b|10"
+    );
+    assert_eq!(
+        rows(&url, "SELECT \"offset\" FROM eos.dead_letters ORDER BY 1"),
+        "1 2"
+    );
+}
+
+#[test]
+fn a_trigger_refuses_a_record() {
+    let url = database("trigger", NUMBERS);
+    run(
+        &url,
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN IF NEW.n = 7 THEN RAISE EXCEPTION 'seven'; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()",
+    )
+    .unwrap();
+    let shop = Postgres::connect(&url).unwrap();
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::DeadLetter),
+        &[("a", 6), ("b", 7), ("c", 8)],
+    )
+    .unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "6 8");
+    assert_eq!(rows(&url, "SELECT sqlstate FROM eos.dead_letters"), "P0001");
+}
+
+/// A constraint that is checked at COMMIT is checked before it, while the record is known.
+#[test]
+fn a_deferred_constraint_finds_its_record() {
+    let url = database(
+        "deferred",
+        "CREATE TABLE t (n int, name text, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let records = [("a", 1), ("b", 2), ("again", 1), ("c", 3)];
+    let error = write((&url, &shop), &numbers(&shop, Refused::Fail), &records).unwrap_err();
+    assert!(error.blames_a_record, "{error}");
+    let shop = Postgres::connect(&url).unwrap();
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::DeadLetter),
+        &records,
+    )
+    .unwrap();
+    assert_eq!(
+        rows(&url, "SELECT n, name FROM t ORDER BY n"),
+        "1|a 2|b 3|c"
+    );
+    assert_eq!(
+        rows(&url, "SELECT \"offset\", sqlstate FROM eos.dead_letters"),
+        "2|23505"
+    );
+}
+
+/// A refused message is not "seen": its inbox row goes with it, so that a corrected one has its effect.
+#[test]
+fn a_refused_message_is_not_seen() {
+    let url = database("unseen", NUMBERS);
+    let shop = Postgres::connect(&url).unwrap();
+    let table = numbers(&shop, Refused::Skip).once_by(&shop.inbox("x"), |name, _| name.clone());
+    write(
+        (&url, &shop),
+        &table,
+        &[("m1", 100), ("m2", 2), ("m2", 3), ("m1", 1)],
+    )
+    .unwrap();
+    assert_eq!(rows(&url, "SELECT name, n FROM t ORDER BY n"), "m1|1 m2|2");
+}
+
+/// A policy of row-level security has the SQLSTATE of a missing grant.
+#[test]
+fn a_policy_of_the_table_refuses_a_record() {
+    let url = database("policy", NUMBERS);
+    run(
+        &url,
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON t WITH CHECK (n < 10);
+         DROP ROLE IF EXISTS eos_policy; CREATE ROLE eos_policy LOGIN;
+         GRANT ALL ON t TO eos_policy; GRANT USAGE ON SCHEMA eos TO eos_policy;
+         GRANT ALL ON ALL TABLES IN SCHEMA eos TO eos_policy",
+    )
+    .unwrap();
+    let limited = url.replace("postgres@", "eos_policy@");
+    let shop = Postgres::connect(&limited).unwrap();
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::Skip),
+        &[("a", 1), ("b", 10)],
+    )
+    .unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t"), "1");
+}
+
+#[test]
+fn a_value_of_a_row_is_in_no_message() {
+    let url = database("secret", "CREATE TABLE t (n numeric)");
+    let shop = Postgres::connect(&url).unwrap();
+    let table: Table = shop
+        .table("t")
+        .column("n", |text: &String, _: &i64| Numeric(text.clone()));
+    let error = write((&url, &shop), &table, &[("secret", 1)]).unwrap_err();
+    assert!(error.text.contains("22P02"), "{error}");
+    assert!(!error.text.contains("secret"), "{error}");
+}

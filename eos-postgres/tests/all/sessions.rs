@@ -1,0 +1,70 @@
+//! A worker has one session.
+
+use eos_core::boundary::LedgerFailure;
+use eos_postgres::Postgres;
+use eos_postgres::testing::value;
+
+use crate::support::{Register, Worker, database, wait};
+
+const TABLE: &str = "CREATE TABLE t (n bigint)";
+
+/// Two databases of a server, with the same role and the same names: production and staging.
+#[test]
+fn a_session_in_another_database_is_left_alone() {
+    let (one, two) = (database("two_a", TABLE), database("two_b", TABLE));
+    let start = |url: &str| {
+        let shop = Postgres::connect(url).unwrap();
+        let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
+        (Worker::new(&shop, &[table.register()], "w"), table)
+    };
+    let (mut first, table) = start(&one);
+    let taken = first.take(0);
+    first.begin(&taken);
+    first.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    wait(|slice| first.session.flush(slice)).unwrap();
+    let (_second, _) = start(&two);
+    first.finish(&taken, 1).unwrap();
+    assert_eq!(value(&one, "SELECT count(*) FROM t").unwrap(), "1");
+}
+
+/// The newer session ends the older one, and the older process learns why.
+#[test]
+fn two_processes_with_one_identity_do_not_end_each_other_in_silence() {
+    let url = database("identity_twice", TABLE);
+    let older = Postgres::connect(&url).unwrap();
+    let mut older = Worker::new(&older, &[], "w");
+    let newer = Postgres::connect(&url).unwrap();
+    let mut newer = Worker::new(&newer, &[], "w");
+    let error = older.renew().unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Superseded, "{error}");
+    // The newer one was not disturbed.
+    let taken = newer.take(0);
+    newer.begin(&taken);
+    newer.finish(&taken, 1).unwrap();
+    // A worker that is started again after this is the newest one.
+    older.renew().unwrap();
+    assert!(newer.session.is_spoiled() || newer.renew().is_err());
+}
+
+#[test]
+fn an_older_session_with_an_open_transaction_is_ended() {
+    let url = database("older", TABLE);
+    let shop = Postgres::connect(&url).unwrap();
+    let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
+    let mut old = Worker::new(&shop, &[table.register()], "w");
+    let taken = old.take(0);
+    old.begin(&taken);
+    old.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    wait(|slice| old.session.flush(slice)).unwrap();
+    let other = Postgres::connect(&url).unwrap();
+    let mut new = Worker::new(&other, &[], "w");
+    let error = old.finish(&taken, 1).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Abortable, "{error}");
+    assert!(old.session.is_spoiled());
+    assert_eq!(new.take(0).offset, None);
+    let names = value(
+        &url,
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^eos/[0-9a-f]{16}/2/s$'",
+    );
+    assert_eq!(names.unwrap(), "1");
+}

@@ -1,0 +1,164 @@
+//! Until when the copy of a running reader is complete.
+
+use std::time::Duration;
+
+use super::{StaleCopy, too_old};
+use crate::ids::Timestamp;
+
+/// The shortest limit of the age of a copy that is being read.
+const LEAST: Duration = Duration::from_secs(60);
+
+/// Until when a copy is complete, by this host's clock.
+///
+/// A reader asks for the ends of the topic, and reads up to them. Then the copy had all records of the time at which it asked.
+/// Later tombstones may be compacted away half of `delete.retention.ms` after that. A reader asks every few seconds, so a topic
+/// with `delete.retention.ms` below two minutes is treated as one with two minutes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GlobalAge {
+    current: Timestamp,
+    /// When the ends were asked for that are not reached yet.
+    asked: Option<Timestamp>,
+    /// When the start was over and how long it took, until the first ends after that are reached.
+    opened: Option<(Timestamp, Duration)>,
+}
+
+/// Why a reader that finds records may have missed tombstones before them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MissedTombstones {
+    /// The process was suspended, or saw no broker for hours.
+    Suspended(StaleCopy),
+    /// The start read for longer than tombstones exist.
+    SlowStart {
+        /// The duration of the start.
+        took: Duration,
+    },
+}
+
+impl GlobalAge {
+    /// A reader starts with a copy that was complete at the time `current`. It asked for the ends at the time `asked`.
+    #[must_use]
+    pub fn starting(current: Timestamp, asked: Timestamp) -> Self {
+        Self {
+            current,
+            asked: Some(asked),
+            opened: None,
+        }
+    }
+
+    /// The time until which the copy is complete.
+    #[must_use]
+    pub fn current(&self) -> Timestamp {
+        self.current
+    }
+
+    /// Whether the reader has asked for ends that it has not reached yet.
+    #[must_use]
+    pub fn has_targets(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The reader asks for the ends.
+    pub fn asks(&mut self, now: Timestamp) {
+        self.asked = self.asked.or(Some(now));
+    }
+
+    /// The reader has reached the ends. Returns whether it had asked for some.
+    pub fn reached(&mut self) -> bool {
+        let Some(asked) = self.asked.take() else {
+            return false;
+        };
+        self.current = asked;
+        self.opened = self.opened.filter(|(opened, _)| asked < *opened);
+        true
+    }
+
+    /// The start is over: the table is open to the tasks.
+    pub fn opens(&mut self, now: Timestamp) {
+        let took = Duration::from_millis(now.0.abs_diff(self.current.0));
+        self.opened = Some((now, took));
+    }
+
+    /// Returns why an open table that finds records now may have missed tombstones, if it may.
+    ///
+    /// A start may take the whole of `delete.retention.ms`, as Kafka documents it: a reader from the first offset that is not
+    /// slower sees each deletion.
+    #[must_use]
+    pub fn missed(&self, now: Timestamp, delete_retention: Duration) -> Option<MissedTombstones> {
+        let half = (delete_retention / 2).max(LEAST);
+        let Some((opened, took)) = self.opened else {
+            return too_old(self.current, now, half).map(MissedTombstones::Suspended);
+        };
+        if took > delete_retention.max(LEAST * 2) {
+            return Some(MissedTombstones::SlowStart { took });
+        }
+        too_old(opened, now, half).map(MissedTombstones::Suspended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000;
+
+    fn seconds(n: i64) -> Timestamp {
+        Timestamp(n * SECOND)
+    }
+
+    /// A table that was opened after a start of this length.
+    fn opened_after(took: i64) -> GlobalAge {
+        let mut age = GlobalAge::starting(seconds(0), seconds(0));
+        assert!(age.reached());
+        age.opens(seconds(took));
+        age
+    }
+
+    #[test]
+    fn a_reader_that_stood_still_for_long_may_have_missed_tombstones() {
+        let mut age = opened_after(0);
+        age.asks(seconds(1));
+        age.reached();
+        let at = |now: i64, retention| age.missed(seconds(1 + now), retention).is_some();
+        let (day, half) = (Duration::from_secs(24 * 3600), 12 * 3600);
+        assert_eq!(
+            (at(half, day), at(half + 1, day), at(-half - 1, day)),
+            (false, true, true)
+        );
+        // It learns only every few seconds that it is up to date.
+        let none = Duration::ZERO;
+        assert_eq!((at(60, none), at(61, none)), (false, true));
+    }
+
+    /// A large topic whose `delete.retention.ms` is a minute, and whose start takes longer than half of it.
+    #[test]
+    fn a_start_may_take_the_whole_retention() {
+        let minute = Duration::from_secs(60);
+        let age = opened_after(90);
+        assert_eq!(age.missed(seconds(91), minute), None);
+        let hour = minute * 60;
+        assert_eq!(opened_after(3600).missed(seconds(3601), hour), None);
+        let took = Duration::from_secs(3601);
+        let slow = Some(MissedTombstones::SlowStart { took });
+        assert_eq!(opened_after(3601).missed(seconds(3601), hour), slow);
+    }
+
+    /// A restart would be as slow, so the error must not advise one.
+    #[test]
+    fn a_start_that_took_longer_is_no_suspended_process() {
+        let minute = Duration::from_secs(60);
+        let took = Duration::from_secs(180);
+        let slow = Some(MissedTombstones::SlowStart { took });
+        let mut age = opened_after(180);
+        assert_eq!(age.missed(seconds(180), minute), slow);
+        // Ends that were asked for before the start was over do not make the start shorter.
+        age.asks(seconds(179));
+        age.reached();
+        assert_eq!(age.missed(seconds(180), minute), slow);
+    }
+
+    #[test]
+    fn a_process_that_stands_still_after_its_start_is_suspended() {
+        let missed = opened_after(90).missed(seconds(151), Duration::from_secs(60));
+        assert!(matches!(missed, Some(MissedTombstones::Suspended(_))));
+    }
+}

@@ -1,0 +1,404 @@
+//! The obligations of a ledger.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use eos_core::Headers;
+use eos_core::boundary::{
+    Answer, Effect, Expected, Identity, Ledger, LedgerError, LedgerFailure, Move, Origin, Plan,
+    Positions, Session, Taken,
+};
+use eos_protocol::state::TopicUuid;
+use eos_protocol::{Offset, Partition, TopicName, TopicPartition};
+
+use crate::ledger::ModelLedger;
+
+/// The longest time that a call blocks.
+const SLICE: Duration = Duration::from_millis(20);
+/// The longest wait for the result of a call. A take-over may have to end a session.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Encodes the key and the row of a number.
+pub type EncodeRow = Box<dyn Fn(u64) -> (Vec<u8>, Vec<u8>)>;
+
+/// An empty ledger with one place.
+pub struct Subject {
+    /// The ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// The name of a place of rows.
+    pub place: String,
+    /// Encodes the key and the row of a number, in the format of the place.
+    pub row: EncodeRow,
+    /// Returns the numbers of the committed rows, as another connection reads them.
+    pub rows: Box<dyn Fn() -> Vec<u64>>,
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject")
+            .field("ledger", &self.ledger)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Subject {
+    /// Returns a model as a subject.
+    #[must_use]
+    pub fn of_model(ledger: ModelLedger) -> Self {
+        let committed = ledger.clone();
+        Self {
+            ledger: Arc::new(ledger),
+            place: "rows".into(),
+            row: Box::new(|number| (number.to_string().into(), number.to_string().into())),
+            rows: Box::new(move || {
+                let rows = committed.rows::<u64, u64>("rows").into_iter();
+                rows.filter_map(|(_, row)| row).collect()
+            }),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            app: "conformance".into(),
+            cluster_id: Some("cluster-1".into()),
+            topics: vec![(topic(), Some(TopicUuid(1)))],
+            places: vec![self.place.clone()],
+            dead_letters: Vec::new(),
+            transaction_timeout: Duration::from_secs(10),
+        }
+    }
+
+    fn worker(&self, name: &str) -> Worker<'_> {
+        self.worker_of(name, &self.plan())
+    }
+
+    fn worker_of(&self, name: &str, plan: &Plan) -> Worker<'_> {
+        let identity = Identity {
+            worker: name.into(),
+            owner: 7,
+        };
+        let session = self.ledger.session(plan, &identity);
+        let positions = self.ledger.positions(plan, &identity);
+        Worker {
+            subject: self,
+            session: session.expect("a session"),
+            positions: positions.expect("a reader of positions"),
+        }
+    }
+
+    /// Checks the rows.
+    #[track_caller]
+    fn holds(&self, what: &str, expected: &[u64]) {
+        let mut rows = (self.rows)();
+        rows.sort_unstable();
+        assert!(
+            rows == expected,
+            "{what}: the rows are {rows:?}, not {expected:?}"
+        );
+    }
+}
+
+/// A worker of the app.
+struct Worker<'s> {
+    subject: &'s Subject,
+    session: Box<dyn Session>,
+    positions: Box<dyn Positions>,
+}
+
+fn topic() -> TopicName {
+    TopicName::new("orders")
+}
+
+fn partition(number: i32) -> TopicPartition {
+    TopicPartition::new(topic(), Partition::new(number).expect("a partition"))
+}
+
+fn offset(at: i64) -> Offset {
+    Offset::new(at).expect("an offset")
+}
+
+fn until<T>(mut call: impl FnMut() -> Poll<Answer<T>>) -> Answer<T> {
+    let begun = Instant::now();
+    loop {
+        match call() {
+            Poll::Ready(Err(error))
+                if error.failure == LedgerFailure::Retriable && begun.elapsed() < WAIT => {}
+            Poll::Ready(done) => return done,
+            Poll::Pending => assert!(
+                begun.elapsed() < WAIT,
+                "a call has no result after {WAIT:?}"
+            ),
+        }
+    }
+}
+
+fn moved(taken: &Taken, to: i64, name: &str) -> Move {
+    Move {
+        expected: Expected {
+            partition: taken.partition.clone(),
+            epoch: taken.epoch,
+            from: taken.offset,
+        },
+        to: offset(to),
+        name: name.into(),
+    }
+}
+
+impl Worker<'_> {
+    fn take_over(&mut self, number: i32) -> Taken {
+        let of = [partition(number)];
+        let taken = until(|| self.positions.take_over(&of, SLICE));
+        let taken = taken.expect("a take-over").into_iter().next();
+        taken.expect("the position of the partition")
+    }
+
+    fn look(&mut self, number: i32) -> Taken {
+        let of = [partition(number)];
+        let found = until(|| self.positions.look(&of, SLICE));
+        let found = found.expect("a look at a position").into_iter().next();
+        found.expect("the position of the partition")
+    }
+
+    fn begins(&mut self, taken: &[&Taken]) -> Answer {
+        self.session.begin()?;
+        let expected = taken.iter().map(|taken| moved(taken, 0, "").expected);
+        self.session.hold(&expected.collect::<Vec<_>>())
+    }
+
+    fn writes(&mut self, number: u64) -> Answer {
+        let (key, row) = (self.subject.row)(number);
+        let (headers, from) = (Headers::new(), partition(0));
+        until(|| {
+            self.session.write(&Effect {
+                place: 0,
+                origin: Origin {
+                    partition: &from,
+                    offset: offset(i64::try_from(number).expect("a small number")),
+                },
+                key: Some(&key),
+                row: Some(&row),
+                headers: &headers,
+            })
+        })
+    }
+
+    fn sets(&mut self, moves: &[Move]) -> Answer {
+        until(|| self.session.set(moves, SLICE))
+    }
+
+    fn ends(&mut self) -> Answer {
+        until(|| self.session.flush(SLICE))?;
+        until(|| self.session.commit(WAIT))
+    }
+
+    fn init(&mut self) {
+        until(|| self.session.init(SLICE)).expect("a connection");
+    }
+
+    /// Writes a row and moves the position.
+    fn commits(&mut self, taken: &Taken, number: u64, name: &str) -> Answer {
+        self.begins(&[taken])?;
+        self.writes(number)?;
+        self.sets(&[moved(taken, 10, name)])?;
+        self.ends()
+    }
+}
+
+/// Checks that a ledger keeps the obligations L1 to L6 and L8 of [`eos_core::boundary`]. `make` returns an empty ledger.
+///
+/// # Panics
+/// If it violates one. The text begins with its number.
+pub fn ledger(make: &mut dyn FnMut() -> Subject) {
+    commits_rows_with_positions(&make());
+    fences_the_owner_before(&make());
+    waits_for_or_ends_a_transaction(&make());
+    compares_every_position(&make());
+    shows_nothing_before_the_commit(&make());
+    ends_older_sessions(&make());
+    refuses_other_topics(&make());
+}
+
+fn commits_rows_with_positions(subject: &Subject) {
+    let mut a = subject.worker("a");
+    a.init();
+    let taken = a.take_over(0);
+    assert!(
+        taken.offset.is_none(),
+        "L1: a new position has {:?}",
+        taken.offset
+    );
+    let done = a.commits(&taken, 1, "first");
+    assert!(done.is_ok(), "L2: {done:?}");
+    subject.holds("L2", &[1]);
+    let found = a.look(0);
+    let expected = (Some(offset(10)), "first");
+    assert!(
+        (found.offset, &*found.name) == expected,
+        "L2: the position is {found:?}, not {expected:?}"
+    );
+    let again = a.take_over(0);
+    assert!(
+        (again.offset, &*again.name) == expected && again.epoch > taken.epoch,
+        "L1: after {taken:?} a take-over returns {again:?}"
+    );
+}
+
+fn fences_the_owner_before(subject: &Subject) {
+    let (mut a, mut b) = (subject.worker("a"), subject.worker("b"));
+    a.init();
+    b.init();
+    let before = a.take_over(0);
+    let after = b.take_over(0);
+    let done = a.commits(&before, 1, "zombie");
+    let is_moved = |error: &LedgerError| error.failure == LedgerFailure::Moved(vec![partition(0)]);
+    assert!(
+        done.as_ref().is_err_and(is_moved),
+        "L1: a transaction under a lower epoch ends with {done:?}"
+    );
+    let aborted = until(|| a.session.abort(SLICE));
+    assert!(aborted.is_ok(), "L4: {aborted:?}");
+    let done = b.commits(&after, 2, "owner");
+    assert!(done.is_ok(), "L1: the owner can't commit: {done:?}");
+    subject.holds("L1", &[2]);
+}
+
+fn waits_for_or_ends_a_transaction(subject: &Subject) {
+    let (mut a, mut b) = (subject.worker("a"), subject.worker("b"));
+    a.init();
+    b.init();
+    let before = a.take_over(0);
+    let well = a
+        .begins(&[&before])
+        .and_then(|()| a.writes(1))
+        .and_then(|()| a.sets(&[moved(&before, 10, "a")]));
+    assert!(well.is_ok(), "L3: {well:?}");
+    // The owner stands still, all but committed.
+    let after = b.take_over(0);
+    let done = a.ends();
+    assert!(
+        done.is_err() || after.offset == Some(offset(10)),
+        "L1: a transaction committed behind a take-over that had returned {after:?}"
+    );
+    let done = b.commits(&after, 2, "b");
+    assert!(done.is_ok(), "L1: the new owner can't commit: {done:?}");
+    let both = if after.offset.is_some() {
+        &[1, 2][..]
+    } else {
+        &[2]
+    };
+    subject.holds("L1", both);
+}
+
+fn compares_every_position(subject: &Subject) {
+    let mut a = subject.worker("a");
+    a.init();
+    let (first, second) = (a.take_over(0), a.take_over(1));
+    let done = a.commits(&first, 1, "one");
+    assert!(done.is_ok(), "L2: {done:?}");
+    // The first position is where it was not expected, and the second one is right.
+    let begun = a.begins(&[&second]).and_then(|()| a.writes(2));
+    assert!(begun.is_ok(), "L3: {begun:?}");
+    let done = a.sets(&[moved(&first, 11, "two"), moved(&second, 11, "two")]);
+    let is_moved = |error: &LedgerError| error.failure == LedgerFailure::Moved(vec![partition(0)]);
+    assert!(
+        done.as_ref().is_err_and(is_moved),
+        "L3: a move from an old offset ends with {done:?}"
+    );
+    let aborted = until(|| a.session.abort(SLICE));
+    assert!(aborted.is_ok(), "L4: {aborted:?}");
+    subject.holds("L3", &[1]);
+    assert!(a.look(1).offset.is_none(), "L3: the other position moved");
+}
+
+fn shows_nothing_before_the_commit(subject: &Subject) {
+    let mut a = subject.worker("a");
+    a.init();
+    let taken = a.take_over(0);
+    let set = a
+        .begins(&[&taken])
+        .and_then(|()| a.writes(1))
+        .and_then(|()| a.sets(&[moved(&taken, 10, "a")]))
+        .and_then(|()| until(|| a.session.flush(SLICE)));
+    assert!(set.is_ok(), "L3: {set:?}");
+    let mut other = subject.worker("b");
+    subject.holds("L4", &[]);
+    assert!(
+        other.look(0).offset.is_none(),
+        "L4: a position moved before the commit"
+    );
+    let aborted = until(|| a.session.abort(SLICE));
+    assert!(aborted.is_ok(), "L4: {aborted:?}");
+    subject.holds("L4", &[]);
+    let done = a.commits(&taken, 2, "b");
+    assert!(
+        done.is_ok(),
+        "L4: a session can't go on after an abort: {done:?}"
+    );
+    let mut dropped = subject.worker("c");
+    dropped.init();
+    let taken = dropped.take_over(1);
+    let begun = dropped.begins(&[&taken]).and_then(|()| dropped.writes(3));
+    assert!(begun.is_ok(), "L4: {begun:?}");
+    drop(dropped);
+    let after = other.take_over(1);
+    assert!(
+        after.offset.is_none(),
+        "L4: a dropped session left {after:?}"
+    );
+    subject.holds("L4", &[2]);
+}
+
+fn ends_older_sessions(subject: &Subject) {
+    let (mut older, mut newer) = (subject.worker("a"), subject.worker("a"));
+    older.init();
+    let taken = older.take_over(0);
+    let begun = older.begins(&[&taken]).and_then(|()| older.writes(1));
+    assert!(begun.is_ok(), "L6: {begun:?}");
+    newer.init();
+    let done = older
+        .sets(&[moved(&taken, 10, "older")])
+        .and_then(|()| older.ends());
+    assert!(
+        done.is_err(),
+        "L6: a session committed behind a newer one of the same worker"
+    );
+    let _ended = until(|| older.session.abort(SLICE));
+    let begun = older.session.begin().and_then(|()| older.writes(1));
+    assert!(
+        begun.is_err() || older.session.is_spoiled(),
+        "L6: an older session goes on"
+    );
+    let taken = newer.take_over(0);
+    let done = newer.commits(&taken, 2, "newer");
+    assert!(done.is_ok(), "L6: the newer session can't commit: {done:?}");
+    subject.holds("L6", &[2]);
+}
+
+fn refuses_other_topics(subject: &Subject) {
+    let mut a = subject.worker("a");
+    a.init();
+    let taken = a.take_over(0);
+    let done = a.commits(&taken, 1, "first");
+    assert!(done.is_ok(), "L2: {done:?}");
+    let plan = subject.plan();
+    let other_topic = Plan {
+        topics: vec![(topic(), Some(TopicUuid(2)))],
+        ..plan.clone()
+    };
+    let other_cluster = Plan {
+        cluster_id: Some("cluster-2".into()),
+        ..plan
+    };
+    for plan in [other_topic, other_cluster] {
+        let mut other = subject.worker_of("b", &plan);
+        let of = [partition(0)];
+        let taken = until(|| other.positions.take_over(&of, SLICE));
+        let is_fatal = |error: &LedgerError| error.failure == LedgerFailure::Fatal;
+        assert!(
+            taken.as_ref().is_err_and(is_fatal),
+            "L8: a position of another topic or cluster is {taken:?}"
+        );
+    }
+}

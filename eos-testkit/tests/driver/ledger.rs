@@ -1,0 +1,283 @@
+//! Apps with a ledger.
+
+use std::cell::RefCell;
+
+use eos_core::codec::Plain;
+use eos_core::{App, ErrorPolicy, Guarantee, KeyValueStore, Topic};
+use eos_protocol::{Partition, TopicName, TopicPartition};
+use eos_testkit::conformance::{self, Subject};
+use eos_testkit::ledger::{LedgerDefence, LedgerFault, ModelLedger};
+use eos_testkit::{CallSite, TestDriver, crash_everywhere};
+
+/// The rows of a place.
+type Rows = Vec<(String, u64)>;
+
+fn orders() -> Topic<String, u64, Plain, Plain> {
+    Topic::plain("orders")
+}
+
+fn app(ledger: &ModelLedger) -> App {
+    let mut app = App::new("shop");
+    app.ledger(ledger);
+    let (bookings, large) = (ledger.place("bookings"), ledger.place("large"));
+    let orders = app.source(&orders());
+    orders.clone().to_place(bookings);
+    orders.filter(|units| *units > 10).to_place(large);
+    app
+}
+
+fn driver(ledger: &ModelLedger) -> TestDriver {
+    let mut driver = TestDriver::new(app(ledger));
+    driver.ledger(ledger);
+    driver
+}
+
+fn rows(ledger: &ModelLedger, place: &str) -> Rows {
+    let rows = ledger.rows::<String, u64>(place).into_iter();
+    rows.map(|(key, units)| (key, units.unwrap())).collect()
+}
+
+/// The rows in the order of the keys.
+fn sorted(ledger: &ModelLedger) -> [Rows; 2] {
+    let (mut all, mut large) = (rows(ledger, "bookings"), rows(ledger, "large"));
+    all.sort();
+    large.sort();
+    [all, large]
+}
+
+fn of(rows: &[(&str, u64)]) -> Rows {
+    rows.iter()
+        .map(|(key, units)| ((*key).to_owned(), *units))
+        .collect()
+}
+
+fn in_0() -> TopicPartition {
+    TopicPartition::new(TopicName::new("orders"), Partition::ZERO)
+}
+
+#[test]
+fn rows_and_positions_commit_together() {
+    let ledger = ModelLedger::new("shop");
+    let mut driver = driver(&ledger);
+    driver.pipe(&orders(), "a", 7_u64);
+    driver.pipe(&orders(), "b", 70_u64);
+    assert_eq!(rows(&ledger, "bookings"), of(&[("a", 7), ("b", 70)]));
+    assert_eq!(rows(&ledger, "large"), of(&[("b", 70)]));
+    let offsets = ledger.offsets();
+    assert_eq!(offsets[&in_0()].unwrap().get(), 2);
+}
+
+#[test]
+fn a_crash_anywhere_changes_no_row() {
+    let last = RefCell::new(ModelLedger::new(""));
+    let places = crash_everywhere(
+        || {
+            let ledger = ModelLedger::new("shop");
+            let driver = driver(&ledger);
+            last.replace(ledger);
+            driver
+        },
+        |driver| {
+            for (key, units) in [("a", 7_u64), ("b", 70), ("c", 8)] {
+                driver.pipe(&orders(), key, units);
+            }
+            sorted(&last.borrow())
+        },
+    );
+    assert!(places > 20, "{places}");
+}
+
+/// Pipes three records, with a fault in front of the second one.
+fn with_fault(fault: impl FnOnce(&mut TestDriver, &ModelLedger)) -> ModelLedger {
+    let ledger = ModelLedger::new("shop");
+    let mut driver = driver(&ledger);
+    driver.pipe(&orders(), "a", 7_u64);
+    fault(&mut driver, &ledger);
+    driver.pipe(&orders(), "b", 70_u64);
+    driver.pipe(&orders(), "c", 8_u64);
+    assert!(ledger.faults_are_over());
+    ledger
+}
+
+#[test]
+fn a_failed_call_loses_and_doubles_no_row() {
+    use LedgerFault::{Aborted, AnswerLost, Late, Lost, Unavailable};
+    for (call, fault) in [
+        (CallSite::Send, Aborted),
+        (CallSite::Send, Lost),
+        (CallSite::Send, AnswerLost),
+        (CallSite::SendOffsets, Aborted),
+        (CallSite::SendOffsets, Lost),
+        (CallSite::SendOffsets, AnswerLost),
+        (CallSite::Commit, Lost),
+        (CallSite::Commit, AnswerLost),
+        (CallSite::Commit, Late),
+    ] {
+        let ledger = with_fault(|_, ledger| ledger.fail(call, fault));
+        let [found, _] = sorted(&ledger);
+        assert_eq!(
+            found,
+            of(&[("a", 7), ("b", 70), ("c", 8)]),
+            "{call:?} {fault:?}"
+        );
+    }
+    // The new session finds the ledger unavailable at first.
+    let ledger = with_fault(|_, ledger| {
+        ledger.fail(CallSite::Commit, AnswerLost);
+        ledger.fail(CallSite::Init, Unavailable);
+        ledger.fail(CallSite::Committed, Unavailable);
+    });
+    assert_eq!(sorted(&ledger)[0], of(&[("a", 7), ("b", 70), ("c", 8)]));
+}
+
+#[test]
+fn a_restart_of_the_ledger_is_no_fence() {
+    let ledger = with_fault(|driver, ledger| {
+        for units in 100..110_u64 {
+            ledger.restart();
+            driver.pipe(&orders(), "r", units);
+        }
+    });
+    assert_eq!(rows(&ledger, "bookings").len(), 13);
+}
+
+#[test]
+fn a_position_that_another_worker_took_over_is_taken_over_again() {
+    let ledger = with_fault(|_, ledger| ledger.steal(&in_0()));
+    assert_eq!(sorted(&ledger)[0], of(&[("a", 7), ("b", 70), ("c", 8)]));
+}
+
+#[test]
+fn commits_that_a_failover_lost_are_written_again() {
+    // The failover is found although no record follows in the same partition: the session is replaced.
+    let ledger = ModelLedger::new("shop");
+    let mut driver = driver(&ledger);
+    driver.pipe(&orders(), "a", 7_u64);
+    driver.pipe(&orders(), "b", 70_u64);
+    ledger.fail_over(1);
+    assert_eq!(rows(&ledger, "bookings"), of(&[("a", 7)]));
+    driver.pipe(&orders(), "c", 8_u64);
+    assert_eq!(
+        rows(&ledger, "bookings"),
+        of(&[("a", 7), ("b", 70), ("c", 8)])
+    );
+}
+
+#[test]
+fn the_model_keeps_the_obligations() {
+    conformance::ledger(&mut || Subject::of_model(ModelLedger::new("shop")));
+}
+
+#[test]
+fn a_ledger_without_a_defence_violates_an_obligation() {
+    use LedgerDefence::{Compares, Epoch, OneTransaction, WaitsForLocks};
+    for (defence, obligation) in [
+        (Epoch, "L1"),
+        (WaitsForLocks, "L1"),
+        (Compares, "L1"),
+        (OneTransaction, "L1"),
+    ] {
+        let broken = || {
+            conformance::ledger(&mut || {
+                Subject::of_model(ModelLedger::new("shop").without(defence))
+            });
+        };
+        let why = std::panic::catch_unwind(broken).unwrap_err();
+        let why = why.downcast_ref::<String>().unwrap();
+        assert!(why.starts_with(obligation), "{defence:?}: {why}");
+    }
+}
+
+#[test]
+fn an_app_commits_in_kafka_or_in_a_ledger() {
+    let says = |build: &dyn Fn(&mut App, &ModelLedger), text: &str| {
+        let (mut app, ledger) = (App::new("shop"), ModelLedger::new("shop"));
+        build(&mut app, &ledger);
+        let error = TestDriver::build(app).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    says(
+        &|app, ledger| app.source(&orders()).to_place(ledger.place("bookings")),
+        "the app has no ledger",
+    );
+    says(
+        &|app, ledger| {
+            app.ledger(ledger);
+            app.source(&orders()).to(&Topic::plain("copies"));
+        },
+        "the step `to` writes to the topic copies, but the app commits its transactions in ledger shop",
+    );
+    says(
+        &|app, ledger| {
+            app.ledger(ledger);
+            let counts = KeyValueStore::plain("counts");
+            app.source(&orders())
+                .group_by_key()
+                .count(&counts)
+                .to_stream()
+                .to_place(ledger.place("counts"));
+        },
+        "the app keeps state in counts",
+    );
+    says(
+        &|app, ledger| {
+            app.ledger(ledger).guarantee(Guarantee::AtLeastOnce);
+            app.source(&orders()).to_place(ledger.place("bookings"));
+        },
+        "processing.guarantee = at_least_once",
+    );
+    says(
+        &|app, ledger| {
+            app.ledger(ledger);
+            app.source(&orders()).to_place(ledger.place("bookings"));
+            app.source(&Topic::<String, u64>::plain("others"))
+                .to_place(ledger.place("bookings"));
+        },
+        "two steps write to bookings",
+    );
+    says(
+        &|app, ledger| {
+            app.ledger(ledger).ledger(&ModelLedger::new("bank"));
+            app.source(&orders()).to_place(ledger.place("bookings"));
+        },
+        "the ledgers ledger shop and ledger bank",
+    );
+}
+
+#[test]
+fn a_description_names_the_ledger() {
+    let ledger = ModelLedger::new("shop");
+    let description = app(&ledger).describe().unwrap();
+    let guarantees = description.guarantees().to_string();
+    assert!(
+        guarantees.contains("the position commits in the transaction of the rows, in ledger shop"),
+        "{guarantees}"
+    );
+    assert!(
+        guarantees.contains("exactly once for all readers of ledger shop"),
+        "{guarantees}"
+    );
+    let text = description.to_string();
+    assert!(text.contains("(bookings, ledger shop)"), "{text}");
+}
+
+#[test]
+fn dead_letters_are_rows_of_the_ledger() {
+    let ledger = ModelLedger::new("shop");
+    let mut app = App::new("shop");
+    app.ledger(&ledger)
+        .on_error(ErrorPolicy::dead_letter("failed"));
+    app.source(&orders())
+        .try_map(|units: u64| match units {
+            13 => Err("no order of 13".into()),
+            units => Ok(units),
+        })
+        .to_place(ledger.place("bookings"));
+    let mut driver = TestDriver::new(app);
+    driver.ledger(&ledger);
+    for units in [12_u64, 13, 14] {
+        driver.pipe(&orders(), "a", units);
+    }
+    assert_eq!(rows(&ledger, "bookings"), of(&[("a", 12), ("a", 14)]));
+    assert_eq!(ledger.dead_letters("failed").len(), 1);
+}

@@ -1,0 +1,123 @@
+//! Orders and their shipments: two streams joined by key and time, with results for what has no partner.
+//! `cargo run -p eos-examples --bin 15-orders-shipments`
+//!
+//! ```text
+//! orders ────┬─→ join within a day ─┬─ order and shipment ─→ shipped
+//! shipments ─┘                      └─ one without other ──→ shipped, when its day is over
+//! ```
+//!
+//! An order meets the shipments of its key up to a day later. An order without a shipment, and a shipment without an order, go out
+//! alone: once, and only after no partner can come any more. Kafka Streams emits them earlier, and a pair may follow.
+//!
+//! `close_when_idle` lets stream time run on with the clock while no records arrive, so the last orders go out, too. Kill the
+//! program at any moment: no result is lost or repeated, and none is both alone and in a pair.
+//!
+//! With the embedded broker, the day has five seconds.
+//!
+//! After `eos kafka up` (see README.md):
+//!
+//! ```sh
+//! eos kafka topic orders shipments shipped
+//! eos kafka produce orders < examples/15-orders-shipments/orders.txt
+//! eos kafka produce shipments < examples/15-orders-shipments/shipments.txt
+//! cargo run -p eos-examples --bin 15-orders-shipments -- --kafka
+//! eos kafka read shipped
+//! ```
+
+use std::time::Duration;
+
+use eos_core::state::JoinStore;
+use eos_core::windows::{Sides, Within};
+use eos_core::{App, PlainTopic, Topic};
+use eos_examples::{Input, Kafka, log_to_stderr};
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+const SOON: Duration = Duration::from_secs(5);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    log_to_stderr();
+    let orders = Input::keyed("orders", include_str!("orders.txt"));
+    let shipments = Input::keyed("shipments", include_str!("shipments.txt"));
+    let kafka = Kafka::provide(&[orders, shipments], &["shipped"])?;
+    let day = if kafka.is_embedded() { SOON } else { DAY };
+    app(day).run(kafka.bootstrap()).await?;
+    Ok(())
+}
+
+/// The key is the order's number, the value what was ordered or sent.
+fn topic(name: &str) -> PlainTopic<String, String> {
+    Topic::plain(name)
+}
+
+fn app(day: Duration) -> App {
+    let mut app = App::new("orders-shipments-v1");
+    let orders = app.source(&topic("orders")).close_when_idle(SECOND);
+    let shipments = app.source(&topic("shipments"));
+    // The clocks of both systems differ by less than a second.
+    let within = Within::of(SECOND).after(day);
+    orders
+        .outer_join_within(
+            shipments,
+            within,
+            &JoinStore::plain("orders-shipments"),
+            |sides| match sides {
+                Sides::Both(order, shipment) => format!("{order}: sent in {shipment}"),
+                Sides::Left(order) => format!("{order}: not sent"),
+                Sides::Right(shipment) => format!("{shipment}: nobody ordered it"),
+            },
+        )
+        .to(&topic("shipped"));
+    app
+}
+
+#[cfg(test)]
+mod tests {
+    use eos_testkit::TestDriver;
+
+    use super::*;
+
+    fn shipped(driver: &mut TestDriver) -> Vec<String> {
+        let pairs = driver.read_pairs(&topic("shipped")).into_iter();
+        let mut lines: Vec<_> = pairs.map(|(key, value)| format!("{key} {value}")).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn what_has_no_partner_goes_out_alone_once() {
+        let mut driver = TestDriver::of(|| app(DAY));
+        for (name, lines) in [
+            ("orders", include_str!("orders.txt")),
+            ("shipments", include_str!("shipments.txt")),
+        ] {
+            for (key, value) in lines.lines().filter_map(|line| line.split_once(':')) {
+                driver.crash_during_next_record();
+                driver.pipe(&topic(name), key, value);
+            }
+        }
+        let pairs = [
+            "o1 punched cards: sent in parcel 17",
+            "o3 a nanosecond of wire: sent in parcel 18",
+            "o3 a nanosecond of wire: sent in parcel 19",
+        ];
+        assert_eq!(shipped(&mut driver), pairs);
+
+        driver.crash_and_lose_state();
+        driver.advance_wall_clock(DAY / 2);
+        // A shipment may arrive much later than its order.
+        driver.pipe(&topic("shipments"), "o4", "parcel 21");
+        assert_eq!(
+            shipped(&mut driver),
+            ["o4 a tape without end: sent in parcel 21"]
+        );
+        driver.advance_wall_clock(DAY);
+        driver.crash();
+        driver.advance_wall_clock(DAY);
+        assert_eq!(
+            shipped(&mut driver),
+            ["o2 chalk: not sent", "o9 parcel 20: nobody ordered it"]
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! The inputs of joins: which records are in the right topic, with which keys and times.
+
+use std::time::Duration;
+
+use crate::records::{event_ms, mixed};
+use crate::work::Work;
+
+/// The rows of the table that a stream is joined with. All are older than the stream, and each of its records has one.
+pub(crate) const ROWS: u64 = 50_000;
+
+/// The rows of the table that a foreign key names.
+const FOREIGN_ROWS: u64 = 10_000;
+
+/// Whether a record is in the right topic.
+pub(crate) fn is_right(seq: u64, work: Work) -> bool {
+    match work {
+        Work::StreamTable => seq < ROWS,
+        Work::Inner | Work::Left | Work::TableTable => seq % 2 == 1,
+        Work::Foreign => seq % 20 == 19,
+        Work::HotKey | Work::ColdKeys => seq % 10 == 9,
+        _ => false,
+    }
+}
+
+/// The number of different keys of the left topic, if the work needs another one than usual.
+pub(crate) fn keys(work: Work) -> Option<u64> {
+    match work {
+        Work::StreamTable => Some(ROWS),
+        // A window of half a minute has 270,000 records of the left topic.
+        Work::HotKey => Some(2),
+        _ => None,
+    }
+}
+
+/// The time of a record in milliseconds since the base of event times. Tables get their rows in order: Kafka Streams logs
+/// each row that is out of order.
+pub(crate) fn time_ms(seq: u64, work: Work) -> i64 {
+    let in_order = |seq: u64| i64::try_from(seq / 10).unwrap_or(i64::MAX);
+    match work {
+        Work::StreamTable if seq < ROWS => 0,
+        Work::StreamTable => 1 + in_order(seq - ROWS),
+        Work::TableTable | Work::Foreign => in_order(seq),
+        _ => event_ms(seq),
+    }
+}
+
+/// The number of the key of a row of the table, instead of a random one.
+pub(crate) fn number_of_row(seq: u64, work: Work) -> Option<u64> {
+    (work == Work::StreamTable && seq < ROWS).then_some(seq)
+}
+
+/// Changes the key of a record of the right topic, which was made like one of the left topic.
+pub(crate) fn change_right_key(key: &mut Vec<u8>, seq: u64, work: Work) {
+    use std::io::Write;
+    match work {
+        Work::Foreign => {
+            key.clear();
+            // Writing to a vector does not fail.
+            let _ = write!(key, "{:04}", mixed(seq) % FOREIGN_ROWS);
+        }
+        // No record has a partner.
+        Work::HotKey | Work::ColdKeys => key.insert(0, b'v'),
+        _ => {}
+    }
+}
+
+/// A duration in milliseconds.
+pub(crate) fn ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
