@@ -144,6 +144,8 @@ const CONTROL: &[&str] = &[
 ];
 
 /// The first word of a statement, if it controls transactions or the session.
+///
+/// This is for the author of the statement. A text may hide the word, and then the move of positions finds out.
 fn control_word(sql: &str) -> Option<&'static str> {
     let mut rest = sql;
     loop {

@@ -17,7 +17,7 @@ pub(crate) const CHECK_CONSTRAINTS: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 ///
 /// $1 app, $2 owner, $3 identity, $4 session's epoch, $5.. topics, partitions, epochs, offsets.
 pub(crate) const HOLD: &str = "SELECT p.topic, p.partition FROM eos.positions AS p \
-     JOIN pg_catalog.unnest($5::text[], $6::int4[], $7::int8[], $8::int8[]) AS m(topic, partition, epoch, expected) \
+     JOIN ROWS FROM (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::int4[]), pg_catalog.unnest($7::int8[]), pg_catalog.unnest($8::int8[])) AS m(topic, partition, epoch, expected) \
        ON p.topic = m.topic AND p.partition = m.partition \
      WHERE p.app = $1 AND p.owner = $2 AND p.epoch = m.epoch AND p.next_offset IS NOT DISTINCT FROM m.expected \
        AND EXISTS (SELECT 1 FROM eos.sessions AS s WHERE s.identity = $3 AND s.epoch = $4) \
@@ -26,7 +26,7 @@ pub(crate) const HOLD: &str = "SELECT p.topic, p.partition FROM eos.positions AS
 /// Moves positions that are as expected, and returns them. Parameters as for [`HOLD`], then $9 offsets, $10 names.
 pub(crate) const SET: &str = "UPDATE eos.positions AS p \
      SET next_offset = m.target, name = m.name, updated_at = pg_catalog.clock_timestamp() \
-     FROM pg_catalog.unnest($5::text[], $6::int4[], $7::int8[], $8::int8[], $9::int8[], $10::text[]) \
+     FROM ROWS FROM (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::int4[]), pg_catalog.unnest($7::int8[]), pg_catalog.unnest($8::int8[]), pg_catalog.unnest($9::int8[]), pg_catalog.unnest($10::text[])) \
        AS m(topic, partition, epoch, expected, target, name) \
      WHERE p.app = $1 AND p.topic = m.topic AND p.partition = m.partition \
        AND p.owner = $2 AND p.epoch = m.epoch AND p.next_offset IS NOT DISTINCT FROM m.expected \
@@ -40,7 +40,7 @@ pub(crate) const WHY: &str = "SELECT \
      pg_catalog.current_setting('eos.transaction', true) IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()::text, \
      EXISTS (SELECT 1 FROM eos.sessions AS s WHERE s.identity = $1 AND s.epoch = $2)";
 
-/// Raises the epoch of a position, unless it belongs to another cluster or topic. It waits for whoever moves it.
+/// Raises the epoch of a position, unless it belongs to another cluster or topic. It waits for a transaction that moves it.
 ///
 /// $1 app, $2 topic, $3 partition, $4 owner, $5 cluster id, $6 topic id. An empty id is not known.
 pub(crate) const TAKE_OVER: &str = "INSERT INTO eos.positions AS p (app, topic, partition, epoch, owner, cluster_id, topic_id) \
@@ -56,7 +56,7 @@ pub(crate) const TAKE_OVER: &str = "INSERT INTO eos.positions AS p (app, topic, 
 /// The positions of $1 app, $2 topics, $3 partitions.
 pub(crate) const LOOK: &str = "SELECT p.topic, p.partition, p.epoch, p.next_offset, p.name, p.cluster_id, p.topic_id \
      FROM eos.positions AS p \
-     JOIN pg_catalog.unnest($2::text[], $3::int4[]) AS m(topic, partition) \
+     JOIN ROWS FROM (pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::int4[])) AS m(topic, partition) \
        ON p.topic = m.topic AND p.partition = m.partition \
      WHERE p.app = $1";
 
@@ -166,16 +166,22 @@ impl Statements<'_> {
         format!("{}.{}", quote(&self.names.schema), quote(&self.names.table))
     }
 
-    /// `unnest($1::text[], $2::int8[])`
+    /// `ROWS FROM (unnest($1::text[]), unnest($2::int8[]))`: one row of the table for each element.
     fn unnest(&self, columns: usize) -> String {
         let arrays: Vec<String> = self
             .shape
             .all()
             .take(columns)
             .enumerate()
-            .map(|(index, column)| format!("${}::{}", index + 1, column.kind.wire_array()))
+            .map(|(index, column)| {
+                format!(
+                    "pg_catalog.unnest(${}::{})",
+                    index + 1,
+                    column.kind.wire_array()
+                )
+            })
             .collect();
-        format!("pg_catalog.unnest({})", arrays.join(", "))
+        format!("ROWS FROM ({})", arrays.join(", "))
     }
 
     /// `c1, c2`: the names of the arrays' elements.
@@ -371,7 +377,7 @@ mod tests {
             write(&shape(false, None, false)),
             "INSERT INTO \"public\".\"stock\" AS t (\"sku\", \"units\") \
              SELECT CAST(x.c1 AS character varying), CAST(x.c2 AS bigint) \
-             FROM pg_catalog.unnest($1::pg_catalog.text[], $2::pg_catalog.int8[]) AS x(c1, c2) \
+             FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.int8[])) AS x(c1, c2) \
              ON CONFLICT (\"sku\") DO UPDATE SET \"units\" = excluded.\"units\""
         );
     }

@@ -65,10 +65,10 @@ pub trait Column {
 /// A value that is never NULL, so that it can be a key.
 pub trait KeyColumn: Column {}
 
-/// A value of which the later of two can be told, for [`newer_by`](crate::Table::newer_by).
+/// A value of which the later of two can be told, for [`newer_by`](crate::SqlTable::newer_by).
 pub trait Version: KeyColumn {}
 
-/// A number that can be added to a column, for [`add`](crate::Table::add).
+/// A number that can be added to a column, for [`add`](crate::SqlTable::add).
 pub trait Summand: KeyColumn {}
 
 /// A value as JSON, for a column of type `jsonb` or `json`.

@@ -15,6 +15,9 @@ use super::{ClusterError, sql};
 /// A server on a slow machine, with a recovery.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
+/// After this time, the watchdog has started the server.
+const LAUNCH_LIMIT: Duration = Duration::from_secs(5);
+
 /// Ends the server when standard input ends: at the end of this process, however it ends.
 const WATCHDOG: &str =
     "\"$@\" </dev/null & server=$!; read -r line; kill -QUIT $server 2>/dev/null; wait $server";
@@ -154,7 +157,8 @@ impl Server {
                 Some(running) => matches!(running.watchdog.try_wait(), Ok(Some(_))),
                 None => true,
             };
-            if ended || self.has_given_up() || start.elapsed() > START_LIMIT {
+            let has_given_up = start.elapsed() > LAUNCH_LIMIT && self.has_given_up();
+            if ended || has_given_up || start.elapsed() > START_LIMIT {
                 let mut text = String::new();
                 if let Ok(mut file) = std::fs::File::open(log) {
                     let _ = file.read_to_string(&mut text);
@@ -232,7 +236,7 @@ fn unprivileged_user() -> Result<Option<User>, ClusterError> {
     }
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let find = |name: &str| passwd.lines().find_map(|line| user_of(line, name));
-    match find("postgres").or_else(|| find("nobody")) {
+    match find("postgres").or_else(|| find("daemon")) {
         Some(user) => Ok(Some(user)),
         None => Err(ClusterError::NoUser),
     }
@@ -254,8 +258,8 @@ mod tests {
 
     #[test]
     fn a_user_is_read_from_passwd() {
-        let user = user_of("nobody:x:65534:65533:nobody:/:/bin/false", "nobody").unwrap();
+        let user = user_of("daemon:x:65534:65533:daemon:/:/bin/false", "daemon").unwrap();
         assert_eq!((user.uid, user.gid), (65534, 65533));
-        assert!(user_of("nobody2:x:1:2::/:", "nobody").is_none());
+        assert!(user_of("daemon2:x:1:2::/:", "daemon").is_none());
     }
 }

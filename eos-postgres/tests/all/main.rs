@@ -3,6 +3,7 @@
 
 mod apps;
 mod checks;
+mod doubt;
 mod failures;
 mod protocol;
 mod refused;

@@ -125,13 +125,18 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("subtract_without_add", Shape::Tables, 20, UNEXPECTED),
     ("old_row_first", Shape::Tables, 20, FAILED),
     ("tombstones", Shape::Tables, 20, UNEXPECTED),
-    // An answer of a former right row makes a result.
-    ("answer_tokens", Shape::Foreign, 50, &["VIOLATED lost", "VIOLATED older"]),
-    ("fan_out_anew", Shape::Foreign, 50, LOST),
-    ("unsubscribe", Shape::Foreign, 20, STATE),
     ("ledger_one_transaction", Shape::Ledger, 20, LOST),
     ("ledger_locks", Shape::Ledger, 100, DOUBLED),
     ("ledger_compares", Shape::Ledger, 1_000, DOUBLED),
+    // An answer of a former right row makes a result.
+    (
+        "answer_tokens",
+        Shape::Foreign,
+        50,
+        &["VIOLATED lost", "VIOLATED older"],
+    ),
+    ("fan_out_anew", Shape::Foreign, 50, LOST),
+    ("unsubscribe", Shape::Foreign, 20, STATE),
     ("idle_evidence", Shape::Idle, 20, EARLY),
     ("cursor_inside", Shape::Idle, 100, LOST),
     ("dedup_key", Shape::Dedup, 20, UNEXPECTED),

@@ -115,7 +115,7 @@ fn updates(size: &Size, begins: i64) -> Vec<Sent> {
                 let key = random.index(size.keys);
                 let partner = match random.index(8) {
                     0 => "-".to_owned(),
-                    1 => "nobody".to_owned(),
+                    1 => "absent".to_owned(),
                     2 | 3 => format!("p{}", random.index(PARTNERS)),
                     _ => format!("p{}", key % PARTNERS),
                 };
@@ -210,14 +210,15 @@ fn never_older(found: &Values) -> Result<()> {
             );
             *before = right;
         }
-        let values = results.windows(2);
-        let repeated = values.filter(|pair| {
-            pair[0] == pair[1] && pair[0].as_ref().is_some_and(|row| row.contains('+'))
-        });
-        ensure!(
-            repeated.count() == 0,
-            "{key:?} has a result twice: {results:?}"
-        );
+        // The answer to a row may overtake the update of its partner, which then answers again.
+        let mut counts = BTreeMap::<&str, usize>::new();
+        let pairs = results
+            .iter()
+            .flatten()
+            .filter(|result| result.contains('+'));
+        pairs.for_each(|pair| *counts.entry(pair).or_default() += 1);
+        let repeated = counts.iter().find(|(_, count)| **count > 2);
+        ensure!(repeated.is_none(), "{key:?} has {repeated:?} times");
     }
     Ok(())
 }

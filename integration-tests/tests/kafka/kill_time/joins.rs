@@ -79,11 +79,15 @@ fn each_pair_and_each_record_without_a_pair_is_a_result_once_despite_kills() -> 
     scene.told(taken)?;
     let inputs = [scene.lines(INPUTS[0])?, scene.lines(INPUTS[1])?];
     let mut results = Vec::new();
-    let mut judged = Ok(());
+    let mut judged: Result<()> = Ok(());
     for (end, alone) in JOINS {
         let expected = expected(&inputs, alone);
         ensure!(expected.len() > records.len() / 10, "too few results");
-        let waited = scene.await_visible(end, expected.len() as u64);
+        // Without the results of one join, the others need no more time.
+        let waited = match judged.is_ok() {
+            true => scene.await_visible(end, expected.len() as u64),
+            false => Ok(()),
+        };
         let found = scene.lines(end)?;
         results.push(found.len());
         let compared = compare(&found, &expected).context(end);

@@ -10,7 +10,7 @@
 //!
 //! `cargo test -p integration-tests --test kafka kill_time::` runs the small size. `EOS_FULL=1` runs the full size, as
 //! `cargo xtask soak time` does. `EOS_SEED=n` repeats a run. `EOS_UNDEFENDED=fire_once` (or `cursor_inside`,
-//! `idle_evidence`, `restart_table`) disables a defence of the processes, which must make tests fail.
+//! `idle_evidence`, `old_row_first`, `restart_table`, `subtract_without_add`) disables a defence of the processes, which must make tests fail.
 
 mod at_once;
 mod duplicates;

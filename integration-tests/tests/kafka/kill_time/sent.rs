@@ -1,6 +1,7 @@
 //! The two inputs of a join, and its output.
 
 use anyhow::{Result, ensure};
+use integration_tests::faults::is_full;
 use integration_tests::wait::{is_through, nothing_is_open, wait_until};
 use kafka_launcher::os::Signal;
 use kafka_wire::{Client, Isolation, Record};
@@ -75,8 +76,8 @@ impl Scene {
         read(&mut self.client, &topic, Isolation::ReadCommitted)
     }
 
-    /// Fails if no kill interrupted a transaction that had written to one of these topics. Returns the number of records
-    /// in aborted transactions.
+    /// Fails if no kill of a full run interrupted a transaction that had written to one of these topics. Returns the
+    /// number of records in aborted transactions.
     pub(super) fn must_have_aborted(&mut self, ends: &[&str]) -> Result<usize> {
         let mut aborted = 0;
         for end in ends {
@@ -84,7 +85,11 @@ impl Scene {
             let all = read(&mut self.client, &topic, Isolation::ReadUncommitted)?;
             aborted += all.len() - self.lines(end)?.len();
         }
-        ensure!(aborted > 0, "no kill interrupted a transaction");
+        // Most kills of a small run come while the partitions of the one before have no owner.
+        ensure!(
+            aborted > 0 || !is_full(),
+            "no kill interrupted a transaction"
+        );
         Ok(aborted)
     }
 }
