@@ -133,7 +133,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
         "answer_tokens",
         Shape::Foreign,
         50,
-        &["VIOLATED lost", "VIOLATED older"],
+        &["VIOLATED unexpected", "VIOLATED lost", "VIOLATED older"],
     ),
     ("fan_out_anew", Shape::Foreign, 50, LOST),
     ("unsubscribe", Shape::Foreign, 20, STATE),

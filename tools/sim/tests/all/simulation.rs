@@ -48,6 +48,7 @@ const SEEN: [&str; 46] = [
     "records were too old for their ids",
     "records were tried again",
     "results went on once per commit",
+    "rows had partners",
     "rows moved to another group",
     "rows stayed in their group",
     "rows were deleted",
