@@ -56,7 +56,9 @@ impl Scene {
     /// Waits until both inputs are taken and committed.
     pub(super) fn await_taken(&mut self) -> Result<()> {
         let (app, inputs) = (self.app.clone(), INPUTS.map(|end| self.topic(end)));
-        wait_until(PATIENCE, "all records are taken", || {
+        // In a full run, partitions rarely have an owner before the last kill.
+        let patience = PATIENCE * if is_full() { 5 } else { 1 };
+        wait_until(patience, "all records are taken", || {
             self.fleet.check()?;
             let client = &mut self.client;
             let mut taken = inputs.iter().map(|input| is_through(client, &app, input));
