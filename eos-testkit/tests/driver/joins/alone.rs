@@ -94,7 +94,7 @@ fn a_closed_partner_beside_an_open_one_is_counted() {
             ("<a", "k", 100),
             ("<b", "k", 149),
             ("<c", "k", 150),
-            (">r", "k", 150),
+            (">r", "k", 100),
         ];
         pipe(&mut driver, &records);
         let pairs: Vec<_> = read(&mut driver);
