@@ -35,10 +35,7 @@ impl Versions {
     fn of<const N: usize>(programs: [Program; N]) -> Self {
         let next = Arc::new(AtomicUsize::new(0));
         let version = Arc::clone(&next);
-        // The topics of later versions.
-        let topics = ["out", "counts", "by-length"].into_iter();
-        let builder = topics.fold(TestDriver::builder(), |it, topic| it.partitions(topic, 1));
-        let driver = builder.start_of(move || {
+        let driver = TestDriver::of(move || {
             let mut app = App::new("a");
             app.source(&rows("unrelated")).ignore();
             // The driver creates topics for the first version.
