@@ -30,7 +30,7 @@ const SERVER: &str = "SELECT pg_catalog.current_setting('server_version_num')::i
      pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')::bool, \
      pg_catalog.pg_backend_pid()";
 
-/// A setting of the session. A pooler of transactions gives it to somebody else, or forgets it.
+/// A setting of the session. A pooler of transactions gives it to another client, or forgets it.
 const MARK: &str = "SELECT pg_catalog.set_config('eos.probe', $1, false)";
 const READ_MARK: &str =
     "SELECT pg_catalog.current_setting('eos.probe', true), pg_catalog.pg_backend_pid()";

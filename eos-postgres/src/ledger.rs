@@ -1,8 +1,5 @@
 //! A database as a ledger.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use eos_core::boundary::{
@@ -10,67 +7,15 @@ use eos_core::boundary::{
 };
 
 use crate::check;
-use crate::connect::{self, Target, UrlError};
+use crate::connect;
 use crate::error::Failed;
-use crate::place::{Definition, Places};
 use crate::positions::PostgresPositions;
+use crate::postgres::Postgres;
 use crate::session::PostgresSession;
 use crate::sqlstate::Call;
 use crate::table::{Inbox, SqlTable, Statement};
 
-/// A PostgreSQL database: rows and positions in one transaction. A clone is cheap, and is the same database.
-///
-/// # Exactly-once
-/// Each transaction writes the rows of some records, and moves the positions of their partitions in `eos.positions`
-/// behind them. A new owner of a partition raises the epoch of its position first, so that a former owner cannot
-/// commit any more. Whoever reads the database sees the rows of each record exactly once.
-///
-/// After a failover that loses commits, rows and positions went back together. The rows are written again from Kafka,
-/// as long as Kafka keeps the records.
-///
-/// # Examples
-/// ```
-/// use eos_postgres::Postgres;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let shop = Postgres::connect("postgres://shop:secret@localhost/shop")?;
-/// assert_eq!(format!("{shop:?}"), "postgres shop at localhost");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone)]
-pub struct Postgres(Arc<Inner>);
-
-struct Inner {
-    target: Target,
-    places: Places,
-    /// The newest epoch of the sessions of this process, by identity.
-    epochs: Mutex<HashMap<String, i64>>,
-}
-
-impl fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.target.fmt(f)
-    }
-}
-
 impl Postgres {
-    /// Returns the database of a URL, such as `postgres://user:password@host/database`. Does not connect yet.
-    ///
-    /// Connections to other machines are encrypted, and the certificate is verified. This needs the feature `tls`.
-    /// `sslrootcert=/path` in the URL names a file of root certificates, and `sslmode=insecure` allows connections
-    /// without encryption. No log and no error contains the password.
-    ///
-    /// # Errors
-    /// [`UrlError`] if the URL cannot be read, or if the connection would not be encrypted.
-    pub fn connect(url: &str) -> Result<Self, UrlError> {
-        Ok(Self(Arc::new(Inner {
-            target: Target::parse(url)?,
-            places: Places::default(),
-            epochs: Mutex::default(),
-        })))
-    }
-
     /// Begins the description of a table: `stock`, or `sales.stock`. See [`SqlTable`].
     #[must_use]
     pub fn table<K, V>(&self, name: &str) -> SqlTable<K, V> {
@@ -89,39 +34,16 @@ impl Postgres {
         Inbox::new(subscriber.to_owned())
     }
 
-    pub(crate) fn register(&self, definition: Definition) -> String {
-        self.0.places.register(definition)
-    }
-
-    pub(crate) fn target(&self) -> &Target {
-        &self.0.target
-    }
-
-    /// The definitions of the plan's places, or all mistakes in them.
-    pub(crate) fn definitions(&self, plan: &Plan) -> (Vec<Arc<Definition>>, Vec<String>) {
-        self.0.places.of(&plan.places, &plan.dead_letters)
-    }
-
-    pub(crate) fn last_epoch(&self, identity: &str) -> Option<i64> {
-        let epochs = self.0.epochs.lock().unwrap_or_else(PoisonError::into_inner);
-        epochs.get(identity).copied()
-    }
-
-    pub(crate) fn remember_epoch(&self, identity: &str, epoch: i64) {
-        let mut epochs = self.0.epochs.lock().unwrap_or_else(PoisonError::into_inner);
-        epochs.insert(identity.to_owned(), epoch);
-    }
-
     async fn run_check(&self, plan: &Plan) -> Answer {
         let name = self.name();
         let failed = |error: tokio_postgres::Error| {
             Failed::of(Call::Outside, "the connection", &error).into_error(&name)
         };
         let (definitions, mistakes) = self.definitions(plan);
-        let client = connect::open(&self.0.target, "eos/check")
+        let client = connect::open(self.target(), "eos/check")
             .await
             .map_err(failed)?;
-        let other = connect::open(&self.0.target, "eos/check")
+        let other = connect::open(self.target(), "eos/check")
             .await
             .map_err(failed)?;
         check::check(&client, &other, &name, &definitions, mistakes).await
@@ -130,7 +52,7 @@ impl Postgres {
 
 impl Ledger for Postgres {
     fn name(&self) -> String {
-        format!("postgres {}", self.0.target.database())
+        format!("postgres {}", self.target().database())
     }
 
     fn check(&self, plan: &Plan, within: Duration) -> Answer {

@@ -19,6 +19,7 @@ mod error;
 mod ledger;
 mod place;
 mod positions;
+mod postgres;
 mod row;
 mod schema;
 mod session;
@@ -29,12 +30,13 @@ mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
+mod url_error;
 mod value;
 
-pub use connect::UrlError;
-pub use ledger::Postgres;
 pub use place::Refused;
+pub use postgres::Postgres;
 pub use schema::{InstallError, VERSION as SCHEMA_VERSION, install, schema_files};
 pub use stream::PostgresStream;
 pub use table::{Inbox, SqlTable, Statement};
+pub use url_error::UrlError;
 pub use value::{AnyType, Column, Json, KeyColumn, Kind, Numeric, Summand, Version};

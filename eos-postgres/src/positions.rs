@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Statement};
 use crate::actor::{Actor, Inbound};
 use crate::connect::{self, Target};
 use crate::error::Failed;
-use crate::ledger::Postgres;
+use crate::postgres::Postgres;
 use crate::sql;
 use crate::sqlstate::{Call, Reaction};
 
@@ -254,7 +254,7 @@ impl Start {
                     Reaction::Stop,
                     format!(
                         "the position of {of} in eos.positions belongs to the {what} with id {stored}, and this one has \
-                         id {ours}: its offsets are those of other records. If the {what} was made anew on purpose, \
+                         id {ours}: its offsets are those of other records. If the {what} was created again on purpose, \
                          delete the positions of app `{}` and topic `{}`; the app then reads from the start, and the \
                          tables keep the rows of before",
                         self.app, of.topic

@@ -40,7 +40,7 @@ pub(crate) const WHY: &str = "SELECT \
      pg_catalog.current_setting('eos.transaction', true) IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()::text, \
      EXISTS (SELECT 1 FROM eos.sessions AS s WHERE s.identity = $1 AND s.epoch = $2)";
 
-/// Raises the epoch of a position, unless it belongs to another cluster or topic. It waits for whoever moves it.
+/// Raises the epoch of a position, unless it belongs to another cluster or topic. It waits for a transaction that moves it.
 ///
 /// $1 app, $2 topic, $3 partition, $4 owner, $5 cluster id, $6 topic id. An empty id is not known.
 pub(crate) const TAKE_OVER: &str = "INSERT INTO eos.positions AS p (app, topic, partition, epoch, owner, cluster_id, topic_id) \

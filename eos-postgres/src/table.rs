@@ -6,8 +6,8 @@ use std::sync::Arc;
 use eos_core::Failure;
 use eos_core::boundary::{Place, Row};
 
-use crate::ledger::Postgres;
 use crate::place::{ColumnDef, Definition, Refused, Shape, StatementShape, TableShape};
+use crate::postgres::Postgres;
 use crate::row;
 use crate::value::{Column, KeyColumn, Kind, Summand, Version};
 

@@ -1,6 +1,6 @@
 //! Whether a connection is encrypted.
 
-use crate::connect::UrlError;
+use crate::url_error::UrlError;
 
 /// The encryption of the connections of a target. A certificate is always verified.
 #[derive(Clone)]

@@ -65,7 +65,7 @@ fn app(day: Duration) -> App {
             |sides| match sides {
                 Sides::Both(order, shipment) => format!("{order}: sent in {shipment}"),
                 Sides::Left(order) => format!("{order}: not sent"),
-                Sides::Right(shipment) => format!("{shipment}: nobody ordered it"),
+                Sides::Right(shipment) => format!("{shipment}: without an order"),
             },
         )
         .to(&topic("shipped"));
@@ -117,7 +117,7 @@ mod tests {
         driver.advance_wall_clock(DAY);
         assert_eq!(
             shipped(&mut driver),
-            ["o2 chalk: not sent", "o9 parcel 20: nobody ordered it"]
+            ["o2 chalk: not sent", "o9 parcel 20: without an order"]
         );
     }
 }

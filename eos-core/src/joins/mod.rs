@@ -230,7 +230,7 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 /// A record that is closed when it comes is late. By default, it is dropped, and the metric `eos_late_records_total` counts it.
 ///
 /// A record may be in time although a partner has closed, if `before` and `after` allow it to wait longer than that one. They are no
-/// pair, and the metric `eos_join_too_late_pairs_total` counts it. A record that meets nobody for this reason goes where late
+/// pair, and the metric `eos_join_too_late_pairs_total` counts it. A record that meets no other record for this reason goes where late
 /// records go, if its side has no results alone. It stays in the store, so a later record may still meet it.
 #[must_use = "a join does nothing until it ends in `to` or `to_stream`"]
 pub struct JoinedStreams<K, V, W, U> {

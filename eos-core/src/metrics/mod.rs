@@ -123,7 +123,7 @@ pub struct Totals {
     /// Pairs of joins of streams that were missed, because the earlier record had closed when the later one came. Those of
     /// aborted transactions included.
     pub join_too_late_pairs: u64,
-    /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed anew. Those of aborted
+    /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed again. Those of aborted
     /// transactions included.
     pub stale_answers: u64,
     /// Transactions committed, by cause.

@@ -11,7 +11,7 @@ use eos_protocol::{Clock, Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
 use super::error::{Mistake, Mistakes, TopologyError};
-use super::followers::Follower;
+use super::follower::Follower;
 use super::global_spec::GlobalSpec;
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;

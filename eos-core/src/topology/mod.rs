@@ -18,6 +18,7 @@ mod describe;
 mod describe_test;
 mod error;
 mod fault;
+mod follower;
 mod followers;
 mod foreign_left;
 mod foreign_right;
@@ -79,7 +80,7 @@ pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
 pub(crate) use fault::{DueOf, EncodeError, Fault};
-pub(crate) use followers::MadeOf;
+pub(crate) use follower::MadeOf;
 pub(crate) use foreign_left::{
     ForeignEnds, ForeignKeyOf, ForeignResult, ForeignSubscribe, result_of,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eos_protocol::joins::JoinKind;
 
 use super::fault::Fault;
-use super::followers::MadeOf;
+use super::follower::MadeOf;
 use crate::ctx::Ctx;
 use crate::store::Stamped;
 

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use eos_protocol::{Offset, TopicPartition};
 
 use super::chunk::{Chunk, RowRef};
+use super::headers;
 use super::letters;
 use super::pipeline::Request;
 use super::places::{Parts, Prepared};
@@ -186,7 +187,7 @@ impl Work {
         };
         let place = failed.place.or(record.first().map(|row| row.place));
         let rows = letters::rows(&self.connection.places, record);
-        let headers = record.first().map(letters::headers).unwrap_or_default();
+        let headers = record.first().map(headers::headers).unwrap_or_default();
         // A text of the server may contain anything but this.
         let message = failed.text.replace('\0', "");
         self.connection

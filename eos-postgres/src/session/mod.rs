@@ -8,6 +8,7 @@
 mod careful;
 mod chunk;
 mod fold;
+mod headers;
 mod letters;
 mod open;
 mod pipeline;
@@ -25,7 +26,7 @@ use eos_core::boundary::{
 };
 
 use crate::actor::Actor;
-use crate::ledger::Postgres;
+use crate::postgres::Postgres;
 use chunk::Chunk;
 use open::Opening;
 use work::{Command, Shared};

@@ -12,7 +12,7 @@ use super::places::{self, Prepared};
 use crate::check;
 use crate::connect;
 use crate::error::Failed;
-use crate::ledger::Postgres;
+use crate::postgres::Postgres;
 use crate::schema;
 use crate::sql;
 use crate::sqlstate::Call;

@@ -6,7 +6,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
 use super::chunk::RowRef;
-use super::letters;
+use super::headers;
 use super::pipeline::{Expect, Request};
 use eos_protocol::dead_letter::MESSAGE;
 
@@ -322,7 +322,7 @@ impl Prepared {
             Box::new(String::new()),
             Box::new(message),
             Box::new(None::<Vec<u8>>),
-            Box::new(letters::headers(row)),
+            Box::new(headers::headers(row)),
             Box::new(row.key.map(<[u8]>::to_vec)),
             Box::new(row.row.map(<[u8]>::to_vec)),
         ];

@@ -189,7 +189,7 @@ pub enum ClusterError {
         /// The answer.
         cause: String,
     },
-    /// The server belongs to somebody else.
+    /// The server belongs to another user.
     #[error(
         "the server of EOS_POSTGRES_URL cannot be restarted from here: unset the variable for a temporary server"
     )]

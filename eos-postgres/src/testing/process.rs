@@ -236,7 +236,7 @@ fn unprivileged_user() -> Result<Option<User>, ClusterError> {
     }
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let find = |name: &str| passwd.lines().find_map(|line| user_of(line, name));
-    match find("postgres").or_else(|| find("nobody")) {
+    match find("postgres").or_else(|| find("daemon")) {
         Some(user) => Ok(Some(user)),
         None => Err(ClusterError::NoUser),
     }
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn a_user_is_read_from_passwd() {
-        let user = user_of("nobody:x:65534:65533:nobody:/:/bin/false", "nobody").unwrap();
+        let user = user_of("daemon:x:65534:65533:daemon:/:/bin/false", "daemon").unwrap();
         assert_eq!((user.uid, user.gid), (65534, 65533));
-        assert!(user_of("nobody2:x:1:2::/:", "nobody").is_none());
+        assert!(user_of("daemon2:x:1:2::/:", "daemon").is_none());
     }
 }

@@ -165,8 +165,8 @@ fn wrong_servers_are_named() {
     let missing = Postgres::connect(&cluster().url("missing")).unwrap();
     let text = mistakes(&missing, &[]);
     assert_contains(&text, &["3D000", "Create the database"]);
-    let nobody = url.replace("postgres@", "nobody_at_all@");
-    let text = mistakes(&Postgres::connect(&nobody).unwrap(), &[]);
+    let unknown = url.replace("postgres@", "unknown_role@");
+    let text = mistakes(&Postgres::connect(&unknown).unwrap(), &[]);
     assert_contains(&text, &["28000", "user and password"]);
 }
 

@@ -251,7 +251,7 @@ fn a_policy_of_the_table_refuses_a_record() {
 
 #[test]
 fn a_value_of_a_row_is_in_no_message() {
-    let url = database("secret", "CREATE TABLE t (n numeric)");
+    let url = database("hidden", "CREATE TABLE t (n numeric)");
     let shop = Postgres::connect(&url).unwrap();
     let table: Table = shop
         .table("t")

@@ -114,7 +114,7 @@ fn a_sum_of_a_missing_row_is_refused_or_inserted() {
     let other = Postgres::connect(&url).unwrap();
     let table = stock(&other).add("units", |_, units| *units).or_insert();
     let found = write(
-        (&url, &shop),
+        (&url, &other),
         &table,
         &[
             &[("a", Some(1)), ("a", Some(2))],

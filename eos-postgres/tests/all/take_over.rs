@@ -58,7 +58,7 @@ fn free_partitions_are_answered_first() {
     assert_eq!(names, [1, 2]);
 }
 
-/// The one who also waits for the position is no culprit: `pg_blocking_pids` would name it.
+/// A session that also waits for the position is no culprit: `pg_blocking_pids` would name it.
 #[test]
 fn another_waiting_worker_is_left_alone() {
     let url = database("waiting", TABLE);
@@ -128,7 +128,7 @@ fn a_position_of_another_topic_or_cluster_stops() {
             "{error}"
         );
     }
-    // The failed take-overs fenced nobody, and an unknown id is no other id.
+    // The failed take-overs fenced no session, and an unknown id is no other id.
     let again = with("a", None).take(0);
     assert_eq!(again.epoch.0, first.epoch.0 + 1);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::records::{event_ms, mixed};
+use crate::numbers::{event_ms, mixed};
 use crate::work::Work;
 
 /// The rows of the table that a stream is joined with. All are older than the stream, and each of its records has one.

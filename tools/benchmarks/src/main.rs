@@ -23,6 +23,7 @@ mod keyed;
 mod latency;
 mod lifecycle;
 mod memory;
+mod numbers;
 mod options;
 mod page;
 mod partitions;

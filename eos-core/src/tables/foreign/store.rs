@@ -79,7 +79,7 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
     }
 
     /// Sets how many left rows an update of a right row reaches in its own transaction. The default is 10,000. The others
-    /// follow between later records, a tenth of this number each time. If the right row is updated again meanwhile, they begin anew
+    /// follow between later records, a tenth of this number each time. If the right row is updated again meanwhile, they begin again
     /// with the newer value.
     #[must_use]
     pub fn at_once(mut self, rows: usize) -> Self {

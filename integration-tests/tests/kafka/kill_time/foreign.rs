@@ -115,7 +115,7 @@ fn updates(size: &Size, begins: i64) -> Vec<Sent> {
                 let key = random.index(size.keys);
                 let partner = match random.index(8) {
                     0 => "-".to_owned(),
-                    1 => "nobody".to_owned(),
+                    1 => "absent".to_owned(),
                     2 | 3 => format!("p{}", random.index(PARTNERS)),
                     _ => format!("p{}", key % PARTNERS),
                 };
