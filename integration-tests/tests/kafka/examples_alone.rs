@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An example, and how many results it comes to, topic by topic.
 type Case = (&'static str, &'static [(&'static str, usize)]);
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     ("01-hello", &[("greetings", 120)]),
     (
         "02-enrich",
@@ -45,6 +45,8 @@ const CASES: [Case; 14] = [
     ),
     // Three pairs, and after five seconds two orders and a shipment alone.
     ("15-orders-shipments", &[("shipped", 6)]),
+    // Nobody is the customer of the fourth order.
+    ("16-orders-customers", &[("addresses", 3)]),
 ];
 
 #[test]
