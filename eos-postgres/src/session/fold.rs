@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::chunk::{MAX_BYTES, MAX_ROWS};
 use super::pipeline::Request;
 use super::places::{Parts, Prepared};
+use crate::array::Array;
 use crate::error::Failed;
 use crate::place::TableShape;
 use crate::row;
@@ -62,61 +63,98 @@ impl Fold {
         Ok(())
     }
 
-    /// Takes all rows as statements: locks where the order of rows needs them, deletions, and writes.
+    /// Takes all rows as statements, in the order of keys: deletions and other rows in runs.
     pub(super) fn take(&mut self, place: &Prepared) -> Result<Vec<Request>, Failed> {
         self.weight = 0;
-        let rows = std::mem::take(&mut self.rows);
-        let has_sums = place.keyed().is_some_and(TableShape::has_sums);
-        let needs_lock = has_sums || rows.values().any(|folded| folded.is_deleted);
-        let mut requests = Vec::new();
-        if needs_lock && rows.len() > 1 {
-            let keys = rows.keys().map(Vec::as_slice);
-            requests.extend(by_key(place, keys, |arrays| place.lock(arrays))?);
-        }
-        let deleted = rows.iter().filter(|(_, folded)| folded.is_deleted);
-        let deleted = deleted.map(|(key, _)| key.as_slice());
-        requests.extend(by_key(place, deleted, |arrays| place.delete(arrays))?);
-        let mut arrays = place.arrays();
-        let (mut count, mut bytes) = (0, 0);
-        for (key, folded) in &rows {
-            let Some(row) = &folded.row else {
-                continue;
-            };
-            place.append(&mut arrays, key, row)?;
-            count += 1;
-            bytes += key.len() + row.len();
-            if count >= MAX_ROWS || bytes >= MAX_BYTES {
-                requests.extend(place.write(std::mem::replace(&mut arrays, place.arrays())));
-                (count, bytes) = (0, 0);
+        let mut runs = Runs::new(place);
+        for (key, folded) in std::mem::take(&mut self.rows) {
+            if folded.is_deleted {
+                runs.delete(&key)?;
+            }
+            if let Some(row) = &folded.row {
+                runs.write(&key, row)?;
             }
         }
-        if count > 0 {
-            requests.extend(place.write(arrays));
-        }
-        Ok(requests)
+        runs.end();
+        Ok(runs.requests)
     }
 }
 
-fn by_key<'a>(
-    place: &Prepared,
-    keys: impl Iterator<Item = &'a [u8]>,
-    request: impl Fn(Vec<crate::array::Array>) -> Option<Request>,
-) -> Result<Vec<Request>, Failed> {
-    let mut requests = Vec::new();
-    let mut arrays = place.key_arrays();
-    let mut count = 0;
-    for key in keys {
-        place.append_key(&mut arrays, key)?;
-        count += 1;
-        if count >= MAX_ROWS {
-            requests.extend(request(std::mem::replace(&mut arrays, place.key_arrays())));
-            count = 0;
+/// Statements for sorted rows. A run has one kind of row, so that all locks are taken in the order of keys.
+struct Runs<'p> {
+    place: &'p Prepared,
+    has_sums: bool,
+    requests: Vec<Request>,
+    /// The keys of the run.
+    keys: Vec<Array>,
+    /// The rows of a run that writes.
+    rows: Vec<Array>,
+    count: usize,
+    bytes: usize,
+    deletes: bool,
+}
+
+impl<'p> Runs<'p> {
+    fn new(place: &'p Prepared) -> Self {
+        Self {
+            place,
+            has_sums: place.keyed().is_some_and(TableShape::has_sums),
+            requests: Vec::new(),
+            keys: place.key_arrays(),
+            rows: place.arrays(),
+            count: 0,
+            bytes: 0,
+            deletes: false,
         }
     }
-    if count > 0 {
-        requests.extend(request(arrays));
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Failed> {
+        if !self.deletes {
+            self.end();
+            self.deletes = true;
+        }
+        self.place.append_key(&mut self.keys, key)?;
+        self.count_row(key.len());
+        Ok(())
     }
-    Ok(requests)
+
+    fn write(&mut self, key: &[u8], row: &[u8]) -> Result<(), Failed> {
+        if self.deletes {
+            self.end();
+            self.deletes = false;
+        }
+        self.place.append_key(&mut self.keys, key)?;
+        self.place.append(&mut self.rows, key, row)?;
+        self.count_row(key.len() + row.len());
+        Ok(())
+    }
+
+    fn count_row(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes += bytes;
+        if self.count >= MAX_ROWS || self.bytes >= MAX_BYTES {
+            self.end();
+        }
+    }
+
+    /// Ends the run. An insert locks rows in the order of its arrays. A join, which updates or deletes, has an order of
+    /// its own, so the rows are locked before it.
+    fn end(&mut self) {
+        if self.count == 0 {
+            return;
+        }
+        let keys = std::mem::replace(&mut self.keys, self.place.key_arrays());
+        let rows = std::mem::replace(&mut self.rows, self.place.arrays());
+        if (self.deletes || self.has_sums) && self.count > 1 {
+            self.requests.extend(self.place.lock(keys.clone()));
+        }
+        self.requests.extend(if self.deletes {
+            self.place.delete(keys)
+        } else {
+            self.place.write(rows)
+        });
+        (self.count, self.bytes) = (0, 0);
+    }
 }
 
 /// Whether the second row has a newer version. Without versions, the last row counts.

@@ -162,8 +162,8 @@ pub enum ClusterError {
     #[error(
         "no PostgreSQL was found (searched: {searched}). Install it (Debian, Ubuntu: `apt-get install postgresql`), \
          set EOS_PG_BIN to the directory of `initdb` and `postgres`, or use a running server: \
-         `docker compose --profile postgres up -d` and \
-         EOS_POSTGRES_URL=postgres://postgres:eos@localhost:5432/postgres?sslmode=insecure"
+         `docker compose --profile postgres up -d postgres` and \
+         EOS_POSTGRES_URL=postgres://postgres:eos@localhost:5432/postgres"
     )]
     NotInstalled {
         /// The searched directories.

@@ -260,3 +260,22 @@ fn a_value_of_a_row_is_in_no_message() {
     assert!(error.text.contains("22P02"), "{error}");
     assert!(!error.text.contains("secret"), "{error}");
 }
+
+/// The rollback before the second run has dropped the lock of the position, which is taken again: by it, a successor
+/// finds a session that freezes here.
+#[test]
+fn the_position_is_held_while_records_run_one_by_one() {
+    let url = database("held", NUMBERS);
+    run(
+        &url,
+        "CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           PERFORM 1 FROM eos.positions WHERE xmax::text = pg_current_xact_id()::text;
+           IF NOT FOUND THEN RAISE EXCEPTION 'no lock'; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER held BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION held()",
+    )
+    .unwrap();
+    let shop = Postgres::connect(&url).unwrap();
+    let records = [("a", 1), ("refused", 100), ("b", 2)];
+    write((&url, &shop), &numbers(&shop, Refused::Skip), &records).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "1 2");
+}

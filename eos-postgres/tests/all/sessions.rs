@@ -22,7 +22,10 @@ fn a_session_in_another_database_is_left_alone() {
     first.begin(&taken);
     first.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
     wait(|slice| first.session.flush(slice)).unwrap();
-    let (_second, _) = start(&two);
+    let (mut second, _) = start(&two);
+    // With the same names, this one has a higher epoch now.
+    second.renew().unwrap();
+    second.renew().unwrap();
     first.finish(&taken, 1).unwrap();
     assert_eq!(value(&one, "SELECT count(*) FROM t").unwrap(), "1");
 }

@@ -45,7 +45,7 @@ const CASES: [Case; 15] = [
     ),
     // Three pairs, and after five seconds two orders and a shipment alone.
     ("15-orders-shipments", &[("shipped", 6)]),
-    // Nobody is the customer of the fourth order.
+    // The customer of the fourth order does not exist.
     ("16-orders-customers", &[("addresses", 3)]),
 ];
 
