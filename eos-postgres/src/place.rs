@@ -153,7 +153,7 @@ fn control_word(sql: &str) -> Option<&'static str> {
         if let Some(comment) = rest.strip_prefix("--") {
             rest = comment.split_once('\n')?.1;
         } else if let Some(comment) = rest.strip_prefix("/*") {
-            rest = comment.split_once("*/")?.1;
+            rest = after_comment(comment)?;
         } else {
             break;
         }
@@ -164,6 +164,23 @@ fn control_word(sql: &str) -> Option<&'static str> {
         .map(|letter| letter.to_ascii_uppercase())
         .collect();
     CONTROL.iter().copied().find(|control| *control == word)
+}
+
+/// Returns the text behind a comment that has begun. PostgreSQL nests comments.
+fn after_comment(mut rest: &str) -> Option<&str> {
+    let mut depth = 1;
+    while depth > 0 {
+        let at = rest.find(|letter| matches!(letter, '*' | '/'))?;
+        let ends = rest[at..].starts_with("*/");
+        let begins = rest[at..].starts_with("/*");
+        match (ends, begins) {
+            (true, _) => depth -= 1,
+            (_, true) => depth += 1,
+            _ => {}
+        }
+        rest = &rest[at + if ends || begins { 2 } else { 1 }..];
+    }
+    Some(rest)
 }
 
 /// The places of a database, by name.
@@ -241,12 +258,16 @@ mod tests {
             "-- x\nRollback",
             "/* x */ END",
             ";;SET x = 1",
+            "/* a /* b */ c */ COMMIT",
+            "/**/ /***/ COMMIT",
+            "/*/ x */ COMMIT",
         ] {
             assert!(control_word(sql).is_some(), "{sql}");
         }
         for sql in [
             "UPDATE commit SET a = 1",
             "settle()",
+            "/* a /* COMMIT */ COMMIT",
             "WITH x AS (SELECT 1) SELECT 1",
         ] {
             assert_eq!(control_word(sql), None, "{sql}");

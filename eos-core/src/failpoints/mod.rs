@@ -114,6 +114,9 @@
 //! | `rows_of_joins` | rows of a join expire before their records went out alone |
 //! | `subtract_without_add` | a row that stays in its group is subtracted only |
 //! | `old_row_first` | the row before an update of a table is read after the update |
+//! | `answer_tokens` | a join by foreign key takes each answer, also one about a former reference |
+//! | `fan_out_anew` | a change of a referenced row goes on at the cursor of the change before it |
+//! | `unsubscribe` | a row that refers to another key stays subscribed to the former one |
 //! | `waiting_records` | a record that waits for its turn expires when stream time passes its moment |
 //! | `paused_offset` | the offset of a paused record is committed before the decision about it |
 //! | `last_letter` | a key is released before its last dead letter is processed |

@@ -40,6 +40,12 @@ pub(super) fn books(
     Ok(Some(Arc::new(Books {
         ledger: Arc::clone(ledger),
         plan,
+        drivers: (topology.stages().iter())
+            .flat_map(|stage| {
+                let (driving, others) = (stage.driving_topic(), stage.topics.iter().skip(1));
+                others.map(|topic| (topic.clone(), driving.clone()))
+            })
+            .collect(),
         owner,
     })))
 }

@@ -61,6 +61,13 @@ impl<C: Client> Stepped<C> {
         self
     }
 
+    /// Returns whether a stage closes windows while its inputs are idle.
+    #[must_use]
+    pub fn closes_when_idle(&self) -> bool {
+        let mut stages = self.topology.stages().iter();
+        stages.any(|stage| self.topology.idle_of(stage).is_some())
+    }
+
     /// Returns the external input topics, which must exist before the start.
     #[must_use]
     pub fn inputs(&self) -> Vec<TopicName> {

@@ -19,7 +19,7 @@ impl TestDriver {
     /// Advances the clock, and runs all due work.
     ///
     /// It does not close windows, because stream time follows record timestamps. Exception: stages with
-    /// [`close_when_idle`](eos_core::Stream::close_when_idle).
+    /// [`close_when_idle`](eos_core::Stream::close_when_idle). For an app with such a stage, a day takes some seconds.
     ///
     /// # Panics
     /// If the app ends with an error.

@@ -24,6 +24,11 @@ const ROUNDS: u32 = 64;
 /// The number of steps while a large time passes at once, and the longest step in milliseconds.
 const STEPS: i64 = 256;
 const SELDOM: i64 = 30_000;
+/// The longest step in milliseconds if inputs can be idle. Workers query them twice a second, and idle time without
+/// recent responses does not count.
+const EVIDENCE: i64 = 400;
+/// The number of rounds after which a large time passes although the app is not idle.
+const RESTLESS: u32 = 4_096;
 
 /// The error that ended the app.
 pub(super) type Ended = Arc<Error>;
@@ -107,11 +112,33 @@ impl TestDriver {
     /// Advances time by this many milliseconds, even while workers are busy.
     pub(super) fn elapse(&mut self, time: i64) -> Result<(), Ended> {
         let until = self.cluster.now() + time;
+        let longest = match self.app.closes_when_idle() {
+            true => EVIDENCE,
+            false => SELDOM,
+        };
+        let (mut busy, mut idle) = (0, 0);
         while self.cluster.now() < until && !self.is_down() {
             let now = self.cluster.now();
             let nap = self.step_all()?.unwrap_or(1);
-            let leap = ((until - now) / STEPS).min(SELDOM);
-            self.cluster.pass((now + nap.max(leap)).min(until));
+            let event = self.cluster.next_event().map_or(NAP, |event| event - now);
+            let leap = ((until - now) / STEPS).min(longest);
+            // A real worker takes many steps within its transaction timeout, and within the time of a request.
+            let by = match nap.min(event) >= NAP {
+                _ if leap <= nap => nap,
+                true if idle == 0 => {
+                    idle += 1;
+                    0
+                }
+                false if busy < RESTLESS => {
+                    (busy, idle) = (busy + 1, 0);
+                    nap
+                }
+                _ => {
+                    (busy, idle) = (0, 0);
+                    leap
+                }
+            };
+            self.cluster.pass((now + by).min(until));
         }
         self.cluster.pass(until.max(self.cluster.now()));
         Ok(())

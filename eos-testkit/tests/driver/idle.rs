@@ -74,6 +74,26 @@ fn windows_close_while_nothing_arrives() {
     assert_eq!(results(&mut driver), own(&[("b", 10_000, 1)]));
 }
 
+/// A large step is as good as many small ones.
+#[test]
+fn a_window_of_hours_closes_while_nothing_arrives() {
+    let hour = 3_600 * SECOND;
+    let mut app = App::new("a");
+    app.source(&views())
+        .close_when_idle(3 * SECOND)
+        .group_by_key()
+        .windowed_by(Tumbling::of(6 * hour))
+        .count(&WindowStore::plain("windows"))
+        .emit_on_close()
+        .to(&Topic::with("counts", TimeWindowed::of(6 * hour), Plain));
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, "a", 4_000);
+    driver.advance_wall_clock(5 * hour);
+    assert_eq!(results(&mut driver), []);
+    driver.advance_wall_clock(hour);
+    assert_eq!(results(&mut driver), own(&[("a", 0, 1)]));
+}
+
 /// A session closes at 110,001 ms of idle time. Then a record behind it is late, and a record of its key begins another session.
 #[test]
 fn sessions_without_final_results_close_while_nothing_arrives() {

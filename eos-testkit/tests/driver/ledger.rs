@@ -87,6 +87,27 @@ fn a_crash_anywhere_changes_no_row() {
     assert!(places > 20, "{places}");
 }
 
+/// The group assigns the partitions of the first topic only.
+#[test]
+fn a_task_of_two_topics_takes_over_the_positions_of_both() {
+    let ledger = ModelLedger::new("shop");
+    let returns: Topic<String, u64, Plain, Plain> = Topic::plain("returns");
+    let mut app = App::new("shop");
+    app.ledger(&ledger);
+    let merged = app.source(&orders()).merge(app.source(&returns));
+    merged.to_place(ledger.place("bookings"));
+    let mut driver = TestDriver::new(app);
+    driver.ledger(&ledger);
+    driver.pipe(&orders(), "a", 7_u64);
+    driver.pipe(&returns, "b", 70_u64);
+    driver.crash();
+    driver.pipe(&returns, "c", 8_u64);
+    let mut found = rows(&ledger, "bookings");
+    found.sort();
+    assert_eq!(found, of(&[("a", 7), ("b", 70), ("c", 8)]));
+    assert_eq!(ledger.offsets().len(), 2);
+}
+
 /// Pipes three records, with a fault in front of the second one.
 fn with_fault(fault: impl FnOnce(&mut TestDriver, &ModelLedger)) -> ModelLedger {
     let ledger = ModelLedger::new("shop");

@@ -7,6 +7,7 @@ mod producer;
 mod source;
 mod standing;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ use standing::Standing;
 pub(crate) struct Books {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) plan: Plan,
+    /// The driving topic of each topic that the group does not assign.
+    pub(crate) drivers: BTreeMap<TopicName, TopicName>,
     /// A random number of this process.
     pub(crate) owner: u64,
 }
@@ -44,7 +47,7 @@ impl<C> Ledgered<C> {
     pub(crate) fn new(client: Arc<C>, books: Option<Arc<Books>>) -> Self {
         Self {
             client,
-            standing: books.as_ref().map(|_| Standing::default()),
+            standing: (books.as_ref()).map(|books| Standing::new(books.drivers.clone())),
             books,
         }
     }

@@ -1,20 +1,20 @@
 //! The positions of one worker, shared by its source and its producer.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::ledger::{PositionBook, Taken};
-use eos_protocol::{CallSite, TopicPartition};
+use eos_protocol::{CallSite, TopicName, TopicPartition};
 
 use super::failed;
 use crate::boundary::Positions;
 use crate::client::{CommittedOffset, Result};
 
 /// The positions of one worker. Only the worker's thread uses it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Standing(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
@@ -24,6 +24,8 @@ pub(super) struct Inner {
     pub(super) book: PositionBook,
     /// The partitions that the group assigned to this worker.
     assigned: BTreeSet<TopicPartition>,
+    /// The driving topic of each topic that the group does not assign.
+    drivers: BTreeMap<TopicName, TopicName>,
     /// Positions that differ from what this worker left. The worker starts their tasks again.
     moved: BTreeSet<TopicPartition>,
     /// The partitions that a new session takes over, in progress.
@@ -31,6 +33,13 @@ pub(super) struct Inner {
 }
 
 impl Standing {
+    pub(super) fn new(drivers: BTreeMap<TopicName, TopicName>) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            drivers,
+            ..Inner::default()
+        })))
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,6 +93,19 @@ impl Inner {
         std::mem::take(&mut self.moved).into_iter().collect()
     }
 
+    /// Returns whether the worker owns a partition. The group assigns partitions of driving topics only; those of the
+    /// other topics of a stage belong to the owner of the driving partition with the same number.
+    fn owns(&self, partition: &TopicPartition) -> bool {
+        let driver = self.drivers.get(&partition.topic);
+        match driver {
+            None => self.assigned.contains(partition),
+            Some(topic) => {
+                let driving = TopicPartition::new(topic.clone(), partition.partition);
+                self.assigned.contains(&driving)
+            }
+        }
+    }
+
     /// Returns the committed offsets. A partition that the worker owns and has not taken over is taken over. For all
     /// others, the ledger is only read: a second take-over would wait for the worker's own transaction.
     pub(super) fn committed(
@@ -91,7 +113,7 @@ impl Inner {
         of: &[TopicPartition],
         slice: Duration,
     ) -> Poll<Result<Vec<CommittedOffset>>> {
-        let is_new = |it: &&TopicPartition| self.assigned.contains(it) && !self.book.has(it);
+        let is_new = |it: &&TopicPartition| self.owns(it) && !self.book.has(it);
         let (new, known): (Vec<_>, Vec<_>) = of.iter().partition(is_new);
         let new: Vec<TopicPartition> = new.into_iter().cloned().collect();
         let known: Vec<TopicPartition> = known.into_iter().cloned().collect();

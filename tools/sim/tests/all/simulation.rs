@@ -8,7 +8,7 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 47] = [
+const SEEN: [&str; 48] = [
     "a record closed several windows",
     "a record joined sessions",
     "calls failed for good",
@@ -55,6 +55,7 @@ const SEEN: [&str; 47] = [
     "rows were expired when a record read them",
     "tasks were resumed",
     "the clock was set back and ticks were repeated",
+    "the ledger failed",
     "windows closed while the input was idle",
 ];
 
