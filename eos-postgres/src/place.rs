@@ -170,7 +170,7 @@ fn control_word(sql: &str) -> Option<&'static str> {
 fn after_comment(mut rest: &str) -> Option<&str> {
     let mut depth = 1;
     while depth > 0 {
-        let at = rest.find(|letter| matches!(letter, '*' | '/'))?;
+        let at = rest.find(['*', '/'])?;
         let ends = rest[at..].starts_with("*/");
         let begins = rest[at..].starts_with("/*");
         match (ends, begins) {
