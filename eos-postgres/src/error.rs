@@ -80,6 +80,7 @@ impl Failed {
         let by_reaction = match self.reaction {
             Reaction::Retry => LedgerFailure::Retriable,
             Reaction::Abort | Reaction::Lost | Reaction::Refuse => LedgerFailure::Abortable,
+            Reaction::Wait => LedgerFailure::Contended,
             Reaction::Stop => LedgerFailure::Fatal,
         };
         let error = LedgerError::new(self.failure.unwrap_or(by_reaction), text);

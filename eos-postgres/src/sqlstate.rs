@@ -23,6 +23,8 @@ pub(crate) enum Reaction {
     Retry,
     /// The transaction failed, and may succeed when it is run again.
     Abort,
+    /// As [`Abort`](Self::Abort). The cause passes without this worker, so the transaction may run again for hours.
+    Wait,
     /// A row of the transaction is refused, and is refused again.
     Refuse,
     /// The connection is gone. In [`Call::End`] the outcome is unknown.
@@ -83,8 +85,12 @@ fn inside(class: &str, code: &str) -> Reaction {
         // 0A not supported (COPY in a statement, a distributed table); 2D a procedure that commits;
         // 28, 3D, 3F, 42: as outside. None gets better with time.
         "0A" | "2D" | "28" | "3D" | "3F" | "42" => Reaction::Stop,
-        // 40 conflicts and deadlocks, 55 locks, 53 resources, 57014 cancelled, 25006 read-only after a failover,
-        // 25P02 a failed transaction, XX: the transaction runs again. A worker stops after many aborts in a row.
+        // 40 conflicts and deadlocks; 53 resources.
+        "40" | "53" => Reaction::Wait,
+        // A lock was not granted in time; the server is read-only after a failover.
+        _ if matches!(code, "55P03" | "25006") => Reaction::Wait,
+        // 57014 cancelled, 25P02 a failed transaction, 55 objects in another state, XX: the transaction runs again. A
+        // worker stops after many aborts in a row.
         _ => Reaction::Abort,
     }
 }
@@ -106,7 +112,7 @@ mod tests {
     /// A test for each row: code, reactions outside, at a position, in data, at the end.
     #[test]
     fn every_row_of_the_table() {
-        use Reaction::{Abort, Lost, Refuse, Retry, Stop};
+        use Reaction::{Abort, Lost, Refuse, Retry, Stop, Wait};
         let rows = [
             ("", [Retry, Lost, Lost, Lost]),
             ("08006", [Retry, Lost, Lost, Lost]),
@@ -116,15 +122,15 @@ mod tests {
             ("25P04", [Retry, Lost, Lost, Lost]),
             ("57014", [Retry, Abort, Abort, Abort]),
             ("25P02", [Retry, Abort, Abort, Abort]),
-            ("25006", [Retry, Abort, Abort, Abort]),
-            ("40001", [Retry, Abort, Abort, Abort]),
-            ("40002", [Retry, Abort, Abort, Abort]),
-            ("40P01", [Retry, Abort, Abort, Abort]),
-            ("55P03", [Retry, Abort, Abort, Abort]),
+            ("25006", [Retry, Wait, Wait, Wait]),
+            ("40001", [Retry, Wait, Wait, Wait]),
+            ("40002", [Retry, Wait, Wait, Wait]),
+            ("40P01", [Retry, Wait, Wait, Wait]),
+            ("55P03", [Retry, Wait, Wait, Wait]),
             ("55000", [Retry, Abort, Abort, Abort]),
-            ("53100", [Retry, Abort, Abort, Abort]),
-            ("53200", [Retry, Abort, Abort, Abort]),
-            ("53300", [Retry, Abort, Abort, Abort]),
+            ("53100", [Retry, Wait, Wait, Wait]),
+            ("53200", [Retry, Wait, Wait, Wait]),
+            ("53300", [Retry, Wait, Wait, Wait]),
             ("54001", [Retry, Abort, Abort, Abort]),
             ("XX000", [Retry, Abort, Abort, Abort]),
             ("58030", [Retry, Abort, Abort, Abort]),

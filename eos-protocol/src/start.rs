@@ -14,6 +14,10 @@ pub enum FirstStart {
     Earliest,
     /// From the next new record.
     Latest,
+    /// At the offsets that another program committed for the consumer group of the app; without one, from the first
+    /// record in the log. This is for apps with a ledger, which refuse such offsets otherwise. Other apps always continue
+    /// at them.
+    Group,
 }
 
 impl FirstStart {
@@ -23,6 +27,7 @@ impl FirstStart {
         match self {
             Self::Earliest => "earliest",
             Self::Latest => "latest",
+            Self::Group => "group",
         }
     }
 }

@@ -180,6 +180,9 @@ pub enum LedgerFailure {
     Retriable,
     /// Abort the transaction and process its records again.
     Abortable,
+    /// Abort the transaction, wait, and process its records again, as often as necessary: another transaction was in the
+    /// way, or the ledger lacks a resource such as disk space.
+    Contended,
     /// Another worker took over these positions, or they went back. Abort, and read them again.
     Moved(Vec<TopicPartition>),
     /// A newer session of the same worker exists.

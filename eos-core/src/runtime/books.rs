@@ -46,6 +46,7 @@ pub(super) fn books(
                 others.map(|topic| (topic.clone(), driving.clone()))
             })
             .collect(),
+        first_start: settings.first_start,
         owner,
     })))
 }

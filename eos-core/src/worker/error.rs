@@ -292,8 +292,8 @@ pub enum WorkerError {
         /// The client's report.
         source: TwoOwners,
     },
-    /// A call to Kafka failed permanently.
-    #[error("Kafka refused: {error}{advice}", error = .0, advice = advice(.0))]
+    /// A call to Kafka, or to the app's ledger, failed permanently.
+    #[error("{refusal}{advice}", refusal = refusal(.0), advice = advice(.0))]
     Client(ClientError),
     /// `init_transactions` timed out.
     #[error(
@@ -420,6 +420,15 @@ pub(super) fn advice(error: &ClientError) -> &'static str {
             ". Check `security.protocol`, `sasl.mechanism` and the credentials"
         }
         _ => "",
+    }
+}
+
+/// Returns the failed call and its error.
+fn refusal(error: &ClientError) -> String {
+    match eos_protocol::code::is_of_ledger(error.fault.code) {
+        // It names the ledger, the failed statement and the fix.
+        true => format!("the ledger stopped this app: {}", error.text),
+        false => format!("Kafka refused: {error}"),
     }
 }
 

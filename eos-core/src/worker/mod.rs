@@ -597,6 +597,7 @@ impl<C: Client> Worker<C> {
             true => self.chores.abandon_ends(),
             false => self.chores.read_ends(shared, source, &mut self.tasks),
         }
+        self.chores.mirror(shared, source, &self.tasks);
         self.chores.purge(shared, &self.tasks);
     }
 

@@ -64,6 +64,14 @@ pub const LEDGER_MOVED: i32 = 20_004;
 pub const LEDGER_SUPERSEDED: i32 = 20_005;
 /// eos: only an operator can fix the cause.
 pub const LEDGER_FATAL: i32 = 20_006;
+/// eos: a ledger ended the transaction because of another one, or because it lacks a resource.
+pub const LEDGER_CONTENDED: i32 = 20_007;
+
+/// Whether a ledger reported this code.
+#[must_use]
+pub const fn is_of_ledger(code: i32) -> bool {
+    matches!(code, LEDGER_UNAVAILABLE..=LEDGER_CONTENDED)
+}
 
 pub const LOCAL_BAD_MSG: i32 = -199;
 pub const LOCAL_DESTROY: i32 = -197;

@@ -154,6 +154,9 @@ pub enum ErrorClass {
     Retriable,
     /// Abort the transaction, rewind and continue with the same producer.
     Abortable,
+    /// Like [`Abortable`](Self::Abortable), for a cause outside of this worker that passes: a lock of another
+    /// transaction, or a full disk. Such aborts repeat as often as necessary.
+    Contended,
     /// The group has moved on without this member. Abort; the rebalance shows the remaining tasks.
     GroupFenced,
     /// This producer is fenced, and a new one with the same id may continue. Its epoch is old: another producer has

@@ -45,7 +45,7 @@ impl Calls {
 }
 
 use ErrorClass::{
-    Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+    Abortable, Contended, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
 };
 
 /// The table. The first matching row counts. Without a match the flags decide, see [`classify`].
@@ -70,6 +70,11 @@ pub const TABLE: &[Row] = &[
         calls: Calls::Any,
         codes: &[code::LEDGER_ABORTED, code::LEDGER_REFUSED],
         class: Abortable,
+    },
+    Row {
+        calls: Calls::Any,
+        codes: &[code::LEDGER_CONTENDED],
+        class: Contended,
     },
     Row {
         calls: Calls::Any,

@@ -58,6 +58,11 @@ pub struct Transaction {
     tainted: bool,
     /// Set while the machine aborts before it stops.
     stop: Option<StopReason>,
+    /// Whether the transaction ends because of a cause that passes without this worker.
+    contended: bool,
+    /// Whether the transaction before was aborted.
+    aborted_before: bool,
+    /// Aborts in a row, without those of passing causes.
     aborts_in_a_row: u32,
     rebuilds_in_a_row: u32,
     fenced_at: Vec<Now>,
@@ -79,6 +84,8 @@ impl Transaction {
             drained: false,
             tainted: false,
             stop: None,
+            contended: false,
+            aborted_before: false,
             aborts_in_a_row: 0,
             rebuilds_in_a_row: 0,
             fenced_at: Vec::new(),
@@ -255,7 +262,7 @@ impl Transaction {
     }
 
     fn committed(&mut self) -> Actions {
-        self.aborts_in_a_row = 0;
+        self.settled();
         if self.tainted {
             return Actions::one(Action::Apply).then(self.rebuild());
         }
@@ -267,33 +274,45 @@ impl Transaction {
         if let Some(reason) = self.stop.take() {
             return Actions::one(Action::Discard).then(self.fail(reason));
         }
-        self.aborts_in_a_row += 1;
-        if self.aborts_in_a_row >= self.limits.aborts_in_a_row {
-            let reason = StopReason::RepeatedAborts {
-                times: self.aborts_in_a_row,
-            };
+        let is_second = self.aborted_before;
+        if let Some(reason) = self.count_abort() {
             return Actions::one(Action::Discard).then(self.fail(reason));
         }
         // Rule 9: a second abort in a row heals a broken record sequence with a new producer.
-        if self.tainted || self.aborts_in_a_row > 1 {
+        if self.tainted || is_second {
             return Actions::one(Action::Discard).then(self.rebuild());
         }
         Actions::one(Action::Discard).then(self.rest())
+    }
+
+    /// No abort comes before the next transaction.
+    fn settled(&mut self) {
+        self.contended = false;
+        self.aborted_before = false;
+        self.aborts_in_a_row = 0;
+    }
+
+    /// Counts an abort, unless its cause passes without this worker. Returns the reason to stop after too many.
+    fn count_abort(&mut self) -> Option<StopReason> {
+        self.aborted_before = true;
+        if std::mem::take(&mut self.contended) {
+            return None;
+        }
+        self.aborts_in_a_row += 1;
+        let times = self.aborts_in_a_row;
+        (times >= self.limits.aborts_in_a_row).then_some(StopReason::RepeatedAborts { times })
     }
 
     fn resolved(&mut self, outcome: Outcome) -> Actions {
         let rest = self.rest();
         match outcome {
             Outcome::Committed => {
-                self.aborts_in_a_row = 0;
+                self.settled();
                 Actions::one(Action::Apply).then(rest)
             }
             Outcome::Aborted => {
-                self.aborts_in_a_row += 1;
-                if self.aborts_in_a_row >= self.limits.aborts_in_a_row {
-                    let times = self.aborts_in_a_row;
-                    let stop = self.fail(StopReason::RepeatedAborts { times });
-                    return Actions::one(Action::Discard).then(stop);
+                if let Some(reason) = self.count_abort() {
+                    return Actions::one(Action::Discard).then(self.fail(reason));
                 }
                 Actions::one(Action::Discard).then(rest)
             }
@@ -303,7 +322,8 @@ impl Transaction {
 
     fn failed(&mut self, now: Now, call: CallSite, class: ErrorClass) -> Actions {
         use ErrorClass::{
-            Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+            Abortable, Contended, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost,
+            Retriable,
         };
         let reason = StopReason::Error { call, class };
         if !self.concerns(call) {
@@ -316,7 +336,7 @@ impl Transaction {
             (State::Cold | State::Fenced, _) => self.fail(reason),
             // A wrong configuration, which a second try does not fix.
             (State::InDoubt, _) if call == CallSite::Create => self.fail(reason),
-            (State::Initializing | State::InDoubt, Retriable) => self.again(call),
+            (State::Initializing | State::InDoubt, Retriable | Contended) => self.again(call),
             (State::Initializing, ProducerFenced | ProducerLost) => self.fenced(now),
             (State::Initializing | State::Idle, GroupFenced | Corrupted) => self.fail(reason),
             (State::Initializing, Abortable | Fatal) => self.fail(reason),
@@ -330,6 +350,10 @@ impl Transaction {
             // Open: EndTxn has not left, so an abort is safe.
             (State::Open | State::Sealing | State::SendingOffsets, Retriable) => self.again(call),
             (State::Open | State::Sealing | State::SendingOffsets, Abortable | GroupFenced) => {
+                self.abort(now, call)
+            }
+            (State::Open | State::Sealing | State::SendingOffsets, Contended) => {
+                self.contended = true;
                 self.abort(now, call)
             }
             (State::Open | State::Sealing | State::SendingOffsets, ProducerFenced) => {
@@ -358,6 +382,10 @@ impl Transaction {
                 self.unclear(now, class)
             }
             (State::Claiming, _) => self.unclear(now, class),
+            (State::Committing, Contended) => {
+                self.contended = true;
+                self.in_doubt(now, class)
+            }
             (State::Committing, _) => self.in_doubt(now, class),
 
             (State::Aborting, Retriable) => self.again(call),

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::*;
 use Action::{Abort, Apply, Begin, Build, Commit, Discard, Drop, Flush, Init, ReadOutcome};
 use Action::{CommitThroughConsumer, Seal, SendOffsets, Stop};
-use ErrorClass::{Abortable, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable};
+use ErrorClass::{
+    Abortable, Contended, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+};
 
 const T0: Now = Now(Duration::ZERO);
 
@@ -237,6 +239,54 @@ fn rule_9_the_second_abort_in_a_row_rebuilds_the_producer() {
     assert_eq!(life.on(Event::Touched), [Begin]);
     assert_eq!(life.fail(CallSite::Send, Abortable), [Abort]);
     assert_eq!(life.on(Event::Aborted), [Discard, Drop, now_build()]);
+}
+
+/// A lock or a full disk may stay for an hour. The worker waits between its tries, and stops for no number of them.
+#[test]
+fn aborts_of_a_passing_cause_repeat_without_end() {
+    let mut life = Life::in_state(State::Open);
+    let mut waits = Vec::new();
+    for _ in 0..100 {
+        assert_eq!(life.fail(CallSite::Flush, Contended), [Abort]);
+        let actions = life.on(Event::Aborted);
+        waits.extend(actions.iter().find_map(|action| match action {
+            Build { after } => Some(after.as_millis()),
+            _ => None,
+        }));
+        for event in [Event::Built, Event::Initialized, Event::Touched] {
+            life.on(event);
+        }
+        assert_eq!(life.machine.state(), State::Open);
+    }
+    assert_eq!(waits[..4], [0, 100, 200, 400]);
+    assert_eq!(waits.last(), Some(&5_000));
+    // Other aborts count as before.
+    life.fail(CallSite::Send, Abortable);
+    life.on(Event::Aborted);
+    assert_eq!(life.machine.aborts_in_a_row, 1);
+}
+
+#[test]
+fn a_contended_commit_is_resolved_and_does_not_count() {
+    let mut life = Life::in_state(State::Committing);
+    for _ in 0..50 {
+        life.fail(CallSite::Commit, Contended);
+        assert_eq!(life.machine.state(), State::InDoubt);
+        for event in [
+            Event::Built,
+            Event::Initialized,
+            Event::Resolved(Outcome::Aborted),
+            Event::Touched,
+            Event::CommitDue,
+            Event::Sealed,
+            Event::OffsetsSent,
+            Event::Drained,
+        ] {
+            life.on(event);
+        }
+        assert_eq!(life.machine.state(), State::Committing);
+    }
+    assert_eq!(life.machine.aborts_in_a_row, 0);
 }
 
 #[test]

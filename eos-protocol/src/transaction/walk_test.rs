@@ -289,11 +289,13 @@ impl Shell {
     /// Every event that may come now.
     pub(super) fn enabled(&self, machine: &Transaction) -> Vec<Event> {
         use ErrorClass::{
-            Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+            Abortable, Contended, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost,
+            Retriable,
         };
-        const CLASSES: [ErrorClass; 7] = [
+        const CLASSES: [ErrorClass; 8] = [
             Retriable,
             Abortable,
+            Contended,
             GroupFenced,
             ProducerFenced,
             ProducerLost,

@@ -1,11 +1,15 @@
 //! Out-of-band cluster access that bypasses the network.
 
 use eos_client::Result;
-use kafka_protocol::messages::ResponseKind;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{OffsetCommitRequest, ResponseKind};
 use kafka_wire::batch::{BatchBuilder, ProducerIdentity, Record, visible};
 use kafka_wire::requests::{self, NO_PRODUCER};
 
 use super::fabric::Fabric;
+use super::requests::text;
 
 /// A record to write.
 #[derive(Debug, Clone, Copy, Default)]
@@ -179,6 +183,36 @@ pub(super) fn committed(
         Some(it) if it.error_code != 0 => Err(it.error_code),
         Some(it) => Ok((it.committed_offset >= 0).then_some(it.committed_offset)),
         None => Ok(None),
+    }
+}
+
+/// Commits an offset without a member.
+pub(super) fn commit(
+    fabric: &mut Fabric,
+    group: &str,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+) -> Result<(), i16> {
+    let partition = OffsetCommitRequestPartition::default()
+        .with_partition_index(partition)
+        .with_committed_offset(offset)
+        .with_committed_leader_epoch(-1)
+        .with_committed_metadata(Some(text("")));
+    let topic = OffsetCommitRequestTopic::default()
+        .with_name(text(topic).into())
+        .with_partitions(vec![partition]);
+    let request = OffsetCommitRequest::default()
+        .with_group_id(text(group).into())
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(vec![topic]);
+    let Some(ResponseKind::OffsetCommit(answer)) = fabric.ask(request.into()) else {
+        return Err(-1);
+    };
+    let mut partitions = answer.topics.iter().flat_map(|it| &it.partitions);
+    match partitions.next().map(|it| it.error_code) {
+        Some(0) => Ok(()),
+        code => Err(code.unwrap_or(-1)),
     }
 }
 

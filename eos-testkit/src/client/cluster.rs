@@ -191,6 +191,15 @@ impl Cluster {
         self.with(|world| admin::committed(&mut world.fabric, group, topic, partition))
     }
 
+    /// Commits an offset for a group, as `kafka-consumer-groups.sh --reset-offsets` does. The group must have no
+    /// members.
+    ///
+    /// # Errors
+    /// The code, such as that of UNKNOWN_MEMBER_ID.
+    pub fn commit(&self, group: &str, topic: &str, partition: i32, offset: i64) -> Result<(), i16> {
+        self.with(|world| admin::commit(&mut world.fabric, group, topic, partition, offset))
+    }
+
     /// A group's committed offset of each partition of a topic, by partition. An entry is `None` without an offset, and
     /// while an open transaction withholds it.
     #[must_use]

@@ -27,8 +27,9 @@ const SELDOM: i64 = 30_000;
 /// The longest step in milliseconds if inputs can be idle. Workers query them twice a second, and idle time without
 /// recent responses does not count.
 const EVIDENCE: i64 = 400;
-/// The number of rounds after which a large time passes although the app is not idle.
-const RESTLESS: u32 = 4_096;
+/// The longest step in milliseconds while the app works. A real worker takes several steps within the timeouts of its
+/// transaction.
+const BUSY: i64 = 1_200;
 
 /// The error that ended the app.
 pub(super) type Ended = Arc<Error>;
@@ -116,29 +117,16 @@ impl TestDriver {
             true => EVIDENCE,
             false => SELDOM,
         };
-        let (mut busy, mut idle) = (0, 0);
         while self.cluster.now() < until && !self.is_down() {
             let now = self.cluster.now();
             let nap = self.step_all()?.unwrap_or(1);
             let event = self.cluster.next_event().map_or(NAP, |event| event - now);
-            let leap = ((until - now) / STEPS).min(longest);
-            // A real worker takes many steps within its transaction timeout, and within the time of a request.
-            let by = match nap.min(event) >= NAP {
-                _ if leap <= nap => nap,
-                true if idle == 0 => {
-                    idle += 1;
-                    0
-                }
-                false if busy < RESTLESS => {
-                    (busy, idle) = (busy + 1, 0);
-                    nap
-                }
-                _ => {
-                    (busy, idle) = (0, 0);
-                    leap
-                }
+            let most = match nap.min(event) >= NAP {
+                true => longest,
+                false => longest.min(BUSY),
             };
-            self.cluster.pass((now + by).min(until));
+            let leap = ((until - now) / STEPS).min(most);
+            self.cluster.pass((now + nap.max(leap)).min(until));
         }
         self.cluster.pass(until.max(self.cluster.now()));
         Ok(())

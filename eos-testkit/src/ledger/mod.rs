@@ -42,7 +42,7 @@ use world::World;
 ///
 /// let mut driver = TestDriver::new(app);
 /// driver.ledger(&ledger);
-/// driver.pipe(&orders, "a", 7);
+/// driver.pipe(&orders, "a", 7_u64);
 /// assert_eq!(ledger.rows::<String, u64>("bookings"), [("a".to_owned(), Some(7))]);
 /// ```
 #[derive(Clone)]

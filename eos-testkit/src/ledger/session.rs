@@ -65,7 +65,7 @@ impl ModelSession {
             }
             Some(LedgerFault::Aborted) => {
                 let text = "the ledger aborted the transaction: a deadlock";
-                Err(LedgerError::new(LedgerFailure::Abortable, text))
+                Err(LedgerError::new(LedgerFailure::Contended, text))
             }
             fault => Ok(fault),
         }

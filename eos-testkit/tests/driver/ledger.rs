@@ -1,10 +1,13 @@
 //! Apps with a ledger.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use eos_core::codec::Plain;
+use eos_core::run::FirstStart;
 use eos_core::{App, ErrorPolicy, Guarantee, KeyValueStore, Topic};
 use eos_protocol::{Partition, TopicName, TopicPartition};
+use eos_testkit::client::Written;
 use eos_testkit::conformance::{self, Subject};
 use eos_testkit::ledger::{LedgerDefence, LedgerFault, ModelLedger};
 use eos_testkit::{CallSite, TestDriver, crash_everywhere};
@@ -182,6 +185,110 @@ fn commits_that_a_failover_lost_are_written_again() {
         rows(&ledger, "bookings"),
         of(&[("a", 7), ("b", 70), ("c", 8)])
     );
+}
+
+/// A deadlock, a lock or a full disk may come back for hours. After 32 other aborts in a row, a worker stops.
+#[test]
+fn contention_stops_no_worker() {
+    for call in [CallSite::Send, CallSite::SendOffsets] {
+        let ledger = with_fault(|_, ledger| {
+            for _ in 0..40 {
+                ledger.fail(call, LedgerFault::Aborted);
+            }
+        });
+        assert_eq!(sorted(&ledger)[0], of(&[("a", 7), ("b", 70), ("c", 8)]));
+    }
+}
+
+const GROUP: &str = "shop";
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn the_group_has_copies_of_the_positions() {
+    let ledger = ModelLedger::new("shop");
+    let mut driver = driver(&ledger);
+    driver.pipe(&orders(), "a", 7_u64);
+    driver.advance_wall_clock(seconds(6));
+    let copied = |driver: &TestDriver| driver.cluster().committed(GROUP, "orders", 0);
+    assert_eq!(copied(&driver), Ok(Some(1)));
+    driver.pipe(&orders(), "b", 70_u64);
+    driver.pipe(&orders(), "c", 8_u64);
+    driver.advance_wall_clock(seconds(6));
+    assert_eq!(copied(&driver), Ok(Some(3)));
+    // The positions are where a start goes on. A copy may be behind.
+    driver.pipe(&orders(), "d", 9_u64);
+    driver.crash();
+    assert_eq!(
+        sorted(&ledger)[0],
+        of(&[("a", 7), ("b", 70), ("c", 8), ("d", 9)])
+    );
+}
+
+/// H7 of the design: a start from the beginning would double the rows, and one at the copy could lose some.
+#[test]
+fn a_lost_position_stops_the_app() {
+    let ledger = ModelLedger::new("shop");
+    let mut driver = driver(&ledger);
+    driver.pipe(&orders(), "a", 7_u64);
+    driver.advance_wall_clock(seconds(6));
+    driver.kill();
+    ledger.fail_over(usize::MAX);
+    assert_eq!(rows(&ledger, "bookings"), []);
+    let error = ends(&mut driver);
+    assert!(
+        error.contains("the ledger has no position of orders-0")
+            && error.contains("copy of one: 1"),
+        "{error}"
+    );
+}
+
+/// Restarts the app and returns its error.
+fn ends(driver: &mut TestDriver) -> String {
+    let restart = std::panic::AssertUnwindSafe(|| driver.restart());
+    let why = std::panic::catch_unwind(restart).unwrap_err();
+    why.downcast_ref::<String>().unwrap().clone()
+}
+
+/// H7 of the design.
+#[test]
+fn the_offsets_of_another_program_are_taken_over_on_request_only() {
+    for first_start in [FirstStart::Earliest, FirstStart::Latest, FirstStart::Group] {
+        let ledger = ModelLedger::new("shop");
+        let mut app = app(&ledger);
+        app.first_start(first_start);
+        let mut driver = TestDriver::new(app);
+        driver.kill();
+        // The app starts for the first time again, behind a consumer that read one record.
+        ledger.fail_over(usize::MAX);
+        driver.advance_wall_clock(seconds(120));
+        let input = driver.cluster();
+        for value in [7_u64, 70, 8] {
+            let (key, value) = (b"k".as_slice(), value.to_be_bytes());
+            let record = Written {
+                key: Some(key),
+                value: Some(&value),
+                ..Written::default()
+            };
+            input.produce("orders", 0, &record).unwrap();
+        }
+        input.commit(GROUP, "orders", 0, 1).unwrap();
+        if first_start == FirstStart::Group {
+            driver.restart();
+            assert_eq!(rows(&ledger, "bookings"), of(&[("k", 70), ("k", 8)]));
+            driver.crash();
+            assert_eq!(rows(&ledger, "bookings").len(), 2);
+        } else {
+            let error = ends(&mut driver);
+            assert!(
+                error.contains("another program committed the offset 1 for")
+                    && error.contains("FirstStart::Group"),
+                "{error}"
+            );
+        }
+    }
 }
 
 #[test]

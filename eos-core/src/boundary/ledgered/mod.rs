@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
+use eos_protocol::{CallSite, FirstStart, Offset, TopicName, TopicPartition, code};
 
 use super::{Identity, Ledger, LedgerError, LedgerFailure, Plan};
 use crate::client::{
@@ -29,6 +29,8 @@ pub(crate) struct Books {
     pub(crate) plan: Plan,
     /// The driving topic of each topic that the group does not assign.
     pub(crate) drivers: BTreeMap<TopicName, TopicName>,
+    /// Where a partition without a position starts.
+    pub(crate) first_start: FirstStart,
     /// A random number of this process.
     pub(crate) owner: u64,
 }
@@ -92,7 +94,9 @@ impl<C: Client> Client for Ledgered<C> {
 
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source> {
         let source = self.client.source(spec)?;
-        Ok(LedgeredSource::new(source, self.standing.clone()))
+        let first_start = self.books.as_ref().map(|books| books.first_start);
+        let standing = self.standing.clone().zip(first_start);
+        Ok(LedgeredSource::new(source, standing))
     }
 
     fn producer(&self, spec: &ProducerSpec) -> Result<Self::Producer> {
@@ -122,6 +126,7 @@ fn failed(call: CallSite, error: LedgerError) -> ClientError {
         LedgerFailure::Retriable => code::LEDGER_UNAVAILABLE,
         LedgerFailure::Abortable if error.blames_a_record => code::LEDGER_REFUSED,
         LedgerFailure::Abortable => code::LEDGER_ABORTED,
+        LedgerFailure::Contended => code::LEDGER_CONTENDED,
         LedgerFailure::Moved(_) => code::LEDGER_MOVED,
         LedgerFailure::Superseded => code::LEDGER_SUPERSEDED,
         LedgerFailure::Fatal => code::LEDGER_FATAL,

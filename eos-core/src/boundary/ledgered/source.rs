@@ -3,11 +3,12 @@
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use eos_protocol::{Offset, TopicName, TopicPartition};
+use eos_protocol::{CallSite, FirstStart, Offset, TopicName, TopicPartition, code, first_position};
 
 use super::standing::Standing;
 use crate::client::{
-    CommittedOffset, LogEnds, OffsetBounds, OffsetToCommit, Result, Source, SourceEvent,
+    ClientError, CommittedOffset, LogEnds, OffsetBounds, OffsetToCommit, Result, Source,
+    SourceEvent,
 };
 
 /// A source of Kafka records. With a ledger, the committed offsets are there.
@@ -15,11 +16,43 @@ use crate::client::{
 pub struct LedgeredSource<S> {
     inner: S,
     standing: Option<Standing>,
+    first_start: FirstStart,
 }
 
 impl<S> LedgeredSource<S> {
-    pub(super) fn new(inner: S, standing: Option<Standing>) -> Self {
-        Self { inner, standing }
+    pub(super) fn new(inner: S, ledger: Option<(Standing, FirstStart)>) -> Self {
+        let (standing, first_start) = ledger.unzip();
+        Self {
+            inner,
+            standing,
+            first_start: first_start.unwrap_or_default(),
+        }
+    }
+}
+
+impl<S: Source> LedgeredSource<S> {
+    /// Decides where partitions without a position start. The consumer group may have an offset of each.
+    fn first_positions(
+        &mut self,
+        mut found: Vec<CommittedOffset>,
+        slice: Duration,
+    ) -> Poll<Result<Vec<CommittedOffset>>> {
+        let bare = found.iter().filter(|it| it.offset.is_none());
+        let bare: Vec<TopicPartition> = bare.map(|it| it.partition.clone()).collect();
+        if bare.is_empty() {
+            return Poll::Ready(Ok(found));
+        }
+        for group in std::task::ready!(self.inner.committed(&bare, slice))? {
+            let (partition, metadata) = (&group.partition, &group.metadata);
+            let start = first_position(partition, group.offset, metadata, self.first_start);
+            let start = start.map_err(|error| {
+                ClientError::new(CallSite::Committed, code::LEDGER_FATAL, error.to_string())
+            })?;
+            for it in found.iter_mut().filter(|it| it.partition == *partition) {
+                it.offset = start;
+            }
+        }
+        Poll::Ready(Ok(found))
     }
 }
 
@@ -73,10 +106,11 @@ impl<S: Source> Source for LedgeredSource<S> {
         of: &[TopicPartition],
         slice: Duration,
     ) -> Poll<Result<Vec<CommittedOffset>>> {
-        match &self.standing {
-            Some(standing) => standing.lock().committed(of, slice),
-            None => self.inner.committed(of, slice),
-        }
+        let Some(standing) = &self.standing else {
+            return self.inner.committed(of, slice);
+        };
+        let found = std::task::ready!(standing.lock().committed(of, slice))?;
+        self.first_positions(found, slice)
     }
 
     fn bounds(

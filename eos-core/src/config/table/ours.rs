@@ -53,7 +53,7 @@ pub(super) const ROWS: &[Property] = &[
         "How often a worker sends a heartbeat, and learns of rebalances; a tenth of `session.timeout.ms` by default, 500 at most."),
     ours("max.poll.interval.ms", Clients::Consumer, number(1, DAY_MS), "300000", |s, v| s.max_poll_interval = time(v),
         "After how long in one closure a worker leaves the group."),
-    ours("auto.offset.reset", Clients::Consumer, Kind::OneOf(&["earliest", "latest"]), "earliest", |s, v| s.first_start = first_start(v),
+    ours("auto.offset.reset", Clients::Consumer, Kind::OneOf(&["earliest", "latest", "group"]), "earliest", |s, v| s.first_start = first_start(v),
         "Where the very first start begins. Later starts continue at the committed offsets: a missing or invalid offset is an error, never a silent jump."),
     ours("application.id", Clients::Runtime, Kind::Text, "", |_, _| (),
         "The name of the app, as in the program; for files that Kafka Streams reads too."),
@@ -122,6 +122,7 @@ fn protocol(value: &Value) -> Protocol {
 fn first_start(value: &Value) -> FirstStart {
     match text(value).as_str() {
         "latest" => FirstStart::Latest,
+        "group" => FirstStart::Group,
         _ => FirstStart::Earliest,
     }
 }

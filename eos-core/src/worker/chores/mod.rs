@@ -2,6 +2,7 @@
 
 mod changelog_ends;
 mod idle_inputs;
+mod mirror;
 mod purge;
 mod report;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use eos_protocol::Now;
 
 use idle_inputs::IdleInputs;
+use mirror::Mirror;
 
 use super::RecordsOf;
 use super::shared::Shared;
@@ -30,6 +32,7 @@ pub(super) struct Chores {
     /// Whether the query of changelogs is in flight.
     reads_changelogs: bool,
     idle_inputs: IdleInputs,
+    mirror: Mirror,
     next_purge: Now,
     idle_looked_at: Now,
 }
@@ -47,6 +50,18 @@ impl Chores {
         }
         if !self.idle_inputs.is_in_flight() {
             self.read_changelog_ends(shared, source, tasks);
+        }
+    }
+
+    /// Copies the positions of the app's ledger to the consumer group periodically.
+    pub(super) fn mirror<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+        tasks: &Tasks<RecordsOf<C>>,
+    ) {
+        if shared.topology.ledger().is_some() {
+            self.mirror.copy(shared, source, tasks);
         }
     }
 
