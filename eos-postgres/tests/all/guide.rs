@@ -83,14 +83,15 @@ fn shapes(shop: &Postgres) -> App {
     app.source(&Topic::<String, Price>::json("price-changes"))
         .to_rows(&newest);
 
-    // Any other statement. A sku that does not exist is a refusal, because no row is affected.
+    // Any other statement. An unknown sku is refused, because no row is affected. A delivery counts once, also if its
+    // sender repeats it.
     let restock = shop
-        .statement::<String, i64>("restock", "UPDATE stock SET units = units + $2 WHERE sku = $1")
-        .param(|sku, _| sku.clone())
-        .param(|_, units| *units)
+        .statement::<String, Order>("restock", "UPDATE stock SET units = units + $2 WHERE sku = $1")
+        .param(|_, delivery| delivery.sku.clone())
+        .param(|_, delivery| delivery.units)
         .affects(1)
-        .once_by(&shop.inbox("restock"), |sku, units| format!("{sku} {units}"));
-    app.source(&Topic::<String, i64>::json("deliveries"))
+        .once_by(&shop.inbox("restock"), |id, _| id.clone());
+    app.source(&Topic::<String, Order>::json("deliveries"))
         .to_rows(&restock);
     app
 }
@@ -190,11 +191,12 @@ fn the_shapes_of_the_chapter_work() {
     driver.pipe_tombstone(&tombstones, "pen");
     driver.pipe(&lines("price-changes"), "pen", price(130, 2));
     driver.pipe(&lines("price-changes"), "pen", price(120, 1));
-    driver.pipe(&lines("deliveries"), "pen", "50");
-    driver.pipe(&lines("deliveries"), "pen", "50");
+    for id in ["d-1", "d-1", "d-2"] {
+        driver.pipe(&lines("deliveries"), id, r#"{"sku":"pen","units":50}"#);
+    }
     assert_eq!(rows(&url, "SELECT * FROM prices"), "ink|300");
     assert_eq!(rows(&url, "SELECT * FROM newest_prices"), "pen|2|130");
-    assert_eq!(rows(&url, "SELECT units FROM stock"), "1050");
+    assert_eq!(rows(&url, "SELECT units FROM stock"), "1100");
 }
 
 #[test]
