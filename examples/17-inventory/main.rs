@@ -160,8 +160,11 @@ mod plain {
             &[sku, units],
         )
         .await?;
-        rows.execute("INSERT INTO bookings VALUES ($1, $2, $3)", &[&id, sku, units])
-            .await?;
+        rows.execute(
+            "INSERT INTO bookings VALUES ($1, $2, $3)",
+            &[&id, sku, units],
+        )
+        .await?;
         Ok(rows.commit().await?)
     }
 
@@ -176,7 +179,9 @@ mod plain {
 /// Runs both ways, and compares.
 fn parent() -> anyhow::Result<ExitCode> {
     let cluster = Cluster::start()?;
-    println!("{ORDERS} orders of one pen, {STOCK} pens in stock, {KILLS} times kill -9 of the worker");
+    println!(
+        "{ORDERS} orders of one pen, {STOCK} pens in stock, {KILLS} times kill -9 of the worker"
+    );
     for way in [Way::PlainLoop, Way::Eos] {
         let result = Round::start(&cluster, way)?.run()?;
         println!("{:<11} {result}", format!("{}:", way.name()));
@@ -244,7 +249,8 @@ impl Round {
         for lot in ids.chunks(LOT as usize) {
             let order = |id: &u32| format!("o-{id}:{{\"sku\":\"pen\",\"units\":1}}\n");
             let lines: String = lot.iter().map(order).collect();
-            self.broker.produce_lines(TOPIC, &lines, Keys::BeforeColon)?;
+            self.broker
+                .produce_lines(TOPIC, &lines, Keys::BeforeColon)?;
             thread::sleep(LOT_PERIOD);
         }
         Ok(())

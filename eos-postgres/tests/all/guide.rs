@@ -1,8 +1,11 @@
-//! The code of the guide's chapter "Write to PostgreSQL" compiles and works.
+//! The guide's chapter "Write to PostgreSQL" works, and the runbooks quote real errors.
 //!
 //! `eos-core` compiles the guide's other code blocks as doc tests, and does not know this crate. The blocks are here once
 //! more, and a test compares them with the guide.
 
+use std::time::Duration;
+
+use eos_core::boundary::Ledger;
 use eos_core::codec::Plain;
 use eos_core::{App, Topic};
 use eos_postgres::testing::{Cluster, run, value};
@@ -10,10 +13,11 @@ use eos_postgres::{Postgres, PostgresStream, Refused};
 use eos_testkit::TestDriver;
 use serde::Deserialize;
 
-use crate::support::{database, rows};
+use crate::support::{Register, database, plan, rows};
 use program::{Order, inventory};
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
+const BEYOND_KAFKA: &str = include_str!("../../../docs/beyond-kafka.md");
 const THIS: &str = include_str!("guide.rs");
 
 #[allow(dead_code, reason = "`main` only has to compile")]
@@ -215,4 +219,43 @@ fn refused_orders_are_dead_letters() {
 #[test]
 fn the_test_of_the_chapter_passes() {
     tested(&lines("orders")).unwrap();
+}
+
+/// The runbooks of `docs/beyond-kafka.md` on one line.
+fn runbooks() -> String {
+    let (_, runbooks) = BEYOND_KAFKA.split_once("\n## Runbooks\n").unwrap();
+    let words = runbooks.split_whitespace().filter(|word| *word != ">");
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// An operator searches for the text of an error.
+#[test]
+fn the_runbooks_quote_the_errors_of_a_start() {
+    let runbooks = runbooks();
+    let cases = [
+        "CREATE TABLE stock (amount bigint, sku text PRIMARY KEY)",
+        "CREATE TABLE stock (sku text PRIMARY KEY, units text)",
+        "CREATE TABLE stock (sku text, units bigint)",
+        "CREATE UNLOGGED TABLE stock (sku text PRIMARY KEY, units bigint)",
+        "CREATE TABLE stock (sku text PRIMARY KEY, units bigint, region text NOT NULL)",
+        "CREATE TABLE stock (sku text PRIMARY KEY, units bigint GENERATED ALWAYS AS (1) STORED)",
+        "CREATE TABLE stock (sku text PRIMARY KEY, units bigint); DROP SCHEMA eos CASCADE",
+    ];
+    for tables in cases {
+        let shop = Postgres::connect(&database("runbook", tables)).unwrap();
+        let stock = shop
+            .table::<String, i64>("stock")
+            .key("sku", |sku, _| sku.clone())
+            .column("units", |_, units| *units);
+        let checked = shop.check(&plan(&[stock.register()]), Duration::from_secs(10));
+        let text = checked.unwrap_err().text;
+        let mistakes: Vec<&str> = text
+            .lines()
+            .filter_map(|it| it.strip_prefix("- "))
+            .collect();
+        assert_eq!(mistakes.len(), 1, "{tables}: {text}");
+        for mistake in mistakes {
+            assert!(runbooks.contains(mistake), "no runbook has: {mistake}");
+        }
+    }
 }

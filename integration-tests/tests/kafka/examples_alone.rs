@@ -72,7 +72,8 @@ fn word_count_counts_its_book() -> Result<()> {
 #[test]
 fn inventory_is_exact() -> Result<()> {
     let program = Program::Bin("17-inventory");
-    let output = Command::new(build("eos-examples", program, &["--features=postgres"])?).output()?;
+    let output =
+        Command::new(build("eos-examples", program, &["--features=postgres"])?).output()?;
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
