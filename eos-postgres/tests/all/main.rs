@@ -5,6 +5,7 @@ mod apps;
 mod checks;
 mod doubt;
 mod failures;
+mod guide;
 mod protocol;
 mod refused;
 mod sessions;

@@ -68,6 +68,31 @@ fn word_count_counts_its_book() -> Result<()> {
     alone("06-word-count", &[("word-counts", words)])
 }
 
+/// The worker of the inventory is killed 20 times. It needs an installed PostgreSQL, or `EOS_POSTGRES_URL`.
+#[test]
+fn inventory_is_exact() -> Result<()> {
+    let program = Program::Bin("17-inventory");
+    let output =
+        Command::new(build("eos-examples", program, &["--features=postgres"])?).output()?;
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    ensure!(output.status.success(), "{}: {out}{err}", output.status);
+    let eos = out.lines().find(|line| line.starts_with("eos:"));
+    ensure!(
+        eos.is_some_and(|line| line.ends_with("200 pens left, 800 bookings (lost 0, doubled 0)")),
+        "{out}"
+    );
+    // Without a kill in the wrong moment, the example would show nothing.
+    let plain = out.lines().find(|line| line.starts_with("plain-loop:"));
+    ensure!(
+        plain.is_some_and(|line| line.contains("lost 0") && !line.contains("doubled 0")),
+        "{out}"
+    );
+    Ok(())
+}
+
 fn alone(bin: &str, expected: &[(&str, usize)]) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let (out, err) = (dir.path().join("out"), dir.path().join("err"));
