@@ -124,7 +124,7 @@ fn tested(orders: &Lines) -> Result<(), Box<dyn std::error::Error>> {
     let shop = Postgres::connect(&url)?;
     let mut driver = TestDriver::new(inventory(&shop));
     driver.crash_during_next_record();
-    driver.pipe(&orders, "o-1", r#"{"sku":"pen","units":3}"#);
+    driver.pipe(orders, "o-1", r#"{"sku":"pen","units":3}"#);
     assert_eq!(value(&url, "SELECT units FROM stock")?, "997");
     Ok(())
 }
