@@ -97,7 +97,7 @@ fn a_locked_table_aborts_and_is_not_blamed_on_a_record() {
     worker.begin(&taken);
     worker.put(&table, (0, 0), &"a".into(), Some(&1)).unwrap();
     let error = worker.finish(&taken, 1).unwrap_err();
-    assert_eq!(error.failure, LedgerFailure::Abortable);
+    assert_eq!(error.failure, LedgerFailure::Contended);
     assert!(!error.blames_a_record);
     assert!(error.text.contains("55P03"), "{error}");
     lock.join().unwrap().unwrap();
@@ -124,7 +124,7 @@ fn a_server_that_becomes_read_only_aborts() {
         worker.begin(&taken);
         worker.put(place, (0, 0), &"a".into(), Some(&1)).unwrap();
         let error = worker.finish(&taken, 1).unwrap_err();
-        assert_eq!(error.failure, LedgerFailure::Abortable, "{error}");
+        assert_eq!(error.failure, LedgerFailure::Contended, "{error}");
         assert!(
             error.text.contains(code) && !error.blames_a_record,
             "{error}"

@@ -116,6 +116,7 @@ fn refusing(shop: &Postgres) -> App {
 #[rustfmt::skip]
 fn tested(orders: &Lines) -> Result<(), Box<dyn std::error::Error>> {
     let tables = tables();
+    let orders = orders.clone();
     #[allow(non_snake_case)]
     let TABLES = tables.as_str();
     let cluster = Cluster::start()?;
@@ -124,7 +125,7 @@ fn tested(orders: &Lines) -> Result<(), Box<dyn std::error::Error>> {
     let shop = Postgres::connect(&url)?;
     let mut driver = TestDriver::new(inventory(&shop));
     driver.crash_during_next_record();
-    driver.pipe(orders, "o-1", r#"{"sku":"pen","units":3}"#);
+    driver.pipe(&orders, "o-1", r#"{"sku":"pen","units":3}"#);
     assert_eq!(value(&url, "SELECT units FROM stock")?, "997");
     Ok(())
 }
