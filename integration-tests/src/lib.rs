@@ -15,6 +15,7 @@ pub mod judge;
 pub mod kill;
 pub mod process;
 pub mod proxy;
+pub mod shop;
 pub mod soak;
 pub mod sweep;
 pub mod user;

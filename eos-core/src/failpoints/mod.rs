@@ -44,6 +44,8 @@
 //! | `apply_begun` | the databases begin to apply the transaction | the worker stops |
 //! | `apply_done` | every database has applied the transaction | the worker stops |
 //! | `restore_k` | before a batch of a restore is written, the last one included | the worker stops |
+//! | `taken_over` | a ledger has raised the epochs of positions, and the worker does not know their offsets yet | the ledger is not available |
+//! | `held` | a transaction of a ledger is to hold a position, and has no row of it yet | an abortable error |
 //!
 //! | defence | without it |
 //! |---|---|

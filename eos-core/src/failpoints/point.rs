@@ -25,6 +25,8 @@ pub(crate) enum Point {
     ApplyBegun,
     ApplyDone,
     RestoreK,
+    TakenOver,
+    Held,
 }
 
 /// A defence that a test can take away, to see what it is good for: see [`rules`](crate::rules).
@@ -120,7 +122,7 @@ pub(crate) enum Defence {
 
 #[cfg(feature = "failpoints")]
 impl Point {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Poll,
         Self::Begin,
         Self::FirstSend,
@@ -137,6 +139,8 @@ impl Point {
         Self::ApplyBegun,
         Self::ApplyDone,
         Self::RestoreK,
+        Self::TakenOver,
+        Self::Held,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -157,11 +161,13 @@ impl Point {
             Self::ApplyBegun => "apply_begun",
             Self::ApplyDone => "apply_done",
             Self::RestoreK => "restore_k",
+            Self::TakenOver => "taken_over",
+            Self::Held => "held",
         }
     }
 
     /// What the client's call of this step fails with: each of them is an error that librdkafka
-    /// gives there.
+    /// or a ledger gives there.
     pub(super) fn error(self) -> ClientError {
         let (call, fault) = match self {
             Self::Poll => (CallSite::Poll, Fault::plain(code::LOCAL_ALL_BROKERS_DOWN)),
@@ -187,6 +193,8 @@ impl Point {
                 CallSite::SendOffsets,
                 Fault::plain(code::ILLEGAL_GENERATION),
             ),
+            Self::TakenOver => (CallSite::Committed, Fault::plain(code::LEDGER_UNAVAILABLE)),
+            Self::Held => (CallSite::Send, Fault::plain(code::LEDGER_ABORTED)),
         };
         ClientError {
             call,

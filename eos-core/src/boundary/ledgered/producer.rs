@@ -12,6 +12,7 @@ use super::failed;
 use super::standing::Standing;
 use crate::boundary::{Answer, Effect, LedgerFailure, Origin, Session};
 use crate::client::{Change, ClientError, OffsetToCommit, Outgoing, Producer, Result};
+use crate::failpoints::{self, Point};
 
 /// The producer of a worker.
 #[derive(Debug)]
@@ -93,6 +94,9 @@ impl Writer {
             let expected = self.standing.lock().book.expected(partition);
             held = self.session.hold(expected.as_slice());
             self.held.insert(partition.clone());
+            if let Err(error) = failpoints::hit(Point::Held) {
+                return Poll::Ready(Err(error));
+            }
         }
         let written = match held {
             Ok(()) => self.session.write(&effect),

@@ -12,6 +12,7 @@ use eos_protocol::{CallSite, TopicName, TopicPartition};
 use super::failed;
 use crate::boundary::Positions;
 use crate::client::{CommittedOffset, Result};
+use crate::failpoints::{self, Point};
 
 /// The positions of one worker. Only the worker's thread uses it.
 #[derive(Debug, Clone)]
@@ -129,7 +130,9 @@ impl Inner {
         let mut found = Vec::new();
         if !new.is_empty() {
             let taken = std::task::ready!(positions.take_over(&new, slice));
-            for taken in taken.map_err(|error| failed(call, error))? {
+            let taken = taken.map_err(|error| failed(call, error))?;
+            failpoints::hit(Point::TakenOver)?;
+            for taken in taken {
                 found.push(committed(&taken));
                 self.book.taken(taken);
             }

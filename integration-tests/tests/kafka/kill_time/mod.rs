@@ -1,6 +1,6 @@
-//! Windows, sessions, timers, parked keys, deduplication, joins and tables under SIGKILL.
+//! Windows, sessions, timers, parked keys, deduplication, joins, tables, and rows in PostgreSQL under SIGKILL.
 //!
-//! Two processes with two workers each run a pipeline of `examples/timed`. They are killed and started again while
+//! Two processes with two workers each run a pipeline of `examples/timed`, or `examples/orders`. They are killed and started again while
 //! records arrive. In a full run one also freezes for longer than its session. At the end the committed output must be
 //! what one loop over the input computes. The loops are in these files and use no code of the framework.
 //!
@@ -18,11 +18,14 @@ mod foreign;
 mod hopping;
 mod idle;
 mod joins;
+mod orders;
 mod parked;
+mod poison;
 mod results;
 mod scene;
 mod sent;
 mod sessions;
+mod shop;
 mod tables;
 mod timers;
 mod windows;

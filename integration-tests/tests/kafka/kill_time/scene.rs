@@ -118,27 +118,41 @@ impl Scene {
         settings: &[(&str, String)],
         more: &[&str],
     ) -> Result<Scene> {
-        let app = format!("kill-{}-{:x}", pipeline.replace('_', "-"), now()?);
+        let ends = [&["in", "out", "late", "wall"], more].concat();
+        let mut settings = settings.to_vec();
+        settings.push(("PIPELINE", pipeline.to_owned()));
+        let mut scene =
+            Scene::prepared("timed", bootstrap, pipeline, partitions, &settings, &ends)?;
+        let wall = scene.topic("wall");
+        (scene.client).configure_topic(&wall, "message.timestamp.type", "LogAppendTime")?;
+        scene.start()?;
+        Ok(scene)
+    }
+
+    /// The topics of an example, without processes. `ends`: the ends of their names.
+    pub(super) fn prepared(
+        example: &str,
+        bootstrap: &str,
+        name: &str,
+        partitions: i32,
+        settings: &[(&str, String)],
+        ends: &[&str],
+    ) -> Result<Scene> {
+        let app = format!("kill-{}-{:x}", name.replace('_', "-"), now()?);
         let mut client = Client::connect(bootstrap, PATIENCE)?;
-        for end in ["in", "out", "late", "wall"].iter().chain(more) {
+        for end in ends {
             client.create_topic(&format!("{app}-{end}"), partitions, 1, &KEEP)?;
         }
-        client.configure_topic(
-            &format!("{app}-wall"),
-            "message.timestamp.type",
-            "LogAppendTime",
-        )?;
         let dir = TempDir::new()?;
         let program = build(
             "integration-tests",
-            Program::Example("timed"),
+            Program::Example(example),
             &["--features", "failpoints"],
         )?;
         let time_out = TIME_OUT.as_millis().to_string();
         let mut environment = vec![
             ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
             ("APP", app.clone()),
-            ("PIPELINE", pipeline.to_owned()),
             (
                 "EOS_STATE_DIR",
                 dir.path().join("state").display().to_string(),
@@ -152,10 +166,7 @@ impl Scene {
         environment.extend(settings.iter().cloned());
         let own = |(name, value): (&str, String)| (name.to_owned(), value);
         let environment: Vec<_> = environment.into_iter().map(own).collect();
-        let mut fleet = Fleet::new(&program, environment.clone(), &dir.path().join("logs"))?;
-        for _ in 0..PROCESSES {
-            fleet.start()?;
-        }
+        let fleet = Fleet::new(&program, environment.clone(), &dir.path().join("logs"))?;
         Ok(Scene {
             app,
             client,
@@ -166,6 +177,14 @@ impl Scene {
             environment,
             dir,
         })
+    }
+
+    /// Starts the processes.
+    pub(super) fn start(&mut self) -> Result<()> {
+        for _ in 0..PROCESSES {
+            self.fleet.start()?;
+        }
+        Ok(())
     }
 
     /// Starts a process of another pipeline on the same topics.

@@ -207,7 +207,7 @@ const TABLE: [Soak; 19] = [
     },
     Soak {
         name: "time",
-        what: "sessions, windows that close at once or while idle, timers, a deduplication, and joins: 26 kills and a zombie each",
+        what: "sessions, windows that close at once or while idle, timers, a deduplication, joins, and rows in PostgreSQL: 26 kills and a zombie each",
         environment: FULL,
         runs: Runs::Tests {
             target: "kafka",

@@ -1,0 +1,76 @@
+//! Orders of a topic as rows of PostgreSQL: each order is booked once, and its units leave the stock once.
+//!
+//! Processes are killed, join and leave, and one freezes for longer than its session and its transactions. The server
+//! restarts without a shutdown, and sessions with open transactions are ended. The judge is the program `shop_judge`. It
+//! reads the topic, and the rows through `psql`. During the run, each look at the database must see all rows of an order
+//! or none.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use integration_tests::fate::{Fate, Faults};
+use integration_tests::faults::is_full;
+use kafka_launcher::for_tests;
+
+use super::scene::{PROCESSES, seed};
+use super::shop::{Plan, Shop, orders};
+
+struct Size {
+    orders: usize,
+    /// The orders that are sent in a second.
+    rate: u64,
+    kills: u32,
+    plan: Plan,
+}
+
+fn size() -> Size {
+    match is_full() {
+        true => Size {
+            orders: 200_000,
+            rate: 1_250,
+            kills: 30,
+            plan: Plan {
+                restarts: &[250, 600, 850],
+                ends: 20,
+            },
+        },
+        false => Size {
+            orders: 20_000,
+            rate: 400,
+            kills: 10,
+            plan: Plan {
+                restarts: &[250],
+                ends: 6,
+            },
+        },
+    }
+}
+
+#[test]
+fn each_order_is_booked_once_despite_kills_and_restarts() -> Result<()> {
+    let _alone = super::alone();
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let (size, since) = (size(), Instant::now());
+    let mut shop = Shop::open(size.plan)?;
+    let mut scene = shop.scene(kafka.bootstrap(), "orders", "")?;
+    let mut fate = Fate::new(Faults::KillsAndMoves, size.kills, seed())?;
+    let orders = orders(size.orders, None)?;
+    let verdict = shop.play(&mut scene, &orders, size.rate, &mut fate)?;
+    let checked = fate.check(&scene.fleet, PROCESSES);
+    scene.told(checked)?;
+    let struck = shop.check()?;
+    let held = (scene.fleet).count_lines(|line| line.contains(": ended the session eos/"))?;
+    eprintln!(
+        "{verdict}; {} kills, a zombie, {struck}, {held} sessions that held a position ended by a successor, {:.1?}",
+        fate.killed(),
+        since.elapsed()
+    );
+    ensure!(
+        verdict.bookings == size.orders && verdict.letters == 0,
+        "{verdict}"
+    );
+    ensure!(struck.rolled_back > 0, "no fault interrupted a transaction");
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! A shop: orders in a topic, bookings and stock in a temporary PostgreSQL, and the faults of the database.
+
+use std::fmt;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use eos_postgres::testing::{Cluster, run, value};
+use integration_tests::fate::Fate;
+use integration_tests::kill::Random;
+use integration_tests::shop::{ARTICLES, Verdict, psql, tables, torn_now};
+use kafka_launcher::os::Signal;
+
+use super::scene::{Input, Scene, now, seed};
+
+pub(super) const PARTITIONS: i32 = 6;
+/// The judge waits so long for orders that are not taken: a loss ends a run after this time.
+const JUDGE_PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at bookings and stock.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a session with an open transaction is searched for.
+const SEARCH: Duration = Duration::from_secs(2);
+/// A crash of the server skips this many numbers of a sequence.
+const SKIPPED: i64 = 32;
+
+/// Ends one session of the app that has an open transaction.
+const END_SESSION: &str = "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity \
+     WHERE datname = current_database() AND application_name ~ '^eos/[0-9a-f]{16}/[0-9]+/s$' \
+       AND xact_start IS NOT NULL ORDER BY random() LIMIT 1) AS one";
+
+/// The faults of the database.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Plan {
+    /// When the server restarts, in thousandths of the orders.
+    pub(super) restarts: &'static [usize],
+    /// How many sessions end.
+    pub(super) ends: usize,
+}
+
+/// The database of a shop, and what happens to it.
+pub(super) struct Shop {
+    cluster: Cluster,
+    url: String,
+    plan: Plan,
+    /// When the server started, as it says: another time after each restart.
+    starts: Vec<String>,
+    ended: usize,
+    looks: usize,
+    looked: Instant,
+}
+
+impl Shop {
+    pub(super) fn open(plan: Plan) -> Result<Shop> {
+        let cluster = Cluster::temporary(&[])?;
+        let url = cluster.database("shop")?;
+        run(&url, &tables())?;
+        let mut shop = Shop {
+            cluster,
+            url,
+            plan,
+            starts: Vec::new(),
+            ended: 0,
+            looks: 0,
+            looked: Instant::now(),
+        };
+        shop.starts.push(shop.started_at()?);
+        Ok(shop)
+    }
+
+    /// The topic of the shop and the processes of its app.
+    pub(super) fn scene(&self, bootstrap: &str, name: &str, refused: &str) -> Result<Scene> {
+        let settings = [
+            ("DATABASE", self.url.clone()),
+            ("REFUSED", refused.to_owned()),
+            // Most of the time, a transaction is open.
+            ("EOS_COMMIT_PACE", "fixed".to_owned()),
+            ("EOS_COMMIT_INTERVAL_MS", "100".to_owned()),
+        ];
+        let mut scene = Scene::prepared("orders", bootstrap, name, PARTITIONS, &settings, &["in"])?;
+        scene.start()?;
+        Ok(scene)
+    }
+
+    fn started_at(&self) -> Result<String> {
+        Ok(value(&self.url, "SELECT pg_postmaster_start_time()")?)
+    }
+
+    /// What is due when so many thousandths of the orders are sent.
+    pub(super) fn strike(&mut self, done: usize) -> Result<()> {
+        let restarts = self.starts.len() - 1;
+        if self
+            .plan
+            .restarts
+            .get(restarts)
+            .is_some_and(|at| done >= *at)
+        {
+            self.cluster.restart_immediate()?;
+            self.starts.push(self.started_at()?);
+        }
+        if self.ended < self.plan.ends && done * (self.plan.ends + 1) >= 1_000 * (self.ended + 1) {
+            self.end_session()?;
+        }
+        if self.looked.elapsed() >= LOOK {
+            let torn = torn_now(&self.url)?;
+            ensure!(torn.is_empty(), "a reader sees torn orders: {torn:?}");
+            self.looks += 1;
+            self.looked = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn end_session(&mut self) -> Result<()> {
+        let since = Instant::now();
+        while since.elapsed() < SEARCH {
+            if value(&self.url, END_SESSION)? == "t" {
+                self.ended += 1;
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The processes of a kill are still starting: the next call tries again.
+        Ok(())
+    }
+
+    /// Feeds the orders, waits for the app, and judges what it left.
+    pub(super) fn play(
+        &mut self,
+        scene: &mut Scene,
+        orders: &[Input],
+        rate: u64,
+        fate: &mut Fate,
+    ) -> Result<Verdict> {
+        let fed = scene.feed_with(orders, rate, fate, |done| self.strike(done));
+        scene.told(fed)?;
+        let judged = self.judge(scene);
+        let verdict = scene.told(judged)?;
+        let stopped = scene.fleet.stop_all(Signal::Term);
+        scene.told(stopped)?;
+        Ok(verdict)
+    }
+
+    fn judge(&self, scene: &Scene) -> Result<Verdict> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_judge"));
+        command.args(["--bootstrap", scene.bootstrap()]);
+        command.args(["--topic", &scene.topic("in"), "--app", &scene.app]);
+        command.args(["--database", &self.url]);
+        command.args(["--wait", &JUDGE_PATIENCE.as_secs().to_string()]);
+        let output = command.output()?;
+        let verdict: Verdict = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("the judge printed {output:?}"))?;
+        ensure!(
+            output.status.success() && verdict.is_clean(),
+            "{verdict}\n{verdict:#?}"
+        );
+        Ok(verdict)
+    }
+
+    /// Fails unless every fault of the database happened.
+    pub(super) fn check(&self) -> Result<Struck> {
+        let Plan { restarts, ends } = self.plan;
+        let mut starts = self.starts.clone();
+        starts.dedup();
+        ensure!(
+            starts.len() == restarts.len() + 1,
+            "the server restarted {} times instead of {}",
+            starts.len() - 1,
+            restarts.len()
+        );
+        ensure!(
+            self.ended == ends,
+            "{} of {ends} sessions ended",
+            self.ended
+        );
+        ensure!(self.looks > 0, "no look at bookings and stock");
+        let rows = psql(
+            &self.url,
+            "SELECT (SELECT last_value FROM bookings_n_seq) - (SELECT count(*) FROM bookings)",
+        )?;
+        let rolled_back = rows.first().and_then(|row| row.first());
+        let rolled_back: i64 = rolled_back.context("no row")?.parse()?;
+        let skipped = SKIPPED * i64::try_from(restarts.len())?;
+        Ok(Struck {
+            restarts: starts.len() - 1,
+            ended: self.ended,
+            looks: self.looks,
+            rolled_back: rolled_back - skipped,
+        })
+    }
+}
+
+/// What happened to the database.
+pub(super) struct Struck {
+    restarts: usize,
+    ended: usize,
+    /// How often bookings and stock were compared during the run.
+    looks: usize,
+    /// At least this many rows of `bookings` were written and rolled back.
+    pub(super) rolled_back: i64,
+}
+
+impl fmt::Display for Struck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} restarts of the server, {} sessions ended, {} looks, {} rows rolled back",
+            self.restarts, self.ended, self.looks, self.rolled_back
+        )
+    }
+}
+
+/// Orders of random articles, spread over the partitions. One of `bad` has no units to sell.
+pub(super) fn orders(count: usize, bad: Option<usize>) -> Result<Vec<Input>> {
+    let mut random = Random::new(seed());
+    let begins = now()?;
+    let order = |n: usize| {
+        let is_bad = bad.is_some_and(|bad| random.index(bad) == 0);
+        let units = match is_bad {
+            true => -7,
+            false => 1 + random.index(5) as i64,
+        };
+        Input {
+            partition: (random.index(PARTITIONS as usize)) as i32,
+            key: format!("o{n}"),
+            value: format!(
+                "{{\"sku\":\"s{}\",\"units\":{units}}}",
+                random.index(ARTICLES)
+            ),
+            time: begins + n as i64,
+        }
+    };
+    Ok((0..count).map(order).collect())
+}
