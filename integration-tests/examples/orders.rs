@@ -1,4 +1,4 @@
-//! The app of `tests/kafka/kill_time/orders.rs`, `tests/kafka/kill_time/poison.rs` and `tests/kafka/ledger_sweep.rs`:
+//! The app of `tests/kafka/kill_time/orders.rs` and `tests/kafka/ledger_sweep.rs`:
 //! `APP=orders DATABASE=postgres://... cargo run -p integration-tests --example orders --features failpoints`
 //!
 //! It reads orders from `<APP>-in`, inserts each into `bookings`, and takes its units from `stock`, in the database

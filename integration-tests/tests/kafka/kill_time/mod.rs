@@ -20,7 +20,6 @@ mod idle;
 mod joins;
 mod orders;
 mod parked;
-mod poison;
 mod results;
 mod scene;
 mod sent;
