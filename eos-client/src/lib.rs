@@ -184,7 +184,8 @@ pub trait Source {
     /// Returns the current group metadata. Read it right before each [`Producer::send_offsets`].
     fn member(&mut self) -> Result<Self::Member>;
 
-    /// Commits offsets through the consumer. Only in at-least-once mode, never in exactly-once mode (design rule 11).
+    /// Commits offsets through the consumer. Never in a mode whose transactions commit them (design rule 11). An app with
+    /// a ledger copies its positions with it, for tools that show lag.
     fn commit(&mut self, offsets: &[OffsetToCommit], slice: Duration) -> Poll<Result<()>>;
 
     /// Closes the consumer. A static member keeps its partitions for its session timeout. A dynamic member leaves the

@@ -117,7 +117,7 @@ fn refusing(shop: &Postgres) -> App {
 fn tested(orders: &Lines) -> Result<(), Box<dyn std::error::Error>> {
     let tables = tables();
     let orders = orders.clone();
-    #[allow(non_snake_case)]
+    #[allow(non_snake_case, reason = "the guide's code names a constant")]
     let TABLES = tables.as_str();
     let cluster = Cluster::start()?;
     let url = cluster.database("inventory")?;

@@ -207,6 +207,8 @@ impl Transaction {
     fn begin(&mut self, now: Now) -> Actions {
         self.state = State::Open;
         self.begun += 1;
+        // A fence may have ended the transaction before without an abort.
+        self.contended = false;
         match self.guarantee {
             Guarantee::ExactlyOnce => Actions::one(Action::Begin),
             Guarantee::AtLeastOnce => Actions::none(),

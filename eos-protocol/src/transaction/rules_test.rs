@@ -266,6 +266,21 @@ fn aborts_of_a_passing_cause_repeat_without_end() {
     assert_eq!(life.machine.aborts_in_a_row, 1);
 }
 
+/// The abort after a passing cause meets a fence, so the transaction ends without being counted.
+#[test]
+fn a_passing_cause_excuses_only_its_own_transaction() {
+    let mut life = Life::in_state(State::Open);
+    life.fail(CallSite::Flush, Contended);
+    life.fail(CallSite::Abort, ProducerFenced);
+    for event in [Event::Built, Event::Initialized, Event::Touched] {
+        life.on(event);
+    }
+    assert_eq!(life.machine.state(), State::Open);
+    life.fail(CallSite::Send, Abortable);
+    life.on(Event::Aborted);
+    assert_eq!(life.machine.aborts_in_a_row, 1);
+}
+
 #[test]
 fn a_contended_commit_is_resolved_and_does_not_count() {
     let mut life = Life::in_state(State::Committing);
