@@ -117,6 +117,13 @@ impl Positions for PostgresPositions {
     fn look(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Answer<Vec<Taken>>> {
         self.ask(Request::Look(of.to_vec()), slice)
     }
+
+    fn forget(&mut self) {
+        self.asked = None;
+        if let Some(actor) = &mut self.actor {
+            actor.abandon();
+        }
+    }
 }
 
 impl Start {

@@ -18,6 +18,7 @@
 //! | [`BacklogTurns`] | which tasks with a backlog take records in a transaction |
 //! | [`CommitPolicy`] | when to commit |
 //! | [`CommitPacer`] | how soon to commit, from the cost of commits |
+//! | [`CommitSize`] | how many records to commit at once, if commits take long |
 //! | [`may_join`] | whether a transaction outlives a slow record |
 //! | [`Isolation`] | which record keeps aborting its transaction |
 //! | [`RetryPlan`] | when a record that failed is tried again |
@@ -46,6 +47,7 @@ mod broker_time;
 pub mod calls;
 mod commit_pacer;
 mod commit_policy;
+mod commit_size;
 mod coordinator_wait;
 pub mod dead_letter;
 mod due;
@@ -91,6 +93,7 @@ pub use backoff::Backoff;
 pub use broker_time::{BrokerTime, Moment};
 pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
+pub use commit_size::CommitSize;
 pub use coordinator_wait::{CoordinatorWait, Traffic};
 pub use dead_letter::DeadLetter;
 pub use due::{Clock, Place, Round};

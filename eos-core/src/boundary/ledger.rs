@@ -111,12 +111,19 @@ pub trait Positions: Send {
     /// # Errors
     /// As [`take_over`](Self::take_over).
     fn look(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Answer<Vec<Taken>>>;
+
+    /// Forgets a pending call. The next call starts again, also with the same partitions.
+    ///
+    /// Calls of one reader of positions take effect in their order. So a forgotten take-over cannot raise an epoch
+    /// after a later one.
+    fn forget(&mut self) {}
 }
 
 /// Writes the transactions of a worker, one after the other.
 ///
 /// `slice` is the longest time that a call may block. After [`Poll::Pending`], the worker repeats the call with the same
-/// arguments. Only [`init`](Self::init) may return [`LedgerFailure::Retriable`].
+/// arguments before it makes another one. It may [`abort`](Self::abort) at any time, and flushes after a pending
+/// [`write`](Self::write). Only [`init`](Self::init) may return [`LedgerFailure::Retriable`].
 pub trait Session: Send {
     /// Connects, and ends all older sessions of this worker.
     ///

@@ -409,7 +409,7 @@ impl<C: Client> Worker<C> {
     /// Discards the transaction. Its tasks go back to the last commit.
     fn discard(&mut self) {
         self.pipeline.discard();
-        let records = self.txn.pace.discarded();
+        let records = self.txn.pace.discarded(self.shared.now());
         failpoints::given_back(records);
         self.lifecycle.lost_prefix();
         // At most once, no record comes again.

@@ -1,16 +1,19 @@
-//! A transaction with a refused row, run again one record at a time.
+//! A transaction with a refused row, run again without the refused records.
 //!
 //! The good path has no savepoints, so a refused row fails the whole transaction. Then its records run again from
-//! memory, in order, each behind a savepoint. All rows of a record are kept or undone together. The culprit is the
-//! record that fails in this order: sums of several records are not folded, since a later one could hide an earlier
-//! one.
+//! memory, in order, in batches behind a savepoint. The statements of a batch are sent one after the other, so the first
+//! failed one names its record. That record is the culprit: the batch runs again up to it, and all rows of the culprit
+//! are left out. Sums of several records are not folded, since a later one could hide an earlier one.
+//!
+//! Records lock shared rows in their own order, and workers on the good path in the order of keys. So all keys are
+//! locked before the first record, in the order of the good path.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use eos_protocol::{Offset, TopicPartition};
 
-use super::chunk::{Chunk, RowRef};
+use super::chunk::{Chunk, MAX_ROWS, RowRef};
 use super::headers;
 use super::letters;
 use super::pipeline::Request;
@@ -18,13 +21,16 @@ use super::places::{Parts, Prepared};
 use super::rows::{claim, unknown_place};
 use super::work::Work;
 use crate::error::Failed;
-use crate::place::Refused;
+use crate::place::{Refused, TableShape};
 use crate::sql;
 use crate::sqlstate::{Call, Reaction};
 
-const SAVEPOINT: &str = "SAVEPOINT eos_record";
-const KEEP: &str = "RELEASE SAVEPOINT eos_record";
-const UNDO: &str = "ROLLBACK TO SAVEPOINT eos_record; RELEASE SAVEPOINT eos_record";
+const SAVEPOINT: &str = "SAVEPOINT eos_batch";
+const KEEP: &str = "RELEASE SAVEPOINT eos_batch";
+const UNDO: &str = "ROLLBACK TO SAVEPOINT eos_batch; RELEASE SAVEPOINT eos_batch";
+
+/// The most records behind one savepoint. Up to its culprit, a batch runs twice.
+const MAX_BATCH: usize = 128;
 
 /// When deferred constraints are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +40,9 @@ enum Constraints {
     /// After each record: one of them breaks a constraint.
     PerRecord,
 }
+
+/// The rows of a record.
+type Record<'a> = Vec<RowRef<'a>>;
 
 impl Work {
     /// Runs the records of this transaction again, without the refused ones.
@@ -71,47 +80,142 @@ impl Work {
         self.send_hold(&held).await;
         self.pipeline.drain().await?;
         let memory = self.memory.clone();
-        let mut record: Vec<RowRef<'_>> = Vec::new();
-        for row in memory.iter().flat_map(|chunk: &Rc<Chunk>| chunk.rows()) {
-            if record
-                .first()
-                .is_some_and(|first| !is_same_record(first, &row))
-            {
-                self.record(&record, constraints).await?;
-                record.clear();
+        let records = records(&memory);
+        self.lock_keys(&records).await?;
+        self.write_records(&records, constraints).await
+    }
+
+    /// Locks the rows of all keys, by place and then by key.
+    async fn lock_keys(&mut self, records: &[Record<'_>]) -> Result<(), Failed> {
+        let connection = Rc::clone(&self.connection);
+        for place in &connection.places {
+            let is_locked = |shape: &TableShape| !shape.columns.is_empty();
+            if !place.keyed().is_some_and(is_locked) {
+                continue;
             }
-            record.push(row);
-        }
-        if !record.is_empty() {
-            self.record(&record, constraints).await?;
+            let rows = records.iter().flatten();
+            let keys: BTreeSet<&[u8]> = rows
+                .filter(|row| row.place == place.index)
+                .filter_map(|row| Some(place.parts(row).ok()?.key))
+                .collect();
+            let keys: Vec<&[u8]> = keys.into_iter().collect();
+            let mut left: Vec<&[&[u8]]> = keys.chunks(MAX_ROWS).rev().collect();
+            while let Some(keys) = left.pop() {
+                let mut arrays = place.key_arrays();
+                for key in keys {
+                    place.append_key(&mut arrays, key)?;
+                }
+                let Some(request) = place.lock(arrays) else {
+                    break;
+                };
+                self.send_savepoint().await;
+                self.pipeline.send(request).await;
+                if self.end_batch().await?.is_some() && keys.len() > 1 {
+                    // One of these keys has a value that the database refuses. Its record is found later.
+                    let (first, second) = keys.split_at(keys.len() / 2);
+                    left.extend([second, first]);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Writes the rows of a record, or what its policy says.
-    async fn record(
+    /// Writes the rows of records, and treats refused ones by their policy.
+    async fn write_records(
         &mut self,
-        record: &[RowRef<'_>],
+        records: &[Record<'_>],
         constraints: Constraints,
     ) -> Result<(), Failed> {
-        self.text(SAVEPOINT).await?;
-        let failed = match self.try_record(record, constraints).await {
-            Ok(()) => return self.text(KEEP).await,
-            Err(failed) => failed,
+        let most = match constraints {
+            Constraints::AtEnd => MAX_BATCH,
+            Constraints::PerRecord => 1,
         };
-        if failed.reaction != Reaction::Refuse {
-            return Err(failed);
+        let mut done = 0;
+        let mut refused = None;
+        while done < records.len() {
+            let end = match refused {
+                // The records before it are good.
+                Some(culprit) if culprit > done => culprit,
+                Some(culprit) if culprit == done => done + 1,
+                _ => records.len().min(done + most),
+            };
+            let batch = records.get(done..end).unwrap_or_default();
+            let Some((index, failed)) = self.write_batch(batch, constraints).await? else {
+                done = end;
+                continue;
+            };
+            refused = Some(done + index);
+            if let (0, Some(record)) = (index, batch.first()) {
+                self.leave_out(record, &failed).await?;
+                done += 1;
+            }
         }
-        self.pipeline.clear();
-        let policy = self.policy(record, &failed);
+        Ok(())
+    }
+
+    /// Writes the rows of a batch. If the database refuses one, it undoes the batch, and returns the index of the record.
+    async fn write_batch(
+        &mut self,
+        batch: &[Record<'_>],
+        constraints: Constraints,
+    ) -> Result<Option<(usize, Failed)>, Failed> {
+        self.send_savepoint().await;
+        for (index, record) in batch.iter().enumerate() {
+            self.pipeline.mark(index);
+            if let Err(failed) = self.send_record(record).await {
+                self.pipeline.fail_after_sent(failed).await;
+            }
+            if self.pipeline.failed().is_some() {
+                break;
+            }
+        }
+        if constraints == Constraints::PerRecord {
+            self.check_constraints().await;
+            let defer = "SET CONSTRAINTS ALL DEFERRED".to_owned();
+            self.pipeline
+                .send_text(Call::Data, "a deferred constraint", defer)
+                .await;
+        }
+        self.end_batch().await
+    }
+
+    async fn send_savepoint(&mut self) {
+        self.pipeline.mark(0);
+        self.pipeline
+            .send_text(Call::Position, SAVEPOINT, SAVEPOINT.to_owned())
+            .await;
+    }
+
+    /// Keeps the statements since the savepoint. If the database refused one, it undoes them, and returns the mark of the
+    /// failed one.
+    async fn end_batch(&mut self) -> Result<Option<(usize, Failed)>, Failed> {
+        match self.pipeline.drain().await {
+            Ok(()) => {
+                self.pipeline
+                    .send_text(Call::Position, KEEP, KEEP.to_owned())
+                    .await;
+                Ok(None)
+            }
+            Err(failed) if failed.reaction == Reaction::Refuse => {
+                let mark = self.pipeline.failed_mark();
+                self.pipeline.clear();
+                self.text(UNDO).await?;
+                Ok(Some((mark, failed)))
+            }
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// Does what the policy of a refused record says.
+    async fn leave_out(&mut self, record: &[RowRef<'_>], failed: &Failed) -> Result<(), Failed> {
+        let policy = self.policy(record, failed);
         if policy == Refused::Fail {
-            return Err(failed);
+            return Err(failed.clone());
         }
-        self.text(UNDO).await?;
         let (partition, offset) = origin(record)?;
         tracing::warn!(%partition, %offset, ?policy, "the database refused a record: {}", failed.text);
         if policy == Refused::DeadLetter {
-            self.dead_letter(record, &failed).await?;
+            self.dead_letter(record, failed).await?;
         }
         Ok(())
     }
@@ -136,11 +240,7 @@ impl Work {
         }
     }
 
-    async fn try_record(
-        &mut self,
-        record: &[RowRef<'_>],
-        constraints: Constraints,
-    ) -> Result<(), Failed> {
+    async fn send_record(&mut self, record: &[RowRef<'_>]) -> Result<(), Failed> {
         let connection = Rc::clone(&self.connection);
         let mut claimed: BTreeSet<(String, Vec<u8>)> = BTreeSet::new();
         for row in record {
@@ -166,17 +266,7 @@ impl Work {
                 self.pipeline.send(request).await;
             }
         }
-        if constraints == Constraints::PerRecord {
-            self.check_constraints().await;
-            self.pipeline
-                .send_text(
-                    Call::Data,
-                    "a deferred constraint",
-                    "SET CONSTRAINTS ALL DEFERRED".to_owned(),
-                )
-                .await;
-        }
-        self.pipeline.drain().await
+        Ok(())
     }
 
     async fn dead_letter(&mut self, record: &[RowRef<'_>], failed: &Failed) -> Result<(), Failed> {
@@ -232,6 +322,23 @@ fn single(place: &Prepared, parts: &Parts<'_>) -> Result<Option<Request>, Failed
     let mut arrays = place.arrays();
     place.append(&mut arrays, parts.key, row)?;
     Ok(place.write(arrays))
+}
+
+/// The rows of each record, in order.
+fn records(memory: &[Rc<Chunk>]) -> Vec<Record<'_>> {
+    let mut records: Vec<Record<'_>> = Vec::new();
+    for row in memory.iter().flat_map(|chunk| chunk.rows()) {
+        let last = records.last_mut();
+        match last.filter(|record| {
+            record
+                .first()
+                .is_some_and(|first| is_same_record(first, &row))
+        }) {
+            Some(record) => record.push(row),
+            None => records.push(vec![row]),
+        }
+    }
+    records
 }
 
 fn is_same_record(one: &RowRef<'_>, other: &RowRef<'_>) -> bool {

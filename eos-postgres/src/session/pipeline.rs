@@ -42,8 +42,12 @@ type InFlight = Pin<Box<dyn Future<Output = Result<(), Failed>>>>;
 /// The statements under way.
 pub(super) struct Pipeline {
     client: Rc<Client>,
-    in_flight: VecDeque<InFlight>,
+    in_flight: VecDeque<(usize, InFlight)>,
     failed: Option<Failed>,
+    /// The mark of the next statements.
+    mark: usize,
+    /// The mark of the failed statement.
+    failed_mark: usize,
 }
 
 impl Pipeline {
@@ -52,7 +56,19 @@ impl Pipeline {
             client,
             in_flight: VecDeque::new(),
             failed: None,
+            mark: 0,
+            failed_mark: 0,
         }
+    }
+
+    /// Marks the statements that follow, to recognise the failed one.
+    pub(super) fn mark(&mut self, mark: usize) {
+        self.mark = mark;
+    }
+
+    /// Returns the mark of the statement that failed first.
+    pub(super) fn failed_mark(&self) -> usize {
+        self.failed_mark
     }
 
     pub(super) fn failed(&self) -> Option<&Failed> {
@@ -61,7 +77,20 @@ impl Pipeline {
 
     /// The first failure stays: later statements fail because of it.
     pub(super) fn fail(&mut self, failed: Failed) {
-        self.failed.get_or_insert(failed);
+        self.fail_at(self.mark, failed);
+    }
+
+    fn fail_at(&mut self, mark: usize, failed: Failed) {
+        if self.failed.is_none() {
+            self.failed_mark = mark;
+            self.failed = Some(failed);
+        }
+    }
+
+    /// As [`fail`](Self::fail), after the answers of the statements that were sent before.
+    pub(super) async fn fail_after_sent(&mut self, failed: Failed) {
+        self.drain_into().await;
+        self.fail(failed);
     }
 
     /// Forgets a transaction that has ended.
@@ -108,10 +137,9 @@ impl Pipeline {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(failed)) => {
                 // An earlier statement may have failed before this one.
-                self.drain_into().await;
-                self.fail(failed);
+                self.fail_after_sent(failed).await;
             }
-            Poll::Pending => self.in_flight.push_back(future),
+            Poll::Pending => self.in_flight.push_back((self.mark, future)),
         }
         while self.in_flight.len() > MAX_IN_FLIGHT {
             self.next().await;
@@ -120,12 +148,12 @@ impl Pipeline {
 
     /// Takes the answers that have arrived.
     pub(super) async fn reap(&mut self) {
-        while let Some(mut first) = self.in_flight.pop_front() {
+        while let Some((mark, mut first)) = self.in_flight.pop_front() {
             match first_poll(&mut first).await {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(failed)) => self.fail(failed),
+                Poll::Ready(Err(failed)) => self.fail_at(mark, failed),
                 Poll::Pending => {
-                    self.in_flight.push_front(first);
+                    self.in_flight.push_front((mark, first));
                     return;
                 }
             }
@@ -133,10 +161,10 @@ impl Pipeline {
     }
 
     async fn next(&mut self) {
-        if let Some(first) = self.in_flight.pop_front()
+        if let Some((mark, first)) = self.in_flight.pop_front()
             && let Err(failed) = first.await
         {
-            self.fail(failed);
+            self.fail_at(mark, failed);
         }
     }
 

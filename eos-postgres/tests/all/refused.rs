@@ -261,6 +261,93 @@ fn a_value_of_a_row_is_in_no_message() {
     assert!(!error.text.contains("secret"), "{error}");
 }
 
+/// Batches end at refused records, which may be the first one, the last one, or several in a row.
+#[test]
+fn any_number_of_records_is_refused() {
+    let bad = [0, 1, 2, 127, 128, 129, 255, 256, 400, 511, 512, 599];
+    let url = database("many", NUMBERS);
+    let shop = Postgres::connect(&url).unwrap();
+    let n = |at: i64| if bad.contains(&at) { 100 } else { at % 100 };
+    let names: Vec<String> = (0..600).map(|at| format!("r{at}")).collect();
+    let records: Vec<(&str, i64)> = names.iter().map(String::as_str).zip((0..).map(n)).collect();
+    write(
+        (&url, &shop),
+        &numbers(&shop, Refused::DeadLetter),
+        &records,
+    )
+    .unwrap();
+    let letters = rows(
+        &url,
+        "SELECT \"offset\" FROM eos.dead_letters ORDER BY \"offset\"",
+    );
+    assert_eq!(letters, bad.map(|at| at.to_string()).join(" "));
+    // Each other record has one row, in the order of records.
+    let good: Vec<String> = (0..600)
+        .filter(|at| !bad.contains(at))
+        .map(|at| format!("r{at}"))
+        .collect();
+    let names = rows(
+        &url,
+        "SELECT name FROM t ORDER BY substr(name, 2)::int, ctid",
+    );
+    assert_eq!(names, good.join(" "));
+}
+
+/// Another worker locks shared rows in the order of keys. Records that run one by one come in another order.
+#[test]
+fn rows_are_locked_in_the_order_of_keys() {
+    let url = database(
+        "keys",
+        &format!("{NUMBERS}; CREATE TABLE stock (sku text PRIMARY KEY, units int)"),
+    );
+    rows(&url, "INSERT INTO stock VALUES ('a', 10), ('b', 10)");
+    let other = {
+        let url = url.clone();
+        std::thread::spawn(move || {
+            run(
+                &url,
+                "BEGIN; UPDATE stock SET units = units - 1 WHERE sku = 'a'; SELECT pg_sleep(1);
+                 UPDATE stock SET units = units - 1 WHERE sku = 'b'; COMMIT",
+            )
+        })
+    };
+    let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep%' \
+                  AND pid <> pg_backend_pid() AND wait_event = 'PgSleep'";
+    let since = std::time::Instant::now();
+    while rows(&url, sleeps) != "1" {
+        assert!(
+            since.elapsed().as_secs() < 10,
+            "the other worker has not begun"
+        );
+    }
+    let shop = Postgres::connect(&url).unwrap();
+    let stock: Table = shop
+        .table("stock")
+        .record_key("sku", |sku: &String| sku.clone())
+        .add("units", |_, n| *n)
+        .refused(Refused::Skip);
+    let numbers = numbers(&shop, Refused::Skip);
+    let mut worker = Worker::new(&shop, &[numbers.register(), stock.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    worker
+        .put(&numbers, (0, 0), &"refused".into(), Some(&100))
+        .unwrap();
+    for (at, sku) in [(1, "b"), (2, "a")] {
+        worker
+            .put(&stock, (0, at), &sku.to_owned(), Some(&-2))
+            .unwrap();
+    }
+    worker.finish(&taken, 3).unwrap();
+    other.join().unwrap().unwrap();
+    assert_eq!(
+        rows(&url, "SELECT sku, units FROM stock ORDER BY sku"),
+        "a|7 b|7"
+    );
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(rows(&url, deadlocks), "0");
+}
+
 /// The rollback before the second run has dropped the lock of the position, which is taken again: by it, a successor
 /// finds a session that freezes here.
 #[test]

@@ -70,6 +70,8 @@ pub enum LedgerFault {
     Late,
     /// The ledger aborts the transaction, as in a deadlock.
     Aborted,
+    /// The ledger takes longer than a slice to move positions. It answers when the call is repeated.
+    Slow,
 }
 
 /// A defence of a ledger. The model can leave it out, so that tests show what it is good for.

@@ -20,6 +20,8 @@ pub(super) struct ModelSession {
     /// The connection; `None` before `init`.
     id: Option<u64>,
     is_spoiled: bool,
+    /// The answer of a slow move of positions.
+    slow: Option<Answer>,
 }
 
 impl ModelSession {
@@ -31,6 +33,7 @@ impl ModelSession {
             worker: identity.worker.clone(),
             id: None,
             is_spoiled: false,
+            slow: None,
         }
     }
 
@@ -98,8 +101,7 @@ impl ModelSession {
         }
     }
 
-    fn set_moves(&mut self, moves: &[Move]) -> Answer {
-        let fault = self.fault(CallSite::SendOffsets)?;
+    fn set_moves(&mut self, moves: &[Move], fault: Option<LedgerFault>) -> Answer {
         let expected: Vec<&Expected> = moves.iter().map(|it| &it.expected).collect();
         let id = self.compare(&expected)?;
         let moves: Vec<_> = moves
@@ -167,6 +169,7 @@ impl Session for ModelSession {
     }
 
     fn begin(&mut self) -> Answer {
+        self.slow = None;
         self.alive().map(|_| ())
     }
 
@@ -199,13 +202,27 @@ impl Session for ModelSession {
     fn set(&mut self, moves: &[Move], _: Duration) -> Poll<Answer> {
         self.ledger
             .at(CallSite::SendOffsets, &self.worker, Edge::Before);
-        let set = self.set_moves(moves);
+        let set = match self.slow.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => match self.fault(CallSite::SendOffsets) {
+                Ok(Some(LedgerFault::Slow)) => {
+                    self.slow = Some(self.set_moves(moves, None));
+                    Poll::Pending
+                }
+                Ok(fault) => Poll::Ready(self.set_moves(moves, fault)),
+                Err(error) => Poll::Ready(Err(error)),
+            },
+        };
         self.ledger
             .at(CallSite::SendOffsets, &self.worker, Edge::After);
-        Poll::Ready(set)
+        set
     }
 
     fn flush(&mut self, _: Duration) -> Poll<Answer> {
+        if self.slow.is_some() {
+            let text = "a flush before the answer to the move of positions: a session has one call at a time";
+            return Poll::Ready(Err(LedgerError::new(LedgerFailure::Fatal, text)));
+        }
         Poll::Ready(self.alive().map(|_| ()))
     }
 

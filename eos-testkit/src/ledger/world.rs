@@ -84,10 +84,11 @@ impl World {
 
     /// Draws a fault of a call.
     fn drawn(&mut self, call: CallSite) -> Option<LedgerFault> {
-        use LedgerFault::{Aborted, AnswerLost, Late, Lost, Unavailable};
+        use LedgerFault::{Aborted, AnswerLost, Late, Lost, Slow, Unavailable};
         let (rng, n) = self.chaos.as_mut()?;
         let kinds: &[LedgerFault] = match call {
-            CallSite::Send | CallSite::SendOffsets => &[Aborted, Lost, AnswerLost],
+            CallSite::Send => &[Aborted, Lost, AnswerLost],
+            CallSite::SendOffsets => &[Aborted, Lost, AnswerLost, Slow],
             CallSite::Commit => &[Lost, AnswerLost, Late],
             CallSite::Init | CallSite::Committed => &[Unavailable],
             _ => return None,

@@ -125,7 +125,7 @@ fn with_fault(fault: impl FnOnce(&mut TestDriver, &ModelLedger)) -> ModelLedger 
 
 #[test]
 fn a_failed_call_loses_and_doubles_no_row() {
-    use LedgerFault::{Aborted, AnswerLost, Late, Lost, Unavailable};
+    use LedgerFault::{Aborted, AnswerLost, Late, Lost, Slow, Unavailable};
     for (call, fault) in [
         (CallSite::Send, Aborted),
         (CallSite::Send, Lost),
@@ -133,6 +133,7 @@ fn a_failed_call_loses_and_doubles_no_row() {
         (CallSite::SendOffsets, Aborted),
         (CallSite::SendOffsets, Lost),
         (CallSite::SendOffsets, AnswerLost),
+        (CallSite::SendOffsets, Slow),
         (CallSite::Commit, Lost),
         (CallSite::Commit, AnswerLost),
         (CallSite::Commit, Late),

@@ -111,8 +111,8 @@ impl<C: Client> Client for Ledgered<C> {
         let failed = |error| failed(CallSite::Create, error);
         let (ledger, plan) = (&books.ledger, &books.plan);
         let session = ledger.session(plan, &identity).map_err(failed)?;
-        let positions = ledger.positions(plan, &identity).map_err(failed)?;
-        standing.connect(positions);
+        let make = || ledger.positions(plan, &identity).map_err(failed);
+        standing.connect(make)?;
         Ok(LedgeredProducer::Ledger(producer::Writer::new(
             session,
             standing.clone(),

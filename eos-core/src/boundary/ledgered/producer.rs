@@ -35,6 +35,8 @@ pub struct Writer {
     held: BTreeSet<TopicPartition>,
     /// The moves of the transaction, once they are known.
     moves: Vec<Move>,
+    /// Whether the move of positions is under way.
+    is_moving: bool,
 }
 
 impl Writer {
@@ -46,6 +48,7 @@ impl Writer {
             origin: None,
             held: BTreeSet::new(),
             moves: Vec::new(),
+            is_moving: false,
         }
     }
 
@@ -61,6 +64,7 @@ impl Writer {
     fn begin(&mut self) -> Result<()> {
         self.held.clear();
         self.moves.clear();
+        self.is_moving = false;
         self.origin = None;
         let done = self.session.begin();
         self.check(CallSite::Begin, done)
@@ -119,12 +123,21 @@ impl Writer {
                 return Poll::Ready(Err(ClientError::new(call, code::LEDGER_MOVED, text)));
             }
         };
-        let done = std::task::ready!(self.session.set(&moves, slice));
+        let done = self.session.set(&moves, slice);
+        self.is_moving = done.is_pending();
+        let done = std::task::ready!(done);
         self.moves = moves;
         Poll::Ready(self.check(CallSite::SendOffsets, done))
     }
 
+    /// Waits for the rows.
+    ///
+    /// The machine requests offsets and flush at once. A session has one call at a time: a flush would end the
+    /// pending move, which would then run a second time, and find the positions already moved.
     fn flush(&mut self, slice: Duration) -> Poll<Result<()>> {
+        if self.is_moving {
+            return Poll::Pending;
+        }
         let done = self.session.flush(slice);
         done.map(|done| self.check(CallSite::Flush, done))
     }

@@ -45,11 +45,22 @@ impl Standing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the reader of positions. Its first task is to take over all positions of the worker again.
-    pub(super) fn connect(&self, positions: Box<dyn Positions>) {
+    /// Begins a new session, with the reader of positions that the first session brought. Its first task is to take over
+    /// all positions of the worker again.
+    ///
+    /// A second reader would overtake take-overs of the first one that are on their way. They would raise epochs
+    /// after it, and fence the worker itself.
+    pub(super) fn connect<E>(
+        &self,
+        make: impl FnOnce() -> std::result::Result<Box<dyn Positions>, E>,
+    ) -> std::result::Result<(), E> {
         let mut inner = self.lock();
-        inner.positions = Some(positions);
+        match &mut inner.positions {
+            Some(positions) => positions.forget(),
+            none => *none = Some(make()?),
+        }
         inner.again = None;
+        Ok(())
     }
 }
 

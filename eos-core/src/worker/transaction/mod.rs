@@ -13,8 +13,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Actions, Backoff, CallSite, CommitCause, Deadline, ErrorClass, Event, Guarantee, Nonce,
-    Now, State, StopReason, Transaction, TransactionalId, blames_a_record,
+    Action, Actions, Backoff, CallSite, CommitCause, CommitSize, Deadline, ErrorClass, Event,
+    Guarantee, Nonce, Now, State, StopReason, Transaction, TransactionalId, blames_a_record,
 };
 
 use super::shared::Shared;
@@ -59,11 +59,14 @@ impl<C: Client> TransactionDriver<C> {
             true => None,
             false => source.member().ok(),
         };
+        // A commit to Kafka takes as long for many records as for one, since they were sent before.
+        let has_ledger = shared.client.keeps_origins();
+        let size = has_ledger.then(|| CommitSize::new(spec.limits.commit / 4));
         Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
             producer: None,
             calls: Calls::default(),
-            pace: Pace::new(spec.policy),
+            pace: Pace::new(spec.policy, size),
             blame: Blame::default(),
             wake: Wake::default(),
             last_error: None,
@@ -239,7 +242,7 @@ impl<C: Client> TransactionDriver<C> {
     /// Returns the event for a failed call.
     pub(super) fn failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
         let (call, class) = (error.call, error.class());
-        self.blame.refused(blames_a_record(error.fault.code));
+        self.note(class, &error);
         if class == ErrorClass::Retriable {
             self.calls.pause_until = Some(shared.now().after(PAUSE));
         } else {
@@ -256,6 +259,14 @@ impl<C: Client> TransactionDriver<C> {
         Event::Failed(call, class)
     }
 
+    /// Records what a failure shows about the size of transactions.
+    fn note(&mut self, class: ErrorClass, error: &ClientError) {
+        self.blame.refused(blames_a_record(error.fault.code));
+        if class == ErrorClass::Contended {
+            self.pace.contended();
+        }
+    }
+
     /// Returns the event for a rejected output. Its record counts as taken, so the transaction must not be committed,
     /// whatever the class of the error.
     pub(super) fn send_failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
@@ -263,7 +274,7 @@ impl<C: Client> TransactionDriver<C> {
             (call, ErrorClass::Retriable) => (call, ErrorClass::Abortable),
             other => other,
         };
-        self.blame.refused(blames_a_record(error.fault.code));
+        self.note(class, &error);
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
             ?class, %error, "an output was refused"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, CommitCost, CommitPacer, CommitPolicy, Load, Now, may_join,
+    CommitCause, CommitCost, CommitPacer, CommitPolicy, CommitSize, Load, Now, may_join,
     until_markers_are_written,
 };
 
@@ -20,6 +20,12 @@ pub(in crate::worker) struct Pace {
     /// The reason for its commit.
     cause: CommitCause,
     pacer: CommitPacer,
+    /// The size of transactions, if the time of a commit depends on it.
+    size: Option<CommitSize>,
+    /// Whether the commit in progress met other workers.
+    is_contended: bool,
+    /// The begin of the commit in progress.
+    sealed_at: Option<Now>,
     /// Times the commit in progress.
     stopwatch: Stopwatch,
     /// The expected time of the last transaction's markers. No transaction begins before.
@@ -33,8 +39,11 @@ pub(in crate::worker) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(policy: CommitPolicy) -> Self {
+    pub(super) fn new(policy: CommitPolicy, size: Option<CommitSize>) -> Self {
         Self {
+            size,
+            is_contended: false,
+            sealed_at: None,
             load: None,
             kept: 0,
             cause: CommitCause::Interval,
@@ -98,7 +107,9 @@ impl Pace {
         most_kept: usize,
     ) -> Option<CommitCause> {
         let load = self.load.as_ref()?;
-        if most_records.is_some_and(|most| load.records >= most) {
+        let in_time = self.size.and_then(|size| size.limit());
+        let mut limits = most_records.into_iter().chain(in_time);
+        if limits.any(|most| load.records >= most) {
             return Some(CommitCause::Records);
         }
         if self.kept >= most_kept {
@@ -155,6 +166,7 @@ impl Pace {
     /// Begins the commit. Returns the age of the transaction.
     pub(super) fn seal(&mut self, now: Now) -> Option<Duration> {
         self.stopwatch = Stopwatch::start(now);
+        self.sealed_at = Some(now);
         self.load.as_ref().map(|load| now.since(load.since))
     }
 
@@ -169,9 +181,11 @@ impl Pace {
 
     /// Ends the commit. Returns the durations of its phases.
     pub(super) fn committed(&mut self, now: Now, has_markers: bool, partitions: usize) -> Phases {
-        self.load = None;
-        self.kept = 0;
+        let records = self.ended();
         let mut phases = self.stopwatch.stop(now);
+        if let Some(size) = &mut self.size {
+            size.committed(records, phases.whole);
+        }
         if has_markers {
             let known = Now(now.0.saturating_sub(phases.apply));
             self.begins_at = known.after(until_markers_are_written(phases.commit));
@@ -187,9 +201,27 @@ impl Pace {
         phases
     }
 
+    /// Records that the transaction met other workers.
+    pub(super) fn contended(&mut self) {
+        self.is_contended = true;
+    }
+
     /// Discards the transaction. Returns the number of its records.
-    pub(in crate::worker) fn discarded(&mut self) -> u64 {
+    pub(in crate::worker) fn discarded(&mut self, now: Now) -> u64 {
+        let (sealed_at, is_contended) = (self.sealed_at, self.is_contended);
+        let records = self.ended();
+        if let Some(size) = &mut self.size {
+            let took = sealed_at.map_or(Duration::ZERO, |sealed_at| now.since(sealed_at));
+            size.given_up(records, took, is_contended);
+        }
+        records
+    }
+
+    /// Returns the number of records of the transaction.
+    fn ended(&mut self) -> u64 {
         self.kept = 0;
+        self.is_contended = false;
+        self.sealed_at = None;
         self.load.take().map_or(0, |load| load.records)
     }
 

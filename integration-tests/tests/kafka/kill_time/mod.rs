@@ -20,6 +20,7 @@ mod idle;
 mod joins;
 mod orders;
 mod parked;
+mod poison;
 mod results;
 mod scene;
 mod sent;
