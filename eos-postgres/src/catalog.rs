@@ -68,7 +68,7 @@ pub(crate) async fn resolve(
 ) -> Result<Result<Resolved, Vec<String>>, Error> {
     match &definition.shape {
         Shape::Table(shape) => Lookup { client, shape }.run().await,
-        Shape::Statement(_) | Shape::Letters => Ok(Ok(Resolved { names: None })),
+        Shape::Statement(_) | Shape::Apply(_) | Shape::Letters => Ok(Ok(Resolved { names: None })),
     }
 }
 

@@ -5,7 +5,12 @@ use std::time::Duration;
 use eos_core::boundary::{
     Answer, Identity, Ledger, LedgerError, LedgerFailure, Plan, Positions, Session,
 };
+use eos_core::{Failure, Record};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::apply::{Apply, Tx};
 use crate::check;
 use crate::connect;
 use crate::error::Failed;
@@ -26,6 +31,20 @@ impl Postgres {
     #[must_use]
     pub fn statement<K, V>(&self, name: &str, sql: &str) -> Statement<K, V> {
         Statement::new(self.clone(), name.to_owned(), sql.to_owned())
+    }
+
+    /// Makes a closure with the transaction of its record. The name is for messages. See [`Apply`].
+    #[must_use]
+    pub fn apply<K, V>(
+        &self,
+        name: &str,
+        closure: impl AsyncFn(&mut Tx, Record<K, V>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Apply<K, V>
+    where
+        K: Serialize + DeserializeOwned + 'static,
+        V: Serialize + DeserializeOwned + 'static,
+    {
+        Apply::new(self.clone(), name.to_owned(), closure)
     }
 
     /// Returns the inbox of a subscriber, for `once_by` of a table or statement.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod actor;
+mod apply;
 mod array;
 mod catalog;
 mod check;
@@ -33,10 +34,12 @@ mod tls;
 mod url_error;
 mod value;
 
+pub use apply::{Apply, Tx};
 pub use place::Refused;
 pub use postgres::Postgres;
 pub use schema::{InstallError, VERSION as SCHEMA_VERSION, install, schema_files};
 pub use stream::PostgresStream;
 pub use table::{Inbox, SqlTable, Statement};
+pub use tokio_postgres;
 pub use url_error::UrlError;
 pub use value::{AnyType, Column, Json, KeyColumn, Kind, Numeric, Summand, Version};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::apply::AppliedShape;
 use crate::value::Kind;
 
 /// What happens to a record whose rows the database refuses: a constraint, a value that does not fit, a trigger.
@@ -35,6 +36,7 @@ pub(crate) struct Definition {
 pub(crate) enum Shape {
     Table(TableShape),
     Statement(StatementShape),
+    Apply(AppliedShape),
     /// Records that the app gives up, as bytes: a row of `eos.dead_letters`.
     Letters,
 }
@@ -148,7 +150,7 @@ const CONTROL: &[&str] = &[
 /// The first word of a statement, if it controls transactions or the session.
 ///
 /// If a text hides the word from this check, the move of positions finds out.
-fn control_word(sql: &str) -> Option<&'static str> {
+pub(crate) fn control_word(sql: &str) -> Option<&'static str> {
     let mut rest = sql;
     loop {
         rest = rest.trim_start_matches(|letter: char| letter.is_whitespace() || letter == ';');
@@ -203,7 +205,8 @@ impl Places {
         if known.is_some_and(|known| **known != definition) {
             // Two shapes of one table would run in an order that differs from that of the records.
             let mistake = format!(
-                "{name} is written in two shapes: use one definition for both streams, or statements"
+                "{name} is written in two shapes: use one definition for both streams, or statements and closures with \
+                 different names"
             );
             inner.mistakes.push(mistake);
         } else {
@@ -240,7 +243,7 @@ impl Places {
             mistakes.extend(match &definition.shape {
                 Shape::Table(table) => table.mistakes(),
                 Shape::Statement(statement) => statement.mistakes(name),
-                Shape::Letters => Vec::new(),
+                Shape::Apply(_) | Shape::Letters => Vec::new(),
             });
             found.push(Arc::clone(definition));
         }

@@ -15,7 +15,7 @@ use crate::value::{Column, KeyColumn, Kind, Summand, Version};
 type Write<K, V> = Arc<dyn Fn(&K, &V, &mut Vec<u8>) -> bool + Send + Sync>;
 
 /// Writes a value of the record's key, which also deletions have.
-type WriteKey<K, V> = Arc<dyn Fn(&K, Option<&V>, &mut Vec<u8>) -> bool + Send + Sync>;
+pub(crate) type WriteKey<K, V> = Arc<dyn Fn(&K, Option<&V>, &mut Vec<u8>) -> bool + Send + Sync>;
 
 /// The ids of messages that had their effect, for one subscriber: the table `eos.inbox`.
 ///
@@ -377,12 +377,12 @@ impl<K, V> Statement<K, V> {
     }
 }
 
-fn subscriber<K, V>(inbox: Option<&(Inbox, WriteKey<K, V>)>) -> Option<String> {
+pub(crate) fn subscriber<K, V>(inbox: Option<&(Inbox, WriteKey<K, V>)>) -> Option<String> {
     inbox.map(|(inbox, _)| inbox.subscriber.clone())
 }
 
 /// The id of the message and the key columns. Nothing, if the place has neither.
-fn encode_key<K, V>(
+pub(crate) fn encode_key<K, V>(
     inbox: Option<&(Inbox, WriteKey<K, V>)>,
     keys: &[WriteKey<K, V>],
     (key, value): (&K, Option<&V>),

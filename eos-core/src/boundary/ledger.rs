@@ -7,7 +7,7 @@ use std::time::Duration;
 use eos_client::Headers;
 use eos_protocol::ledger::{Expected, Move, Taken};
 use eos_protocol::state::TopicUuid;
-use eos_protocol::{Offset, TopicName, TopicPartition};
+use eos_protocol::{Offset, Timestamp, TopicName, TopicPartition};
 
 /// The result of a call of a ledger.
 pub type Answer<T = ()> = std::result::Result<T, LedgerError>;
@@ -89,6 +89,8 @@ pub struct Effect<'a> {
     pub key: Option<&'a [u8]>,
     /// The encoded row, in the format of the place.
     pub row: Option<&'a [u8]>,
+    /// The timestamp of the row's record.
+    pub timestamp: Option<Timestamp>,
     /// The headers of the row's record.
     pub headers: &'a Headers,
 }

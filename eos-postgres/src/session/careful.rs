@@ -262,6 +262,12 @@ impl Work {
                     claimed.insert(key);
                 }
             }
+            if let Some(closure) = place.closure() {
+                self.pipeline.drain().await?;
+                let tx = connection.tx(&place.definition.name);
+                place.run(closure, row, tx).await?;
+                continue;
+            }
             if let Some(request) = single(place, &parts)? {
                 self.pipeline.send(request).await;
             }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use eos_client::Headers;
 use eos_core::boundary::Effect;
-use eos_protocol::{Offset, TopicPartition};
+use eos_protocol::{Offset, Timestamp, TopicPartition};
 
 /// The most rows of a statement.
 pub(super) const MAX_ROWS: usize = 5000;
@@ -26,6 +26,7 @@ struct Entry {
     offset: Offset,
     key: Option<Range<usize>>,
     row: Option<Range<usize>>,
+    timestamp: Option<Timestamp>,
     headers: Headers,
 }
 
@@ -37,6 +38,7 @@ pub(super) struct RowRef<'a> {
     pub(super) offset: Offset,
     pub(super) key: Option<&'a [u8]>,
     pub(super) row: Option<&'a [u8]>,
+    pub(super) timestamp: Option<Timestamp>,
     pub(super) headers: &'a Headers,
 }
 
@@ -51,6 +53,7 @@ impl Chunk {
             offset: effect.origin.offset,
             key,
             row,
+            timestamp: effect.timestamp,
             headers: effect.headers.clone(),
         });
     }
@@ -99,6 +102,7 @@ impl Chunk {
             offset: entry.offset,
             key: bytes(&entry.key),
             row: bytes(&entry.row),
+            timestamp: entry.timestamp,
             headers: &entry.headers,
         })
     }

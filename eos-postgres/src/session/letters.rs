@@ -48,6 +48,12 @@ fn columns(place: &Prepared, row: &RowRef<'_>) -> Value {
             insert(&mut columns, &shape.keys, keys);
             insert(&mut columns, &shape.columns, rest.into_iter());
         }
+        Shape::Apply(_) => {
+            for (name, json) in ["key", "value"].into_iter().zip(rest) {
+                let json = json.and_then(|json| serde_json::from_slice(json).ok());
+                columns.insert(name.into(), json.unwrap_or_default());
+            }
+        }
         Shape::Letters => {}
         Shape::Statement(shape) => {
             for (index, (kind, value)) in shape.params.iter().zip(rest).enumerate() {

@@ -9,6 +9,7 @@ use eos_core::boundary::{Identity, LedgerFailure, Plan};
 use tokio_postgres::{Client, Statement};
 
 use super::places::{self, Prepared};
+use crate::apply;
 use crate::check;
 use crate::connect;
 use crate::error::Failed;
@@ -40,6 +41,15 @@ pub(super) struct Connection {
     pub(super) hold: Statement,
     pub(super) set: Statement,
     pub(super) claim: Statement,
+    /// The statements of closures.
+    pub(super) prepared: Rc<apply::Prepared>,
+}
+
+impl Connection {
+    /// The open transaction, for a closure.
+    pub(super) fn tx(&self, what: &str) -> apply::Tx {
+        apply::Tx::new(&self.client, &self.prepared, what)
+    }
 }
 
 impl Opening {
@@ -77,6 +87,7 @@ impl Opening {
             hold: prepare(sql::HOLD).await?,
             set: prepare(sql::SET).await?,
             claim: prepare(sql::CLAIM).await?,
+            prepared: Rc::default(),
             client: Rc::new(client),
         })
     }

@@ -10,6 +10,7 @@ use super::headers;
 use super::pipeline::{Expect, Request};
 use eos_protocol::dead_letter::MESSAGE;
 
+use crate::apply::{AppliedShape, Encoded, Tx};
 use crate::array::{Array, Param};
 use crate::catalog;
 use crate::check;
@@ -39,6 +40,7 @@ enum Statements {
         delete: Option<Statement>,
     },
     User(Statement),
+    Closure(AppliedShape),
     Letters(Statement),
 }
 
@@ -80,6 +82,7 @@ pub(super) async fn prepare(
                 table(client, &sql::table_sql(shape, &names)).await
             }
             (Shape::Statement(shape), _) => user(client, shape).await,
+            (Shape::Apply(closure), _) => Ok(Statements::Closure(closure.clone())),
             (Shape::Letters, _) => client
                 .prepare(sql::DEAD_LETTER)
                 .await
@@ -130,7 +133,7 @@ impl Prepared {
     pub(super) fn table(&self) -> Option<&TableShape> {
         match &self.definition.shape {
             Shape::Table(shape) => Some(shape),
-            Shape::Statement(_) | Shape::Letters => None,
+            Shape::Statement(_) | Shape::Apply(_) | Shape::Letters => None,
         }
     }
 
@@ -205,6 +208,7 @@ impl Prepared {
         let expected = match &self.definition.shape {
             Shape::Table(shape) => shape.columns.len(),
             Shape::Statement(shape) => shape.params.len(),
+            Shape::Apply(_) => 2,
             Shape::Letters => 0,
         };
         if values.len() == expected {
@@ -283,7 +287,7 @@ impl Prepared {
                 };
                 Some(self.request(write, arrays, "a write to", expect))
             }
-            Statements::User(_) | Statements::Letters(_) => None,
+            Statements::User(_) | Statements::Closure(_) | Statements::Letters(_) => None,
         }
     }
 
@@ -333,6 +337,39 @@ impl Prepared {
             what: "a write to eos.dead_letters".into(),
             place: self.index,
         })
+    }
+
+    /// The closure of the place.
+    pub(super) fn closure(&self) -> Option<&AppliedShape> {
+        match &self.statements {
+            Statements::Closure(closure) => Some(closure),
+            _ => None,
+        }
+    }
+
+    /// Runs a closure. The statements before it must have succeeded.
+    pub(super) async fn run(
+        &self,
+        closure: &AppliedShape,
+        row: &RowRef<'_>,
+        mut tx: Tx,
+    ) -> Result<(), Failed> {
+        let values = self.values(row.row.unwrap_or_default())?;
+        let [key, value] = values[..] else {
+            return Err(self.malformed(Malformed::Short));
+        };
+        let record = Encoded {
+            key: key.unwrap_or_default(),
+            value: value.unwrap_or_default(),
+            timestamp: row.timestamp,
+            headers: row.headers,
+        };
+        let done = closure.0.apply(&mut tx, record).await;
+        match (tx.into_failed(), done) {
+            (Some(failed), _) => Err(failed.at(self.index)),
+            (None, Err(failure)) => Err(self.refuse(&failure.to_string())),
+            (None, Ok(())) => Ok(()),
+        }
     }
 
     /// The execution of a user's statement.

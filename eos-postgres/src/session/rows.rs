@@ -83,28 +83,37 @@ impl Rows {
             self.undecided.push((Rc::clone(chunk), index));
             return Ok(());
         }
-        self.place(pipeline, place, &parts).await
+        self.place(pipeline, place, row, &parts).await
     }
 
     async fn place(
         &mut self,
         pipeline: &mut Pipeline,
         place: &Prepared,
+        row: &RowRef<'_>,
         parts: &Parts<'_>,
     ) -> Result<(), Failed> {
+        if let Some(closure) = place.closure() {
+            // Its queries see the rows of the records before.
+            self.send_inserts(pipeline).await;
+            self.send_folds(pipeline).await;
+            pipeline.drain().await?;
+            let tx = self.connection.tx(&place.definition.name);
+            return place.run(closure, row, tx).await;
+        }
         if place.keyed().is_some() {
             if let Some(fold) = self.folds.get_mut(place.index) {
                 fold.push(place, parts)?;
             }
             return Ok(());
         }
-        let Some(row) = parts.row else {
+        let Some(bytes) = parts.row else {
             return Ok(());
         };
-        if let Some(request) = place.execute(row)? {
+        if let Some(request) = place.execute(bytes)? {
             pipeline.send(request).await;
         } else if let Some(arrays) = self.inserts.get_mut(place.index) {
-            place.append(arrays, parts.key, row)?;
+            place.append(arrays, parts.key, bytes)?;
         }
         Ok(())
     }
@@ -184,7 +193,7 @@ impl Rows {
                 partition == row.partition && *offset == row.offset
             });
             if is_new && is_first {
-                self.place(pipeline, place, &parts).await?;
+                self.place(pipeline, place, &row, &parts).await?;
             }
         }
         Ok(())

@@ -25,9 +25,9 @@ const THIS: &str = include_str!("guide.rs");
 mod program {
 use eos_core::{App, Report, Topic};
 use eos_postgres::{Postgres, PostgresStream};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) sku: String,
     pub(super) units: i64,
@@ -101,6 +101,28 @@ fn shapes(shop: &Postgres) -> App {
 }
 
 #[rustfmt::skip]
+fn booking(shop: &Postgres) -> App {
+    let shop = shop.clone();
+    let mut app = App::new("booking-v1");
+    app.ledger(&shop);
+    app.source(&Topic::<String, Order>::json("orders"))
+        .apply(&shop, "book", async |tx, order| {
+            let taken = tx
+                .execute(
+                    "UPDATE stock SET units = units - $2 WHERE sku = $1 AND units >= $2",
+                    &[&order.value.sku, &order.value.units],
+                )
+                .await?;
+            let table = if taken == 1 { "bookings" } else { "backorders" };
+            let sql = format!("INSERT INTO {table} VALUES ($1, $2, $3)");
+            tx.execute(&sql, &[&order.key, &order.value.sku, &order.value.units])
+                .await?;
+            Ok(())
+        });
+    app
+}
+
+#[rustfmt::skip]
 fn refusing(shop: &Postgres) -> App {
     let stock = shop
         .table::<String, Order>("stock")
@@ -158,7 +180,7 @@ fn bare(code: &str) -> String {
 fn the_code_of_the_chapter_is_the_code_of_this_file() {
     let this = bare(THIS);
     let blocks: Vec<&str> = chapter().split("```rust,ignore\n").skip(1).collect();
-    assert_eq!(blocks.len(), 4);
+    assert_eq!(blocks.len(), 5);
     for block in blocks {
         let code = block.split_once("\n```").unwrap().0;
         assert!(this.contains(&bare(code)), "not in this file:\n{code}");
@@ -180,6 +202,20 @@ fn the_first_program_of_the_chapter_works() {
     assert_eq!(rows(&url, "SELECT * FROM stock"), "pen|995");
     let bookings = rows(&url, "SELECT * FROM bookings ORDER BY order_id");
     assert_eq!(bookings, "o-1|pen|3 o-2|pen|2");
+}
+
+#[test]
+fn the_closure_of_the_chapter_works() {
+    let more = "CREATE TABLE backorders (LIKE bookings)";
+    let url = database("guide_closure", &format!("{}\n{more}", tables()));
+    let shop = Postgres::connect(&url).unwrap();
+    let mut driver = TestDriver::new(booking(&shop));
+    driver.crash_during_next_record();
+    driver.pipe(&lines("orders"), "o-1", r#"{"sku":"pen","units":3}"#);
+    driver.pipe(&lines("orders"), "o-2", r#"{"sku":"pen","units":998}"#);
+    assert_eq!(rows(&url, "SELECT * FROM stock"), "pen|997");
+    assert_eq!(rows(&url, "SELECT * FROM bookings"), "o-1|pen|3");
+    assert_eq!(rows(&url, "SELECT * FROM backorders"), "o-2|pen|998");
 }
 
 #[test]

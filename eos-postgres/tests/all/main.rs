@@ -3,6 +3,7 @@
 
 mod apps;
 mod checks;
+mod closures;
 mod doubt;
 mod failures;
 mod guide;

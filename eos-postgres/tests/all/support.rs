@@ -10,7 +10,7 @@ use eos_core::boundary::{
     Row, Session, Taken,
 };
 use eos_postgres::testing::{Cluster, run};
-use eos_postgres::{Postgres, SqlTable, Statement};
+use eos_postgres::{Apply, Postgres, SqlTable, Statement};
 use eos_protocol::{Offset, Partition, TopicPartition};
 
 /// The server of this program.
@@ -65,6 +65,16 @@ pub(crate) trait Register {
 }
 
 impl<K: 'static, V: 'static> Register for SqlTable<K, V> {
+    fn register(&self) -> String {
+        Place::<K, V>::name(self)
+    }
+}
+
+impl<K, V> Register for Apply<K, V>
+where
+    K: serde::Serialize + 'static,
+    V: serde::Serialize + 'static,
+{
     fn register(&self) -> String {
         Place::<K, V>::name(self)
     }
@@ -152,6 +162,7 @@ impl Worker {
         let mut headers = Headers::new();
         headers.push("nul", Some(b"a\0b"));
         let effect = Effect {
+            timestamp: None,
             place: index.unwrap(),
             origin: Origin {
                 partition: &of,

@@ -172,6 +172,7 @@ impl Worker<'_> {
         let (headers, from) = (Headers::new(), partition(0));
         until(|| {
             self.session.write(&Effect {
+                timestamp: None,
                 place: 0,
                 origin: Origin {
                     partition: &from,

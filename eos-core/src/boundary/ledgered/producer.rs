@@ -91,6 +91,7 @@ impl Writer {
             },
             key: record.key,
             row: record.value,
+            timestamp: record.timestamp,
             headers: record.headers,
         };
         let mut held = Ok(());

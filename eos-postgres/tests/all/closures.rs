@@ -1,0 +1,225 @@
+//! Closures with the transaction of their record.
+
+use eos_core::codec::Plain;
+use eos_core::{App, Failure, Record, Timestamp, Topic};
+use eos_postgres::testing::run;
+use eos_postgres::{Apply, Postgres, PostgresStream, Refused, Tx};
+use eos_testkit::TestDriver;
+
+use crate::support::{Register, Worker, database, rows};
+
+const TABLES: &str = "CREATE TABLE stock (sku text PRIMARY KEY, units bigint CHECK (units >= 0));
+    INSERT INTO stock VALUES ('a', 1000);
+    CREATE TABLE bookings (sku text, units bigint, sent bigint, stock bigint);
+    CREATE TABLE backorders (sku text, units bigint)";
+
+fn orders() -> Topic<String, i64, Plain, Plain> {
+    Topic::plain("orders")
+}
+
+/// Takes units from the stock, or orders them.
+async fn book(tx: &mut Tx, order: Record<String, i64>) -> Result<(), Failure> {
+    let (sku, units) = (&order.key, &order.value);
+    let taken = tx
+        .query_opt(
+            "UPDATE stock SET units = units - $2 WHERE sku = $1 AND units >= $2 RETURNING units",
+            &[sku, units],
+        )
+        .await?;
+    let Some(taken) = taken else {
+        let sql = "INSERT INTO backorders VALUES ($1, $2)";
+        tx.execute(sql, &[sku, units]).await?;
+        return Ok(());
+    };
+    let left: i64 = taken.try_get(0)?;
+    let sent = order.timestamp.map(|at| at.0);
+    let sql = "INSERT INTO bookings VALUES ($1, $2, $3, $4)";
+    tx.execute(sql, &[sku, units, &sent, &left]).await?;
+    Ok(())
+}
+
+fn app(url: &str) -> App {
+    let shop = Postgres::connect(url).unwrap();
+    let mut app = App::new("shop-v1");
+    app.ledger(&shop);
+    app.source(&orders())
+        .apply(&shop, "book", async |tx, order| book(tx, order).await);
+    app
+}
+
+/// Each record's statements have their effect once, and each closure sees the effects of the records before it.
+#[test]
+fn a_crash_doubles_no_effect_of_a_closure() {
+    let url = database("closures", TABLES);
+    let mut driver = TestDriver::new(app(&url));
+    for (n, units) in [600, 500, 300, 200].into_iter().enumerate() {
+        driver.crash_at_effect(n as u64 % 4 + 1);
+        driver.pipe_at(&orders(), "a", units, Timestamp(1_700_000_000_000 + units));
+    }
+    driver.crash();
+    driver.pipe_at(&orders(), "a", 100_i64, Timestamp(1_700_000_000_100));
+    assert_eq!(
+        rows(&url, "SELECT * FROM bookings ORDER BY stock DESC"),
+        "a|600|1700000000600|400 a|300|1700000000300|100 a|100|1700000000100|0"
+    );
+    let backorders = "SELECT * FROM backorders ORDER BY units";
+    assert_eq!(rows(&url, backorders), "a|200 a|500");
+}
+
+/// A worker whose places are `t`, a table without a key, and a closure.
+fn write(
+    url: &str,
+    closure: impl AsyncFn(&mut Tx, Record<String, Option<i64>>) -> Result<(), Failure>
+    + Send
+    + Sync
+    + 'static,
+    policy: Refused,
+    records: &[(&str, i64)],
+) -> Result<(), eos_core::boundary::LedgerError> {
+    let shop = Postgres::connect(url).unwrap();
+    let table = shop
+        .table::<String, i64>("t")
+        .column("n", |_, n| *n)
+        .refused(policy);
+    let closure = shop.apply("check", closure).refused(policy);
+    let mut worker = Worker::new(&shop, &[table.register(), closure.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    for (at, (name, n)) in records.iter().enumerate() {
+        let at = (0, i64::try_from(at).unwrap());
+        worker.put(&table, at, &(*name).to_owned(), Some(n))?;
+        worker.put(&closure, at, &(*name).to_owned(), Some(n))?;
+    }
+    worker.finish(&taken, 9).map(drop)
+}
+
+const T: &str = "CREATE TABLE t (n bigint); CREATE TABLE u (n bigint CHECK (n < 100))";
+
+/// The rows of all places of a record stay together. An ignored error is an error.
+#[test]
+fn a_failed_statement_refuses_its_record() {
+    let url = database("closures_refused", T);
+    let insert = async |tx: &mut Tx, record: Record<String, Option<i64>>| {
+        let done = tx
+            .execute("INSERT INTO u VALUES ($1)", &[&record.value])
+            .await;
+        match record.key.as_str() {
+            "ignores" => Ok(()),
+            _ => done.map(drop),
+        }
+    };
+    let records = [("a", 1), ("b", 100), ("ignores", 101), ("c", 2)];
+    write(&url, insert, Refused::DeadLetter, &records).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "1 2");
+    assert_eq!(rows(&url, "SELECT n FROM u ORDER BY n"), "1 2");
+    let letters = "SELECT \"offset\", place, sqlstate FROM eos.dead_letters ORDER BY 1";
+    assert_eq!(
+        rows(&url, letters),
+        "1|closure check|23514 2|closure check|23514"
+    );
+    let shown = "SELECT convert_from(rows, 'UTF8') FROM eos.dead_letters WHERE \"offset\" = 1";
+    let shown = rows(&url, shown);
+    let closure = r#"{"columns":{"key":"b","value":100},"deleted":false,"place":"closure check"}"#;
+    assert!(shown.contains(closure), "{shown}");
+}
+
+#[test]
+fn an_error_of_the_closure_refuses_its_record() {
+    let url = database("closures_error", T);
+    let judge = async |_: &mut Tx, record: Record<String, Option<i64>>| match record.value {
+        Some(7) => Err("seven is not sold".into()),
+        _ => Ok(()),
+    };
+    let records = [("a", 6), ("b", 7), ("c", 8)];
+    write(&url, judge, Refused::Skip, &records).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "6 8");
+    let error = write(&url, judge, Refused::Fail, &records).unwrap_err();
+    assert!(error.blames_a_record);
+    assert!(
+        error.text.ends_with("closure check: seven is not sold"),
+        "{error}"
+    );
+}
+
+/// A query sees the rows of its own record and of those before it, in all places without an inbox.
+#[test]
+fn a_closure_sees_the_rows_before_it() {
+    let url = database("closures_order", T);
+    let count = async |tx: &mut Tx, _: Record<String, Option<i64>>| {
+        tx.execute("INSERT INTO u SELECT count(*) FROM t", &[])
+            .await?;
+        Ok(())
+    };
+    write(&url, count, Refused::Fail, &[("a", 5), ("b", 5), ("c", 5)]).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM u ORDER BY n"), "1 2 3");
+}
+
+/// The text is found before it runs. A hidden `COMMIT` stops the worker before the position moves.
+#[test]
+fn a_closure_cannot_end_its_transaction() {
+    let url = database("closures_commit", T);
+    let commit = async |tx: &mut Tx, _: Record<String, Option<i64>>| {
+        tx.execute("INSERT INTO u VALUES (1)", &[]).await?;
+        let _ = tx.execute("COMMIT", &[]).await;
+        Ok(())
+    };
+    let error = write(&url, commit, Refused::Skip, &[("a", 1)]).unwrap_err();
+    assert_eq!(error.failure, eos_core::boundary::LedgerFailure::Fatal);
+    assert!(error.text.contains("closure check runs COMMIT"), "{error}");
+    assert_eq!(rows(&url, "SELECT count(*) FROM u"), "0");
+}
+
+#[test]
+fn a_repeated_message_runs_no_closure() {
+    let url = database("closures_inbox", T);
+    let shop = Postgres::connect(&url).unwrap();
+    let insert: Apply<String, Option<i64>> = shop
+        .apply("insert", async |tx, record: Record<String, Option<i64>>| {
+            tx.execute("INSERT INTO u VALUES ($1)", &[&record.value])
+                .await?;
+            Ok(())
+        })
+        .once_by(&shop.inbox("x"), |id, _| id.clone());
+    let mut worker = Worker::new(&shop, &[insert.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    for (at, (id, n)) in [("m1", 1), ("m2", 2), ("m1", 3)].into_iter().enumerate() {
+        let at = (0, i64::try_from(at).unwrap());
+        worker.put(&insert, at, &id.to_owned(), Some(&n)).unwrap();
+    }
+    worker.finish(&taken, 3).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM u ORDER BY n"), "1 2");
+}
+
+/// Values keep all their digits on their way to the session.
+#[test]
+fn a_number_of_a_record_is_exact() {
+    let url = database("closures_exact", "CREATE TABLE f (n double precision)");
+    let shop = Postgres::connect(&url).unwrap();
+    let insert: Apply<String, Option<f64>> =
+        shop.apply("f", async |tx, record: Record<String, Option<f64>>| {
+            tx.execute("INSERT INTO f VALUES ($1)", &[&record.value])
+                .await?;
+            Ok(())
+        });
+    let mut worker = Worker::new(&shop, &[insert.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    let numbers = [
+        0.1 + 0.2,
+        5.0e-324,
+        1.797_693_134_862_315_7e308,
+        8.98e307 / 3.0,
+    ];
+    for (at, n) in numbers.iter().enumerate() {
+        let at = (0, i64::try_from(at).unwrap());
+        worker.put(&insert, at, &"k".to_owned(), Some(n)).unwrap();
+    }
+    worker.finish(&taken, 4).unwrap();
+    let found = run(&url, "SELECT n FROM f ORDER BY ctid").unwrap();
+    let found: Vec<f64> = found
+        .iter()
+        .map(|row| row[0].as_deref().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(found, numbers);
+}
