@@ -72,8 +72,8 @@ pub struct Apply<K, V> {
 
 /// The open transaction, for a closure of [`Apply`].
 ///
-/// After a failed statement, PostgreSQL rejects all further statements of the transaction. So the record is refused,
-/// also if the closure ignores the error.
+/// After a failed statement, all further calls return its error. The closure then fails, even if it ignores the error
+/// and returns `Ok`.
 pub struct Tx {
     client: Rc<Client>,
     prepared: Rc<Prepared>,
@@ -156,7 +156,8 @@ where
 }
 
 impl<K, V> Apply<K, V> {
-    /// Sets what happens to a record whose closure or statement fails. Default: [`Refused::Fail`].
+    /// Sets the policy for a record whose closure returns an error, or whose statement the database refuses. Default:
+    /// [`Refused::Fail`].
     #[must_use]
     pub fn refused(mut self, policy: Refused) -> Self {
         self.refused = policy;
@@ -216,7 +217,7 @@ fn push_json(row: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Failure> {
 #[derive(Clone)]
 pub(crate) struct AppliedShape(pub(crate) Arc<dyn Applied>);
 
-/// The same closure, and not an equal one.
+/// Compares the identity of closures.
 impl PartialEq for AppliedShape {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -243,7 +244,7 @@ impl Tx {
     /// Runs a statement, and returns the number of affected rows.
     ///
     /// # Errors
-    /// The error of the server, without values of rows. The transaction will not commit.
+    /// The error of the server, without values of rows. All statements of this record are then rolled back.
     pub async fn execute(
         &mut self,
         sql: &str,

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::apply::AppliedShape;
 use crate::value::Kind;
 
-/// What happens to a record whose rows the database refuses: a constraint, a value that does not fit, a trigger.
+/// The policy for a record that the database or a closure refuses.
 ///
-/// The rows of one record are written together or not at all, also in several tables.
+/// The database refuses a row because of a constraint, a value that does not fit, or a trigger. A closure refuses a
+/// record by returning an error. The rows of one record are written together or not at all, even in several tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The app's error policy decides. By default, the app stops.
+    /// The error policy of the source applies. By default, the app stops.
     #[default]
     Fail,
     /// The record has no effect. A warning is logged.

@@ -13,8 +13,8 @@ pub const VERSION: i32 = 1;
 /// Two installations at a time would both create the tables. "eos" in ASCII.
 const LOCK: i64 = 0x0065_6f73;
 
-/// The version of the tables, or no row, also without tables.
-const READ_VERSION: &str = "SELECT to_regclass('eos.meta') IS NOT NULL";
+/// Whether the table `eos.meta` exists.
+const HAS_META: &str = "SELECT to_regclass('eos.meta') IS NOT NULL";
 
 /// The tables of eos could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +77,7 @@ async fn install_in_transaction(client: &Client) -> Result<(), InstallError> {
 
 /// Returns the version of the tables, or `None` without tables.
 pub(crate) async fn version(client: &Client) -> Result<Option<i32>, tokio_postgres::Error> {
-    let row = client.query_one(READ_VERSION, &[]).await?;
+    let row = client.query_one(HAS_META, &[]).await?;
     if !row.try_get::<_, bool>(0)? {
         return Ok(None);
     }

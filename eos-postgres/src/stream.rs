@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::apply::Tx;
 use crate::postgres::Postgres;
 
-/// Ends a stream in a table or a statement of a database.
+/// Ends a stream in a table, a statement or a closure of a database.
 ///
 /// # Examples
 /// ```no_run
@@ -32,16 +32,17 @@ pub trait PostgresStream<K, V> {
     /// Writes each record to a [`SqlTable`](crate::SqlTable), or runs a [`Statement`](crate::Statement) or the closure of
     /// an [`Apply`](crate::Apply) for it. The app needs the table's database as its ledger: [`App::ledger`](eos_core::App::ledger).
     ///
-    /// In a stream of `Option<V>`, the value `None` deletes the row of the key.
+    /// In a stream of `Option<V>`, the value `None` deletes the row of the key from a table. A closure receives `None`.
     ///
     /// # Exactly-once
     /// The row and the position behind its record commit in one SQL transaction.
     fn to_rows<T: Place<K, V> + Clone>(self, place: &T);
 
-    /// Runs a closure with the transaction of each record, in the order of records. Each statement of it is a round trip,
-    /// so tables and statements are faster. The name is for messages. [`Postgres::apply`] has options.
+    /// Runs a closure for each record, in the order of records. The closure receives the open transaction. Each of its
+    /// statements is a round trip, so tables and statements are faster. Logs and errors contain the name. To set a
+    /// policy or an inbox, pass the result of [`Postgres::apply`] to [`to_rows`](Self::to_rows).
     ///
-    /// The closure must not wait for anything but its statements: the transaction is open, and holds its locks.
+    /// The closure must wait only for its statements, because the open transaction holds locks.
     ///
     /// # Exactly-once
     /// The statements and the position behind the record commit in one SQL transaction. The closure may run again for a

@@ -70,7 +70,8 @@ pub struct SqlTable<K, V> {
 
 /// A statement that runs once for each record. [`Postgres::statement`] begins one.
 ///
-/// Statements run in the order of records, before the rows of tables with a key.
+/// Statements run in the order of records. The rows of tables with a key follow at the end of the transaction, or
+/// before the next closure ([`Apply`](crate::Apply)).
 ///
 /// # Exactly-once
 /// The statement commits in one transaction with the position of its record. It must not contain `COMMIT`.

@@ -28,7 +28,7 @@ pub struct CommitSize {
 }
 
 impl CommitSize {
-    /// Above this, there is no limit: an hour of short commits restores the usual size anyway.
+    /// A limit that reaches this number is removed. Usual transactions have fewer records.
     const MOST: u64 = 1 << 20;
 
     /// Returns a size without a limit. A commit may take as long as `target`.
@@ -57,8 +57,8 @@ impl CommitSize {
         }
     }
 
-    /// Records a commit that was given up after this time. `contended`: because of other workers, which a smaller
-    /// transaction meets less often.
+    /// Records a transaction that was aborted, and the time of its commit until then. `contended` means that a lock of
+    /// another worker caused the abort. Smaller transactions hold fewer locks.
     pub fn given_up(&mut self, records: u64, took: Duration, contended: bool) {
         if took > self.target {
             self.shrink(self.in_time(records, took));

@@ -114,18 +114,19 @@ pub trait Positions: Send {
     /// As [`take_over`](Self::take_over).
     fn look(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Answer<Vec<Taken>>>;
 
-    /// Forgets a pending call. The next call starts again, also with the same partitions.
+    /// Discards the result of a pending call. The next call is a new one, even for the same partitions.
     ///
-    /// Calls of one reader of positions take effect in their order. So a forgotten take-over cannot raise an epoch
-    /// after a later one.
+    /// The calls of one reader take effect in order. So a discarded take-over cannot raise an epoch after a later
+    /// take-over.
     fn forget(&mut self) {}
 }
 
 /// Writes the transactions of a worker, one after the other.
 ///
 /// `slice` is the longest time that a call may block. After [`Poll::Pending`], the worker repeats the call with the same
-/// arguments before it makes another one. It may [`abort`](Self::abort) at any time, and flushes after a pending
-/// [`write`](Self::write). Only [`init`](Self::init) may return [`LedgerFailure::Retriable`].
+/// arguments before it makes another call. There are two exceptions. The worker may [`abort`](Self::abort) at any time,
+/// and it calls [`flush`](Self::flush) after a pending [`write`](Self::write). Only [`init`](Self::init) may return
+/// [`LedgerFailure::Retriable`].
 pub trait Session: Send {
     /// Connects, and ends all older sessions of this worker.
     ///

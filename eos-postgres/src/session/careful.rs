@@ -1,12 +1,12 @@
 //! A transaction with a refused row, run again without the refused records.
 //!
 //! The good path has no savepoints, so a refused row fails the whole transaction. Then its records run again from
-//! memory, in order, in batches behind a savepoint. The statements of a batch are sent one after the other, so the first
-//! failed one names its record. That record is the culprit: the batch runs again up to it, and all rows of the culprit
-//! are left out. Sums of several records are not folded, since a later one could hide an earlier one.
+//! memory, in order, in batches. Each batch has a savepoint. The statements of a batch are pipelined, and the first
+//! failed one identifies the culprit record. The batch then runs again up to the culprit, and all rows of the culprit
+//! are left out. Sums of several records are not folded, because a later record could hide a refused earlier one.
 //!
-//! Records lock shared rows in their own order, and workers on the good path in the order of keys. So all keys are
-//! locked before the first record, in the order of the good path.
+//! This path locks shared rows in the order of records, but the good path locks them in the order of keys. To avoid
+//! deadlocks, all keys are locked before the first record, in the order of the good path.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -206,7 +206,7 @@ impl Work {
         }
     }
 
-    /// Does what the policy of a refused record says.
+    /// Applies the policy of a refused record.
     async fn leave_out(&mut self, record: &[RowRef<'_>], failed: &Failed) -> Result<(), Failed> {
         let policy = self.policy(record, failed);
         if policy == Refused::Fail {

@@ -133,8 +133,9 @@ impl Writer {
 
     /// Waits for the rows.
     ///
-    /// The machine requests offsets and flush at once. A session has one call at a time: a flush would end the
-    /// pending move, which would then run a second time, and find the positions already moved.
+    /// The state machine requests the move of positions and the flush at the same time, but a session has one call at a
+    /// time. A flush would discard the pending move. The move would then run twice, and find the positions already
+    /// moved.
     fn flush(&mut self, slice: Duration) -> Poll<Result<()>> {
         if self.is_moving {
             return Poll::Pending;

@@ -45,11 +45,11 @@ impl Standing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a new session, with the reader of positions that the first session brought. Its first task is to take over
-    /// all positions of the worker again.
+    /// Begins a new session. It keeps the reader of positions of the first session, and first takes over all positions
+    /// of the worker again.
     ///
-    /// A second reader would overtake take-overs of the first one that are on their way. They would raise epochs
-    /// after it, and fence the worker itself.
+    /// A second reader could run before pending take-overs of the first reader. Those take-overs would then raise the
+    /// epochs again, and fence the worker itself.
     pub(super) fn connect<E>(
         &self,
         make: impl FnOnce() -> std::result::Result<Box<dyn Positions>, E>,

@@ -1,6 +1,6 @@
-//! Orders of which one percent violates a constraint: rows and dead letters are the input, and no order is both.
+//! One percent of the orders violates a constraint. Each order becomes either rows or a dead letter.
 //!
-//! A bad order would raise the stock. So a row of it that stays without the other one shows in the sums.
+//! A bad order would raise the stock. If only one of its two rows were committed, the sums would differ.
 
 use std::time::Instant;
 
