@@ -27,12 +27,18 @@ use crate::value::KeyColumn;
 
 /// The most texts whose prepared statements a session keeps.
 const MAX_PREPARED: usize = 256;
+/// "cached plan must not change result type": `feature_not_supported`.
+const STALE_PLAN: &str = "0A000";
 
 /// A closure with the transaction of its record. [`Postgres::apply`] makes one for
 /// [`to_rows`](crate::PostgresStream::to_rows), and [`PostgresStream::apply`](crate::PostgresStream::apply) ends a stream
 /// in one.
 ///
-/// The closure runs on the thread of a session, which gets the record as JSON. So key and value need `serde`.
+/// The closure runs on the thread of a session, which receives the record as JSON. So key and value need `serde`, and must
+/// keep their meaning: JSON has no NaN and no infinity, and reads `Some(())` as `None`.
+///
+/// A closure must not block its thread. If it has not ended within 5 seconds, the transaction is aborted. An error or a
+/// panic refuses the record. The text of the error is logged, so it should not contain secrets.
 ///
 /// # Exactly-once
 /// The statements of the closure commit in one transaction with the position of its record. The closure may run again
@@ -121,8 +127,8 @@ where
         encoded: Encoded<'a>,
     ) -> LocalBoxFuture<'a, Result<(), Failure>> {
         async move {
-            let key = serde_json::from_slice(encoded.key)?;
-            let value = serde_json::from_slice(encoded.value)?;
+            let key = decode("key", encoded.key)?;
+            let value = decode("value", encoded.value)?;
             let mut record = Record::new(key, value);
             record.timestamp = encoded.timestamp;
             record.headers = encoded.headers.clone();
@@ -130,6 +136,18 @@ where
         }
         .boxed_local()
     }
+}
+
+/// Reads JSON. The error contains no value, unlike that of serde.
+fn decode<T: DeserializeOwned>(part: &str, json: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(json).map_err(|error| {
+        format!(
+            "the {part} cannot be read from the JSON that it was written to (column {}): its type needs `Serialize` and \
+             `Deserialize` that match",
+            error.column()
+        )
+        .into()
+    })
 }
 
 impl<K, V> Apply<K, V>
@@ -250,7 +268,7 @@ impl Tx {
         sql: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<u64, Failure> {
-        let statement = self.statement(sql).await?;
+        let statement = self.statement(sql, params.len()).await?;
         let done = self.client.execute(&statement, params).await;
         done.map_err(|error| self.fail(&error))
     }
@@ -264,7 +282,7 @@ impl Tx {
         sql: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        let statement = self.statement(sql).await?;
+        let statement = self.statement(sql, params.len()).await?;
         let rows = self.client.query(&statement, params).await;
         rows.map_err(|error| self.fail(&error))
     }
@@ -281,7 +299,21 @@ impl Tx {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
-    async fn statement(&mut self, sql: &str) -> Result<Statement, Failure> {
+    /// Returns the prepared statement, which has this number of parameters.
+    async fn statement(&mut self, sql: &str, params: usize) -> Result<Statement, Failure> {
+        let statement = self.prepare(sql).await?;
+        let expected = statement.params().len();
+        if expected == params {
+            return Ok(statement);
+        }
+        let text = format!(
+            "{}: a statement has {expected} parameters, and the closure passes {params}",
+            self.what
+        );
+        Err(self.note(Failed::new(Reaction::Stop, text)))
+    }
+
+    async fn prepare(&mut self, sql: &str) -> Result<Statement, Failure> {
         if let Some(failed) = &self.failed {
             return Err(failed.text.clone().into());
         }
@@ -307,7 +339,15 @@ impl Tx {
     }
 
     fn fail(&mut self, error: &tokio_postgres::Error) -> Failure {
-        let failed = Failed::of(Call::Data, &self.what, error);
+        let mut failed = Failed::of(Call::Data, &self.what, error);
+        if is_wrong_type(error) {
+            // The program is wrong, and not the record.
+            failed.reaction = Reaction::Stop;
+        } else if failed.code == STALE_PLAN {
+            // A table has changed since the statement was prepared. The next transaction prepares it again.
+            self.prepared.0.borrow_mut().clear();
+            failed.reaction = Reaction::Abort;
+        }
         self.note(failed)
     }
 
@@ -316,6 +356,12 @@ impl Tx {
         self.failed.get_or_insert(failed);
         text.into()
     }
+}
+
+/// Whether a Rust type does not fit the type of its parameter.
+fn is_wrong_type(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.is::<tokio_postgres::types::WrongType>())
 }
 
 impl<K, V> Clone for Apply<K, V> {

@@ -98,14 +98,22 @@ fn is_encoding(error: &Error) -> bool {
     text.starts_with("error serializing parameter") || text.starts_with("error encoding message")
 }
 
+/// The text without the part between its first and its last quotation mark, which may contain others.
+fn without_quoted(text: &str) -> String {
+    match (text.find('"'), text.rfind('"')) {
+        (Some(first), Some(last)) => format!("{}…{}", &text[..first], &text[last + 1..]),
+        _ => text.to_owned(),
+    }
+}
+
 /// The answer of the server without its detail and context, which contain values of rows.
 pub(crate) fn describe(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {
         let code = answer.code().code();
-        // `invalid input syntax for type numeric: "12x"`: the end is a value of a row.
-        let message = match answer.message().split_once(": \"") {
-            Some((message, _)) if code.starts_with("22") => message,
-            _ => answer.message(),
+        // `value "300" is out of range for type smallint`, `syntax error at or near "secret"`.
+        let message = match code.starts_with("22") || code == "42601" {
+            true => without_quoted(answer.message()),
+            false => answer.message().to_owned(),
         };
         let mut text = format!("{message} (SQLSTATE {code})");
         for (name, value) in [

@@ -47,7 +47,7 @@ impl Postgres {
         Apply::new(self.clone(), name.to_owned(), closure)
     }
 
-    /// Returns the inbox of a subscriber, for `once_by` of a table or statement.
+    /// Returns the inbox of a subscriber, for `once_by` of a table, a statement or a closure.
     #[must_use]
     pub fn inbox(&self, subscriber: &str) -> Inbox {
         Inbox::new(subscriber.to_owned())

@@ -195,7 +195,8 @@ pub(crate) struct Places(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     by_name: BTreeMap<String, Arc<Definition>>,
-    mistakes: Vec<String>,
+    /// The names with several definitions, and the mistake of each.
+    mistakes: BTreeMap<String, String>,
 }
 
 impl Places {
@@ -207,9 +208,9 @@ impl Places {
             // Two shapes of one table would run in an order that differs from that of the records.
             let mistake = format!(
                 "{name} is written in two shapes: use one definition for both streams, or statements and closures with \
-                 different names"
+                 different names. An app with closures needs a `Postgres` of its own"
             );
-            inner.mistakes.push(mistake);
+            inner.mistakes.insert(name.clone(), mistake);
         } else {
             inner.by_name.insert(name.clone(), Arc::new(definition));
         }
@@ -225,7 +226,8 @@ impl Places {
         letters: &[usize],
     ) -> (Vec<Arc<Definition>>, Vec<String>) {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut mistakes = inner.mistakes.clone();
+        let shapes = names.iter().filter_map(|name| inner.mistakes.get(name));
+        let mut mistakes: Vec<String> = shapes.cloned().collect();
         let mut found = Vec::new();
         for (index, name) in names.iter().enumerate() {
             if letters.contains(&index) {

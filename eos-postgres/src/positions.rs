@@ -22,7 +22,7 @@ const LOCK_LIMIT: Duration = Duration::from_millis(100);
 /// A transaction that holds a position for this long may belong to a frozen worker: its session is ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// An answer to a statement of one row.
-const STATEMENT_LIMIT: Duration = Duration::from_secs(30);
+const STATEMENT_LIMIT: Duration = Duration::from_secs(5);
 /// `lock_timeout` has passed.
 const NO_LOCK: &str = "55P03";
 

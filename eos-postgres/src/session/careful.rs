@@ -132,22 +132,26 @@ impl Work {
         };
         let mut done = 0;
         let mut refused = None;
+        let mut size = most;
         while done < records.len() {
             let end = match refused {
                 // The records before it are good.
                 Some(culprit) if culprit > done => culprit,
                 Some(culprit) if culprit == done => done + 1,
-                _ => records.len().min(done + most),
+                _ => records.len().min(done + size),
             };
             let batch = records.get(done..end).unwrap_or_default();
             let Some((index, failed)) = self.write_batch(batch, constraints).await? else {
                 done = end;
+                size = most.min(size * 2);
                 continue;
             };
             refused = Some(done + index);
             if let (0, Some(record)) = (index, batch.first()) {
                 self.leave_out(record, &failed).await?;
                 done += 1;
+                // Many refused records may follow each other. The statements after a failed one are sent in vain.
+                size = 1;
             }
         }
         Ok(())

@@ -23,6 +23,9 @@ const END_POLL: Duration = Duration::from_millis(10);
 /// The time of a statement that waits for a lock of another session: within the limits of a transaction.
 const LOCK_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
+/// The time of a closure: within the time that a commit has, so that its error is known before the transaction ends.
+const CLOSURE_LIMIT: Duration = Duration::from_secs(5);
+
 /// What a session needs to connect.
 #[derive(Debug, Clone)]
 pub(super) struct Opening {
@@ -46,9 +49,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The open transaction, for a closure.
-    pub(super) fn tx(&self, what: &str) -> apply::Tx {
-        apply::Tx::new(&self.client, &self.prepared, what)
+    /// The open transaction for a closure, and the time that the closure has.
+    pub(super) fn tx(&self, what: &str) -> (apply::Tx, Duration) {
+        let tx = apply::Tx::new(&self.client, &self.prepared, what);
+        (tx, CLOSURE_LIMIT)
     }
 }
 

@@ -1,7 +1,10 @@
 //! The prepared statements of places, and the requests that write rows with them.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
@@ -166,7 +169,7 @@ impl Prepared {
             id = keys.next().transpose().map_err(malformed)?.flatten();
             if id.is_none() {
                 return Err(self.refuse(
-                    "a deletion has no id of a message, so that its duplicates cannot be told",
+                    "the record has no id of a message, so that its duplicates cannot be told",
                 ));
             }
         }
@@ -352,7 +355,7 @@ impl Prepared {
         &self,
         closure: &AppliedShape,
         row: &RowRef<'_>,
-        mut tx: Tx,
+        (mut tx, within): (Tx, Duration),
     ) -> Result<(), Failed> {
         let values = self.values(row.row.unwrap_or_default())?;
         let [key, value] = values[..] else {
@@ -364,11 +367,20 @@ impl Prepared {
             timestamp: row.timestamp,
             headers: row.headers,
         };
-        let done = closure.0.apply(&mut tx, record).await;
+        let running = AssertUnwindSafe(closure.0.apply(&mut tx, record)).catch_unwind();
+        let done = tokio::time::timeout(within, running).await;
         match (tx.into_failed(), done) {
             (Some(failed), _) => Err(failed.at(self.index)),
-            (None, Err(failure)) => Err(self.refuse(&failure.to_string())),
-            (None, Ok(())) => Ok(()),
+            (None, Err(_)) => {
+                let text = format!(
+                    "{} has not ended within {within:?}: it must wait only for its statements",
+                    self.definition.name
+                );
+                Err(Failed::new(Reaction::Abort, text).at(self.index))
+            }
+            (None, Ok(Err(_))) => Err(self.refuse("the closure panicked")),
+            (None, Ok(Ok(Err(failure)))) => Err(self.refuse(&failure.to_string())),
+            (None, Ok(Ok(Ok(())))) => Ok(()),
         }
     }
 

@@ -102,7 +102,7 @@ pub(super) struct Work {
     pub(super) held: Vec<Expected>,
     /// All rows of the transaction, if a refused record does not end it.
     pub(super) memory: Vec<Rc<Chunk>>,
-    /// The refusal that `set` repairs, one record at a time.
+    /// The refusal that `set` repairs: it runs the records again.
     refused: Option<Failed>,
     keeps_memory: bool,
 }
@@ -264,7 +264,7 @@ impl Work {
                 return Err(failed);
             }
             tracing::debug!(
-                "a row was refused, so that the records run one by one: {}",
+                "a row was refused, so the records run again in batches: {}",
                 failed.text
             );
             self.refused = None;

@@ -1,5 +1,6 @@
 //! Closures with the transaction of their record.
 
+use eos_core::boundary::LedgerFailure;
 use eos_core::codec::Plain;
 use eos_core::{App, Failure, Record, Timestamp, Topic};
 use eos_postgres::testing::run;
@@ -154,7 +155,6 @@ fn a_closure_sees_the_rows_before_it() {
     assert_eq!(rows(&url, "SELECT n FROM u ORDER BY n"), "1 2 3");
 }
 
-/// The text is found before it runs. A hidden `COMMIT` stops the worker before the position moves.
 #[test]
 fn a_closure_cannot_end_its_transaction() {
     let url = database("closures_commit", T);
@@ -164,9 +164,156 @@ fn a_closure_cannot_end_its_transaction() {
         Ok(())
     };
     let error = write(&url, commit, Refused::Skip, &[("a", 1)]).unwrap_err();
-    assert_eq!(error.failure, eos_core::boundary::LedgerFailure::Fatal);
+    assert_eq!(error.failure, LedgerFailure::Fatal);
     assert!(error.text.contains("closure check runs COMMIT"), "{error}");
     assert_eq!(rows(&url, "SELECT count(*) FROM u"), "0");
+}
+
+/// The move of positions finds a transaction that is not the one of its begin.
+#[test]
+fn a_closure_that_hides_a_commit_is_found() {
+    let url = database("closures_hidden", T);
+    let hide = async |tx: &mut Tx, _: Record<String, Option<i64>>| {
+        tx.execute("SELECT set_config('eos.transaction', '', true)", &[])
+            .await?;
+        Ok(())
+    };
+    let error = write(&url, hide, Refused::Skip, &[("a", 1)]).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Fatal);
+    assert!(error.text.contains("has ended the transaction"), "{error}");
+}
+
+#[test]
+fn a_panic_of_a_closure_refuses_its_record() {
+    let url = database("closures_panic", T);
+    let judge = async |_: &mut Tx, record: Record<String, Option<i64>>| {
+        assert!(record.value != Some(7), "seven");
+        Ok(())
+    };
+    let records = [("a", 6), ("b", 7), ("c", 8)];
+    write(&url, judge, Refused::Skip, &records).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "6 8");
+    let error = write(&url, judge, Refused::Fail, &records).unwrap_err();
+    assert!(error.blames_a_record, "{error}");
+}
+
+/// A mistake of the program must not skip all records.
+#[test]
+fn a_wrong_parameter_stops_the_worker() {
+    let url = database("closures_types", T);
+    let of_type = async |tx: &mut Tx, _: Record<String, Option<i64>>| {
+        tx.execute("INSERT INTO u VALUES ($1)", &[&"text"]).await?;
+        Ok(())
+    };
+    let error = write(&url, of_type, Refused::Skip, &[("a", 1)]).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Fatal, "{error}");
+    let of_number = async |tx: &mut Tx, _: Record<String, Option<i64>>| {
+        tx.execute("INSERT INTO u VALUES ($1)", &[]).await?;
+        Ok(())
+    };
+    let error = write(&url, of_number, Refused::Skip, &[("a", 1)]).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Fatal, "{error}");
+    assert!(
+        error
+            .text
+            .contains("has 1 parameters, and the closure passes 0"),
+        "{error}"
+    );
+}
+
+/// A statement that was prepared before a change of its table is prepared again.
+#[test]
+fn a_change_of_a_table_aborts_one_transaction() {
+    let url = database("closures_changed", T);
+    let shop = Postgres::connect(&url).unwrap();
+    let read: Apply<String, Option<i64>> =
+        shop.apply("read", async |tx, _: Record<String, Option<i64>>| {
+            tx.query("SELECT * FROM u", &[]).await?;
+            Ok(())
+        });
+    let mut worker = Worker::new(&shop, &[read.register()], "w");
+    let mut taken = worker.take(0);
+    let turn = |worker: &mut Worker, taken: &eos_core::boundary::Taken, at: i64| {
+        worker.begin(taken);
+        worker
+            .put(&read, (0, at), &"k".to_owned(), Some(&1))
+            .unwrap();
+        worker.finish(taken, at + 1)
+    };
+    taken = turn(&mut worker, &taken, 0).unwrap();
+    run(&url, "ALTER TABLE u ADD COLUMN more text").unwrap();
+    let error = turn(&mut worker, &taken, 1).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Abortable, "{error}");
+    turn(&mut worker, &taken, 1).unwrap();
+}
+
+/// The error says so, and the transaction is aborted in time.
+#[test]
+fn a_closure_that_hangs_is_aborted() {
+    let url = database("closures_hang", T);
+    let hang = async |_: &mut Tx, _: Record<String, Option<i64>>| std::future::pending().await;
+    let error = write(&url, hang, Refused::Skip, &[("a", 1)]).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Abortable);
+    assert!(
+        error.text.contains("closure check has not ended within 5s"),
+        "{error}"
+    );
+}
+
+/// The text of serde would show the value.
+#[test]
+fn a_value_that_cannot_be_read_again_is_in_no_message() {
+    #[derive(Clone, serde::Serialize, serde::Deserialize)]
+    struct Secret {
+        #[serde(rename(serialize = "a", deserialize = "b"))]
+        text: String,
+        #[serde(rename(serialize = "b", deserialize = "a"))]
+        number: u64,
+    }
+    let url = database("closures_decode", T);
+    let shop = Postgres::connect(&url).unwrap();
+    let place: Apply<String, Option<Secret>> = shop.apply(
+        "decode",
+        async |_, _: Record<String, Option<Secret>>| Ok(()),
+    );
+    let mut worker = Worker::new(&shop, &[place.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    let secret = Secret {
+        text: "secret".to_owned(),
+        number: 4711,
+    };
+    worker
+        .put(&place, (0, 0), &"k".to_owned(), Some(&secret))
+        .unwrap();
+    let error = worker.finish(&taken, 1).unwrap_err();
+    assert!(error.text.contains("the value cannot be read"), "{error}");
+    assert!(
+        !error.text.contains("secret") && !error.text.contains("4711"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_value_in_an_error_of_the_server_is_in_no_message() {
+    let url = database("closures_quoted", T);
+    for (sql, value, code) in [
+        ("SELECT $1::text::int", "99999999999", "22003"),
+        ("SELECT $1::text::int", "sec\"ret", "22P02"),
+        ("SELECT secret secret secret", "", "42601"),
+    ] {
+        let read = async move |tx: &mut Tx, _: Record<String, Option<i64>>| {
+            let params: &[&(dyn eos_postgres::tokio_postgres::types::ToSql + Sync)] = &[&value];
+            tx.query(sql, &params[usize::from(value.is_empty())..])
+                .await?;
+            Ok(())
+        };
+        let error = write(&url, read, Refused::Fail, &[("a", 1)]).unwrap_err();
+        assert!(error.text.contains(code), "{error}");
+        for value in ["99999", "ret", "secret"] {
+            assert!(!error.text.contains(value), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -184,7 +184,8 @@ impl Pace {
         let records = self.ended();
         let mut phases = self.stopwatch.stop(now);
         if let Some(size) = &mut self.size {
-            size.committed(records, phases.whole);
+            // `COMMIT` itself takes as long for one record as for many.
+            size.committed(records, phases.whole.saturating_sub(phases.commit));
         }
         if has_markers {
             let known = Now(now.0.saturating_sub(phases.apply));
