@@ -10,7 +10,7 @@ use eos_core::{Failure, Record};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::apply::{Apply, Tx};
+use crate::apply::Apply;
 use crate::check;
 use crate::connect;
 use crate::error::Failed;
@@ -19,6 +19,7 @@ use crate::postgres::Postgres;
 use crate::session::PostgresSession;
 use crate::sqlstate::Call;
 use crate::table::{Inbox, SqlTable, Statement};
+use crate::tx::Tx;
 
 impl Postgres {
     /// Begins the description of a table: `stock`, or `sales.stock`. See [`SqlTable`].

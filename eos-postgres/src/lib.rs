@@ -16,6 +16,7 @@ mod array;
 mod catalog;
 mod check;
 mod connect;
+mod control;
 mod error;
 mod ledger;
 mod place;
@@ -31,15 +32,17 @@ mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
+mod tx;
 mod url_error;
 mod value;
 
-pub use apply::{Apply, Tx};
+pub use apply::Apply;
 pub use place::Refused;
 pub use postgres::Postgres;
 pub use schema::{InstallError, VERSION as SCHEMA_VERSION, install, schema_files};
 pub use stream::PostgresStream;
 pub use table::{Inbox, SqlTable, Statement};
 pub use tokio_postgres;
+pub use tx::Tx;
 pub use url_error::UrlError;
 pub use value::{AnyType, Column, Json, KeyColumn, Kind, Numeric, Summand, Version};

@@ -5,8 +5,8 @@ use eos_core::{Failure, Record, Stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::apply::Tx;
 use crate::postgres::Postgres;
+use crate::tx::Tx;
 
 /// Ends a stream in a table, a statement or a closure of a database.
 ///

@@ -9,7 +9,6 @@ use eos_core::boundary::{Identity, LedgerFailure, Plan};
 use tokio_postgres::{Client, Statement};
 
 use super::places::{self, Prepared};
-use crate::apply;
 use crate::check;
 use crate::connect;
 use crate::error::Failed;
@@ -17,6 +16,7 @@ use crate::postgres::Postgres;
 use crate::schema;
 use crate::sql;
 use crate::sqlstate::Call;
+use crate::tx::{PreparedStatements, Tx};
 
 /// A session that was told to end needs some time for it.
 const END_POLL: Duration = Duration::from_millis(10);
@@ -45,13 +45,13 @@ pub(super) struct Connection {
     pub(super) set: Statement,
     pub(super) claim: Statement,
     /// The statements of closures.
-    pub(super) prepared: Rc<apply::Prepared>,
+    pub(super) prepared: Rc<PreparedStatements>,
 }
 
 impl Connection {
     /// The open transaction for a closure, and the time that the closure has.
-    pub(super) fn tx(&self, what: &str) -> (apply::Tx, Duration) {
-        let tx = apply::Tx::new(&self.client, &self.prepared, what);
+    pub(super) fn tx(&self, what: &str) -> (Tx, Duration) {
+        let tx = Tx::new(&self.client, &self.prepared, what);
         (tx, CLOSURE_LIMIT)
     }
 }

@@ -13,7 +13,6 @@ use super::headers;
 use super::pipeline::{Expect, Request};
 use eos_protocol::dead_letter::MESSAGE;
 
-use crate::apply::{AppliedShape, Encoded, Tx};
 use crate::array::{Array, Param};
 use crate::catalog;
 use crate::check;
@@ -22,6 +21,7 @@ use crate::place::{Definition, Shape, StatementShape, TableShape};
 use crate::row::{self, Malformed, Values};
 use crate::sql::{self, TableSql};
 use crate::sqlstate::{Call, Reaction};
+use crate::tx::{AppliedShape, Encoded, Tx};
 
 /// PostgreSQL takes messages of 1 GiB. A row has to fit with its array.
 const MAX_ROW: usize = 512 << 20;
