@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::place::{Definition, Refused, Shape};
 use crate::postgres::Postgres;
 use crate::row;
-use crate::table::{Inbox, WriteKey, encode_key, subscriber};
+use crate::table::{Inbox, WriteKey, encode_key, options, subscriber};
 use crate::tx::{AppliedShape, Tx};
 use crate::value::KeyColumn;
 
@@ -81,32 +81,7 @@ where
     }
 }
 
-impl<K, V> Apply<K, V> {
-    /// Sets the policy for a record whose closure returns an error, or whose statement the database refuses. Default:
-    /// [`Refused::Fail`].
-    #[must_use]
-    pub fn refused(mut self, policy: Refused) -> Self {
-        self.refused = policy;
-        self
-    }
-
-    /// Gives each message its effect once, also if its producer sends it again. The id must be unique among all messages
-    /// of the inbox. Of two records with an id, the first one has the effect.
-    ///
-    /// # Exactly-once
-    /// The id commits in one transaction with the statements of the closure.
-    #[must_use]
-    pub fn once_by<C: KeyColumn>(
-        mut self,
-        inbox: &Inbox,
-        id: impl Fn(&K, &V) -> C + Send + Sync + 'static,
-    ) -> Self {
-        let write =
-            move |k: &K, v: Option<&V>, to: &mut Vec<u8>| v.is_some_and(|v| id(k, v).write(to));
-        self.inbox = Some((inbox.clone(), Arc::new(write)));
-        self
-    }
-}
+options!(Apply);
 
 impl<K, V> Place<K, V> for Apply<K, V>
 where

@@ -255,10 +255,11 @@ impl<K, V> Statement<K, V> {
     }
 }
 
-macro_rules! policies {
+/// The options of tables, statements and closures.
+macro_rules! options {
     ($type:ident) => {
         impl<K, V> $type<K, V> {
-            /// Sets what happens to a record whose row the database refuses. Default: [`Refused::Fail`].
+            /// Sets the policy for a record that the database or a closure refuses. Default: [`Refused::Fail`].
             #[must_use]
             pub fn refused(mut self, policy: Refused) -> Self {
                 self.refused = policy;
@@ -269,7 +270,7 @@ macro_rules! policies {
             /// all messages of the inbox. Of two records with an id, the first one has the effect.
             ///
             /// # Exactly-once
-            /// The id commits in one transaction with the row.
+            /// The id commits in one transaction with the rows of its message.
             #[must_use]
             pub fn once_by<C: KeyColumn>(
                 mut self,
@@ -283,6 +284,14 @@ macro_rules! policies {
                 self
             }
         }
+    };
+}
+
+pub(crate) use options;
+
+macro_rules! policies {
+    ($type:ident) => {
+        options!($type);
 
         impl<K, V> Clone for $type<K, V> {
             fn clone(&self) -> Self {

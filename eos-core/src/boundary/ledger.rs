@@ -124,9 +124,9 @@ pub trait Positions: Send {
 /// Writes the transactions of a worker, one after the other.
 ///
 /// `slice` is the longest time that a call may block. After [`Poll::Pending`], the worker repeats the call with the same
-/// arguments before it makes another call. There are two exceptions. The worker may [`abort`](Self::abort) at any time,
-/// and it calls [`flush`](Self::flush) once after a pending [`write`](Self::write), and then `write` again. Only [`init`](Self::init) may return
-/// [`LedgerFailure::Retriable`].
+/// arguments before it makes another call. There are two exceptions. The worker may [`abort`](Self::abort) at any time.
+/// After a pending [`write`](Self::write), it calls [`flush`](Self::flush), and then `write` again, even if the flush is
+/// pending. Only [`init`](Self::init) may return [`LedgerFailure::Retriable`].
 pub trait Session: Send {
     /// Connects, and ends all older sessions of this worker.
     ///

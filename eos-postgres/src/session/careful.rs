@@ -217,7 +217,7 @@ impl Work {
             return Err(failed.clone());
         }
         let (partition, offset) = origin(record)?;
-        tracing::warn!(%partition, %offset, ?policy, "the database refused a record: {}", failed.text);
+        tracing::warn!(%partition, %offset, ?policy, "a record is refused: {}", failed.text);
         if policy == Refused::DeadLetter {
             self.dead_letter(record, failed).await?;
         }

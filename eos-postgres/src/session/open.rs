@@ -20,11 +20,9 @@ use crate::tx::{PreparedStatements, Tx};
 
 /// A session that was told to end needs some time for it.
 const END_POLL: Duration = Duration::from_millis(10);
-/// The time of a statement that waits for a lock of another session: within the limits of a transaction.
-const LOCK_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-
-/// The time of a closure: within the time that a commit has, so that its error is known before the transaction ends.
-const CLOSURE_LIMIT: Duration = Duration::from_secs(5);
+/// The time of a statement that waits for a lock of another session. It is below the time of a closure and of a commit, so
+/// that the wait is known as the cause of the abort.
+const LOCK_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
 /// What a session needs to connect.
 #[derive(Debug, Clone)]
@@ -49,10 +47,9 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The open transaction for a closure, and the time that the closure has.
-    pub(super) fn tx(&self, what: &str) -> (Tx, Duration) {
-        let tx = Tx::new(&self.client, &self.prepared, what);
-        (tx, CLOSURE_LIMIT)
+    /// The open transaction, for a closure.
+    pub(super) fn tx(&self, what: &str) -> Tx {
+        Tx::new(&self.client, &self.prepared, what)
     }
 }
 

@@ -25,6 +25,8 @@ use crate::tx::{AppliedShape, Encoded, Tx};
 
 /// PostgreSQL takes messages of 1 GiB. A row has to fit with its array.
 const MAX_ROW: usize = 512 << 20;
+/// The time of a closure. It is below the time of a commit, so that its error is known before the transaction ends.
+const CLOSURE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A place with its prepared statements.
 #[derive(Debug)]
@@ -355,7 +357,7 @@ impl Prepared {
         &self,
         closure: &AppliedShape,
         row: &RowRef<'_>,
-        (mut tx, within): (Tx, Duration),
+        mut tx: Tx,
     ) -> Result<(), Failed> {
         let values = self.values(row.row.unwrap_or_default())?;
         let [key, value] = values[..] else {
@@ -368,12 +370,12 @@ impl Prepared {
             headers: row.headers,
         };
         let running = AssertUnwindSafe(closure.0.apply(&mut tx, record)).catch_unwind();
-        let done = tokio::time::timeout(within, running).await;
+        let done = tokio::time::timeout(CLOSURE_LIMIT, running).await;
         match (tx.into_failed(), done) {
             (Some(failed), _) => Err(failed.at(self.index)),
             (None, Err(_)) => {
                 let text = format!(
-                    "{} has not ended within {within:?}: it must wait only for its statements",
+                    "{} has not ended within {CLOSURE_LIMIT:?}: it must wait only for its statements",
                     self.definition.name
                 );
                 Err(Failed::new(Reaction::Abort, text).at(self.index))

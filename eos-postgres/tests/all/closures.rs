@@ -7,7 +7,7 @@ use eos_postgres::testing::run;
 use eos_postgres::{Apply, Postgres, PostgresStream, Refused, Tx};
 use eos_testkit::TestDriver;
 
-use crate::support::{Register, Worker, database, rows};
+use crate::support::{Register, Worker, database, plan, rows};
 
 const TABLES: &str = "CREATE TABLE stock (sku text PRIMARY KEY, units bigint CHECK (units >= 0));
     INSERT INTO stock VALUES ('a', 1000);
@@ -258,6 +258,39 @@ fn a_closure_that_hangs_is_aborted() {
         error.text.contains("closure check has not ended within 5s"),
         "{error}"
     );
+}
+
+/// A lock of another session is the cause of an abort that does not count. The closure has less time than a transaction.
+#[test]
+fn a_closure_that_waits_for_a_lock_is_not_one_that_hangs() {
+    let url = database("closures_locked", T);
+    let other = {
+        let url = url.clone();
+        std::thread::spawn(move || run(&url, "BEGIN; LOCK TABLE u; SELECT pg_sleep(7); COMMIT"))
+    };
+    let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'u'::regclass AND granted";
+    let since = std::time::Instant::now();
+    while rows(&url, locks) != "1" {
+        assert!(since.elapsed().as_secs() < 5, "the table is not locked");
+    }
+    let shop = Postgres::connect(&url).unwrap();
+    let insert: Apply<String, Option<i64>> =
+        shop.apply("insert", async |tx, record: Record<String, Option<i64>>| {
+            tx.execute("INSERT INTO u VALUES ($1)", &[&record.value])
+                .await?;
+            Ok(())
+        });
+    let mut plan = plan(&[insert.register()]);
+    plan.transaction_timeout = std::time::Duration::from_secs(60);
+    let mut worker = Worker::of(&shop, plan, "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    worker
+        .put(&insert, (0, 0), &"k".to_owned(), Some(&1))
+        .unwrap();
+    let error = worker.finish(&taken, 1).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Contended, "{error}");
+    other.join().unwrap().unwrap();
 }
 
 /// The text of serde would show the value.
