@@ -176,7 +176,6 @@ impl StoreError {
                 | Self::SameId { .. }
                 | Self::TooLarge { .. }
                 | Self::Oversize { .. }
-                | Self::DueRow { .. }
                 | Self::OtherClock { .. }
                 | Self::OpenTransaction
                 | Self::Closed

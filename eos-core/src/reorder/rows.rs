@@ -1,9 +1,13 @@
 //! The rows of waiting records.
 
-use eos_protocol::reorder::{Turn, TurnError, Waiting};
+use std::sync::Arc;
+
+use eos_protocol::reorder::{Held, Turn, Waiting};
 use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::{Clock, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore, due_range, due_row};
+
+use crate::store::StoreSpec;
 
 /// The key of the totals beside the waiting records. The keys of turns are not empty.
 const TOTALS: &[u8] = b"";
@@ -13,21 +17,33 @@ const TOTALS: &[u8] = b"";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingRows<'c> {
     task: &'c TaskStore,
+    name: &'c Arc<str>,
     id: StoreId,
 }
 
 impl<'c> WaitingRows<'c> {
-    pub(crate) fn new(task: &'c TaskStore, id: StoreId) -> Self {
-        Self { task, id }
+    pub(crate) fn new(task: &'c TaskStore, spec: &'c StoreSpec) -> Self {
+        Self {
+            task,
+            name: &spec.name,
+            id: spec.id,
+        }
+    }
+
+    /// Stops the worker, whatever the policy: the row belongs to other records than the one that reads it.
+    fn unreadable(&self, error: impl ToString) -> StoreError {
+        self.task.unreadable(self.name, error.to_string())
+    }
+
+    /// Reads the row of a waiting record.
+    pub(crate) fn held<'r>(&self, row: &'r [u8]) -> Result<Held<'r>, StoreError> {
+        Held::decode(row).map_err(|error| self.unreadable(error))
     }
 
     pub(crate) fn totals(&self) -> Result<Waiting, StoreError> {
         let mut row = Vec::new();
         match self.task.get_undated(self.id, TOTALS, &mut row)? {
-            true => Waiting::decode(&row).map_err(|_| StoreError::DueRow {
-                store: self.id,
-                found: "the totals of the waiting records are damaged, or have a newer format",
-            }),
+            true => Waiting::decode(&row).map_err(|error| self.unreadable(error)),
             false => Ok(Waiting::default()),
         }
     }
@@ -49,14 +65,7 @@ impl<'c> WaitingRows<'c> {
         if !self.task.get_undated(self.id, scope, &mut row)? {
             return Ok(None);
         }
-        let found = |error| match error {
-            TurnError::Format(_) => "the numbers of the key have a newer format",
-            _ => "the numbers of the key are cut short",
-        };
-        let turn = Turn::decode(&row).map_err(|error| StoreError::DueRow {
-            store: self.id,
-            found: found(error),
-        })?;
+        let turn = Turn::decode(&row).map_err(|error| self.unreadable(error))?;
         Ok(Some(turn))
     }
 

@@ -126,9 +126,8 @@ impl<K: 'static, V: 'static> ReorderStore<K, V> {
     /// Reads the record of a row, its topic and its offset.
     pub(crate) fn record(
         &self,
-        row: &[u8],
+        held: Held<'_>,
     ) -> Result<(Record<K, V>, TopicName, Offset), CodecError> {
-        let held = Held::decode(row).map_err(|e| CodecError::invalid("a waiting record", e))?;
         let mut headers = Headers::new();
         for (name, value) in held.headers {
             headers.push(&*String::from_utf8_lossy(name), value);
@@ -166,7 +165,10 @@ impl<K: 'static, V: 'static> StoreRows for ReorderStore<K, V> {
         for of in [OwnRows::WaitingByTime, OwnRows::WaitingByNumber] {
             let rows = live_rows(database, StoreId::own(&self.name, of))?;
             for (_, due, row) in rows.iter().filter_map(|(key, row)| due_row(key, row)) {
-                let (record, ..) = self.record(row).map_err(|source| RowsError::Row {
+                let held =
+                    Held::decode(row).map_err(|e| CodecError::invalid("a waiting record", e));
+                let record = held.and_then(|held| self.record(held));
+                let (record, ..) = record.map_err(|source| RowsError::Row {
                     store: self.name.to_string(),
                     source,
                 })?;

@@ -10,14 +10,14 @@ use eos_protocol::identity::{Id, IdAge, IdKey, Seen, SeenWindow, Sighting, Timed
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
+use super::row_store::unreadable_row;
 use crate::client::Headers;
-use crate::codec::{CodecError, PlainType};
+use crate::codec::PlainType;
 use crate::ctx::Ctx;
 use crate::dedup::{IdOf, IdentityError, Judged, Rule, SeenIds, Strictness};
 use crate::failure::Failure;
 use crate::record::Record;
 use crate::rules;
-use crate::store::StateError;
 
 /// The header with the number of the replay.
 const GENERATION: &str = "eos-replay-generation";
@@ -136,7 +136,8 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
                     continue;
                 };
                 let sighting = Sighting::decode(bucket, &row);
-                *found = Some(sighting.map_err(|error| self.unreadable(error))?);
+                *found =
+                    Some(sighting.map_err(|e| unreadable_row(ctx, self.seen.shared_name(), e))?);
                 PlainType::recycle(row);
             }
         }
@@ -211,13 +212,6 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
 
     fn fault(&self, error: impl FnOnce(Arc<str>) -> IdentityError) -> Fault {
         permanent(error(Arc::clone(self.seen.shared_name())))
-    }
-
-    fn unreadable(&self, error: eos_protocol::identity::SightingError) -> Fault {
-        Fault::State(StateError::Unreadable {
-            store: Arc::clone(self.seen.shared_name()),
-            source: CodecError::invalid("a sighting of an id", error),
-        })
     }
 }
 

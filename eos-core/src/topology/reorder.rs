@@ -111,7 +111,7 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
         if !rules::keeps_waiting_records() && moment.fired > moment.at {
             return Ok(());
         }
-        forward(&self.rows, ctx, moment.value, next)
+        forward((&rows, &self.rows), ctx, moment.value, next)
     }
 }
 
@@ -278,7 +278,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         if !rules::keeps_waiting_records() && moment.fired > moment.at {
             return Ok(());
         }
-        forward(&self.rows, ctx, moment.value, next)
+        forward((&rows, &self.rows), ctx, moment.value, next)
     }
 }
 
@@ -286,7 +286,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
 fn rows<'c>(ctx: &'c Ctx<'_>, store: usize) -> Result<WaitingRows<'c>, Fault> {
     let state = ctx.state();
     match (state.specs.get(store), state.task) {
-        (Some(spec), Some(task)) => Ok(WaitingRows::new(task, spec.id)),
+        (Some(spec), Some(task)) => Ok(WaitingRows::new(task, spec)),
         _ => Err(Fault::State(StateError::OtherApp)),
     }
 }
@@ -305,12 +305,13 @@ fn release<K, V>(
 
 /// Forwards the record of a row, with its own origin, time and headers.
 fn forward<K: 'static, V: 'static>(
-    store: &ReorderStore<K, V>,
+    (rows, store): (&WaitingRows<'_>, &ReorderStore<K, V>),
     ctx: &Ctx<'_>,
     row: &[u8],
     next: &mut Next<'_>,
 ) -> Result<(), Fault> {
-    let (record, topic, offset) = store.record(row).map_err(|e| store.unreadable(e))?;
+    let held = rows.held(row).map_err(failed(store))?;
+    let (record, topic, offset) = store.record(held).map_err(|e| store.unreadable(e))?;
     let headers = record.headers.clone();
     let from = TopicPartition::new(topic, ctx.partition());
     let ctx = ctx.of_record((&from, offset), record.timestamp, &headers);

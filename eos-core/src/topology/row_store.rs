@@ -128,3 +128,14 @@ impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
         deleted.map(drop).map_err(|e| self.failed(e))
     }
 }
+
+/// Returns the fault of a row of an operator's store that can't be read. It stops the worker, whatever the error policy: a
+/// policy would drop each record that needs the row.
+pub(super) fn unreadable_row(ctx: &Ctx<'_>, store: &Arc<str>, error: impl ToString) -> Fault {
+    let Some(task) = ctx.state().task else {
+        return Fault::State(StateError::OtherApp);
+    };
+    let source = task.unreadable(store, error.to_string());
+    let store = Arc::clone(store);
+    Fault::State(StateError::Store { store, source })
+}

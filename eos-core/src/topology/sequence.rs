@@ -4,20 +4,19 @@ use std::any::Any;
 use std::sync::Arc;
 
 use eos_protocol::Timestamp;
-use eos_protocol::identity::{Follows, Id, IdKey, Mark, RowError, Seen, Version};
+use eos_protocol::identity::{Follows, Id, IdKey, Mark, Seen, Version};
 
 use super::dedup::generation;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
-use crate::codec::CodecError;
+use super::row_store::unreadable_row;
 use crate::ctx::Ctx;
 use crate::dedup::{IdentityError, Judged, encode_key};
 use crate::failure::Failure;
 use crate::record::Record;
 use crate::rules;
 use crate::sequence::{Gaps, HighWatermarks, Versions};
-use crate::store::StateError;
 
 /// Appends the name of a record's producer, and returns the record's place. `None` without a name.
 pub(crate) type MarkOf<K, V> =
@@ -56,7 +55,7 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
         let store = ctx.store_at::<Vec<u8>, Vec<u8>>(self.store);
         let row = store.read(&key).map_err(Fault::State)?;
         let last = row.map(|row| Mark::decode(&row)).transpose();
-        let mut last = last.map_err(|error| unreadable(name, "a high watermark", error))?;
+        let mut last = last.map_err(|error| unreadable_row(ctx, name, error))?;
         if !rules::orders_epochs() {
             last = last.filter(|last| last.epoch == mark.epoch);
         }
@@ -131,7 +130,7 @@ impl<K: 'static, V: 'static> Node for NewestOf<K, V> {
         let store = ctx.store_at::<Vec<u8>, Vec<u8>>(self.store);
         let row = store.read(&key).map_err(Fault::State)?;
         let last = row.map(|row| Version::decode(&row)).transpose();
-        let last = last.map_err(|error| unreadable(name, "a version", error))?;
+        let last = last.map_err(|error| unreadable_row(ctx, name, error))?;
         let is_newer = last.is_none_or(|last| version > last);
         if is_newer || !rules::keeps_highest_marks() {
             let mut row = Vec::new();
@@ -149,11 +148,4 @@ impl<K: 'static, V: 'static> Node for NewestOf<K, V> {
 
 fn fault(error: IdentityError) -> Fault {
     Fault::User(Failure::permanent(error))
-}
-
-fn unreadable(store: &Arc<str>, expected: &'static str, error: RowError) -> Fault {
-    Fault::State(StateError::Unreadable {
-        store: Arc::clone(store),
-        source: CodecError::invalid(expected, error),
-    })
 }

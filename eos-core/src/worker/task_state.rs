@@ -49,9 +49,7 @@ pub(super) struct Dropped {
 
 impl Dropped {
     /// A waiting record.
-    fn held(row: &[u8]) -> Self {
-        // An unreadable record has no parts that a dead letter could show.
-        let held = Held::decode(row).unwrap_or_default();
+    fn held(held: Held<'_>) -> Self {
         let mut headers = Headers::new();
         for (name, value) in held.headers {
             headers.push(&*String::from_utf8_lossy(name), value);
@@ -302,9 +300,10 @@ impl TaskState {
             }
             None => match store.waiting_rows() {
                 Some(rows) => {
-                    let waiting = WaitingRows::new(&self.store, store.id);
+                    let waiting = WaitingRows::new(&self.store, store);
                     let left = waiting.leave_out(rows, key, at)?;
-                    Ok(left.iter().map(|row| Dropped::held(row)).collect())
+                    let left = left.iter().map(|row| waiting.held(row).map(Dropped::held));
+                    left.collect()
                 }
                 None => {
                     self.store.delete_due(store.id, key)?;

@@ -105,13 +105,19 @@ impl Version {
 #[non_exhaustive]
 pub enum RowError {
     /// The row is empty.
-    #[error("the row is empty")]
+    #[error(
+        "the row is empty: another program wrote to the changelog. Start under another app name"
+    )]
     Empty,
     /// Another version of eos wrote it.
-    #[error("the row has format {0}, and this version of eos reads format {FORMAT}")]
+    #[error(
+        "the row has format {0}, but this version reads format {FORMAT}: run the newest version that ever used this state"
+    )]
     Format(u8),
     /// The row has another length than its format.
-    #[error("the row has {found} bytes, not {expected}")]
+    #[error(
+        "the row has {found} bytes, not {expected}: another program wrote to the changelog. Start under another app name"
+    )]
     Length {
         /// The number of bytes.
         found: usize,

@@ -35,10 +35,14 @@ pub struct Held<'a> {
 #[non_exhaustive]
 pub enum HeldError {
     /// Another version of eos wrote it.
-    #[error("the record has format {0}, and this version of eos reads format {FORMAT}")]
+    #[error(
+        "a waiting record has format {0}, but this version reads format {FORMAT}: run the newest version that ever used this state"
+    )]
     Format(u8),
     /// Bytes are missing.
-    #[error("the record is cut short")]
+    #[error(
+        "a waiting record is cut short: another program wrote to the changelog. Start under another app name"
+    )]
     Short,
 }
 

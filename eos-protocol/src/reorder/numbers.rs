@@ -39,10 +39,15 @@ pub enum Arrival {
 #[non_exhaustive]
 pub enum TurnError {
     /// Another version of eos wrote it.
-    #[error("the row has format {0}, and this version of eos reads formats up to {FORMAT}")]
+    #[error(
+        "the numbers of a key have format {0}, but this version reads up to {FORMAT}: run the newest version that ever used \
+         this state"
+    )]
     Format(u8),
     /// Bytes are missing.
-    #[error("the row is cut short")]
+    #[error(
+        "the numbers of a key are cut short: another program wrote to the changelog. Start under another app name"
+    )]
     Short,
 }
 

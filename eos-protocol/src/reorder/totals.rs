@@ -14,7 +14,10 @@ pub struct Waiting {
 
 /// The row of the totals can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the totals have {len} bytes and format {format:?}, not 17 bytes and format {FORMAT}")]
+#[error(
+    "the totals of the waiting records have {len} bytes and format {format:?}, not 17 bytes and format {FORMAT}: run the newest \
+     version that ever used this state. If it is this one, another program wrote to the changelog: start under another app name"
+)]
 pub struct WaitingError {
     /// The number of bytes.
     pub len: usize,

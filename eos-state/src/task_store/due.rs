@@ -140,7 +140,7 @@ impl TaskStore {
         if !self.get(store, &buffers.key, value)? {
             return Ok(None);
         }
-        let moments = moments(store, value)?;
+        let moments = self.moments(store, value)?;
         value.drain(..Moments::LEN);
         Ok(Some(moments.due))
     }
@@ -400,7 +400,7 @@ impl TaskStore {
         } = &mut *buffers;
         due::row_key(full, &place.key);
         let found = match self.get(place.store, full, row)? {
-            true => Some(moments(place.store, row)?),
+            true => Some(self.moments(place.store, row)?),
             false => None,
         };
         let Some(found) = found.filter(|found| found.listed == place.round) else {
@@ -481,7 +481,8 @@ impl TaskStore {
                 store: slot.id,
                 found,
             };
-            let (of, place) = due::decode_mark(slot.id, &bytes).map_err(unreadable)?;
+            let mark = due::decode_mark(slot.id, &bytes).map_err(unreadable);
+            let (of, place) = self.poisoning(mark)?;
             if of != clock {
                 return Err(StoreError::OtherClock { store: slot.id });
             }
@@ -572,12 +573,12 @@ impl TaskStore {
                 let keys: Vec<&[u8]> = rows.iter().map(|(full, ..)| *full).collect();
                 let mut before = vec![None; rows.len()];
                 let mut each = |n: usize, row: Option<&[u8]>| {
-                    before[n] = row.map(|row| moments(slot.id, row));
+                    before[n] = row.map(|row| self.moments(slot.id, row));
                 };
                 self.poisoning(self.backend.multi_get(slot.id, &keys, &mut each))?;
                 for ((_, key, row), before) in rows.iter().zip(before) {
                     let before = before.transpose()?.map(|before| before.listed);
-                    let row = row.map(|row| moments(slot.id, row)).transpose()?;
+                    let row = row.map(|row| self.moments(slot.id, row)).transpose()?;
                     let after = row.map(|row| row.listed);
                     if before == after {
                         continue;
@@ -618,7 +619,7 @@ impl TaskStore {
         if !self.get(store, full, row)? {
             return Ok(None);
         }
-        Ok(Some(moments(store, row)?.listed))
+        Ok(Some(self.moments(store, row)?.listed))
     }
 
     /// Adds an entry to the index.
@@ -639,19 +640,19 @@ impl TaskStore {
         }
     }
 
+    fn moments(&self, store: StoreId, row: &[u8]) -> Result<Moments, StoreError> {
+        self.poisoning(Moments::decode(row).ok_or(StoreError::DueRow {
+            store,
+            found: "the row is cut short",
+        }))
+    }
+
     fn write_index(&self, entry: &[u8], value: Option<&[u8]>) {
         let hash = self.hasher.hash(entry);
         if let Some(table) = self.scratch.borrow_mut().first_mut() {
             table.write(hash, entry, value);
         }
     }
-}
-
-fn moments(store: StoreId, row: &[u8]) -> Result<Moments, StoreError> {
-    Moments::decode(row).ok_or(StoreError::DueRow {
-        store,
-        found: "the row is cut short",
-    })
 }
 
 #[cfg(test)]

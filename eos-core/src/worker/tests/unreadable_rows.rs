@@ -1,13 +1,16 @@
-//! Rows of sessions and sliding windows that this version can't read.
+//! Rows of operators that this version can't read.
 
 use eos_protocol::Partition;
 use eos_protocol::joins::key_of_head;
 use eos_protocol::state::{OwnRows, StoreId};
 
 use super::*;
-use crate::ErrorPolicy;
-use crate::state::{JoinStore, SessionStore, SlidingStore};
+use crate::identity::{HighWatermarks, Sequence, Versions};
+use crate::reorder::{OnGap, Reorder};
+use crate::state::{JoinStore, ReorderStore, SessionStore, SlidingStore};
+use crate::timers::Clock;
 use crate::windows::{Session, Sliding, Within};
+use crate::{ErrorPolicy, Stream};
 
 /// The place of the format's number in a row, behind the two moments.
 const FORMAT: usize = 16;
@@ -170,6 +173,118 @@ fn an_unreadable_row_of_a_join_stops_the_worker_whatever_the_policy() {
             let error = bench.end_with(|e| matches!(e, WorkerError::Store { .. }));
             for part in ["counts", "format 9", "newest version"] {
                 assert!(error.contains(part), "{error}");
+            }
+        }
+    }
+}
+
+/// A kind of store, an operator that has it, and the place of the format in one of its rows.
+struct OwnRow {
+    rows: OwnRows,
+    operator: fn(Stream<String, String>) -> Stream<String, String>,
+    /// The first byte of the row's key, if the store has rows of several kinds.
+    kind: &'static [u8],
+    format: usize,
+}
+
+fn waiting() -> ReorderStore<String, String> {
+    ReorderStore::plain("counts")
+}
+
+fn number(value: &str) -> u64 {
+    value.split('@').next().unwrap().parse().unwrap()
+}
+
+fn ordered_by_time(it: Stream<String, String>) -> Stream<String, String> {
+    let ten = Duration::from_millis(10);
+    it.reorder_by_time(ten, &waiting()).pass_late().ordered()
+}
+
+fn ordered_by_number(it: Stream<String, String>) -> Stream<String, String> {
+    let order = Reorder::max_gap(100)
+        .max_wait(Duration::from_millis(10), Clock::Stream)
+        .on_gap(OnGap::PassOn);
+    it.reorder_by(|value: &String| number(value), order, &waiting())
+        .pass_late()
+        .ordered()
+}
+
+fn newest(it: Stream<String, String>) -> Stream<String, String> {
+    it.newest(&Versions::new("counts"), |value: &String| number(value))
+        .accepted()
+}
+
+fn by_sequence(it: Stream<String, String>) -> Stream<String, String> {
+    it.dedup_by_sequence(&HighWatermarks::new("counts"), |value: &String| Sequence {
+        producer: Some("p".to_owned()),
+        epoch: 0,
+        number: number(value).into(),
+    })
+    .accepted()
+}
+
+/// The same for waiting records, the numbers and totals beside them, high watermarks and versions: no policy drops a waiting
+/// record, or the record that needs the row.
+#[test]
+fn an_unreadable_row_of_an_order_stops_the_worker_whatever_the_policy() {
+    let row = |rows, operator: fn(_) -> _, kind, format| OwnRow {
+        rows,
+        operator,
+        kind,
+        format,
+    };
+    const DATED: &[u8] = &[1];
+    const UNDATED: &[u8] = &[2];
+    let all = [
+        row(OwnRows::WaitingByTime, ordered_by_time, DATED, FORMAT),
+        row(OwnRows::WaitingByTime, ordered_by_time, UNDATED, 0),
+        row(OwnRows::WaitingByNumber, ordered_by_number, DATED, FORMAT),
+        row(OwnRows::WaitingByNumber, ordered_by_number, UNDATED, 0),
+        row(OwnRows::Versions, newest, &[], 0),
+        row(OwnRows::Watermarks, by_sequence, &[], 0),
+    ];
+    for policy in [ErrorPolicy::skip(), ErrorPolicy::dead_letter("letters")] {
+        for OwnRow {
+            rows,
+            operator,
+            kind,
+            format,
+        } in &all
+        {
+            let app = |app: &mut App| {
+                let source = app.source(&text("in")).on_error(policy.clone());
+                operator(source).to(&text("out"));
+            };
+            let spec = || {
+                let mut spec = spec(0, Guarantee::ExactlyOnce);
+                spec.output_partitions = vec![1; 3];
+                spec.output_limits = vec![None; 3];
+                spec
+            };
+            let mut bench = Bench::of(spec(), app);
+            bench.assign(&[0]);
+            bench.take(&["3@100"]);
+            let prefix = [&StoreId::own("counts", *rows).to_be_bytes()[..], kind].concat();
+            let mut found = 0;
+            let mut broker = bench.kafka.broker();
+            let log = broker.changelogs.get_mut(&changelog()).unwrap();
+            for (key, value) in log.iter_mut().flatten() {
+                if let Some(value) = value
+                    && key.starts_with(&prefix)
+                {
+                    value[*format] = 9;
+                    found += 1;
+                }
+            }
+            drop(broker);
+            assert!(found > 0, "{rows:?}");
+            bench.replace(spec(), app);
+            bench.assign(&[0]);
+            bench.settle();
+            bench.feed(0, &["4@1000"]);
+            let error = bench.end_with(|e| matches!(e, WorkerError::Store { .. }));
+            for part in ["a row of the store counts", "format", "newest version"] {
+                assert!(error.contains(part), "{rows:?}: {error}");
             }
         }
     }
