@@ -22,7 +22,7 @@ pub enum IdentityError {
     #[error(
         "the timestamp of the record ({} ms since 1970) is {behind:?} behind stream time; the limit of store {store} is \
          {lateness:?}. Its id may have expired. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
-         `.pass_too_old()`",
+         `.pass_too_old()`. If it is a replayed dead letter, replay with `.as_generation(1)`",
         .time.0
     )]
     TooOld {
@@ -38,7 +38,8 @@ pub enum IdentityError {
     /// The time in the id is too old: the id may have expired.
     #[error(
         "the time in the id ({} ms since 1970) is {behind:?} behind stream time; the store {store} remembers ids for \
-         {remember:?}. The id may have expired. Remember ids for longer, or call `.too_old_to(&topic)` or `.pass_too_old()`",
+         {remember:?}. The id may have expired. Remember ids for longer, or call `.too_old_to(&topic)` or `.pass_too_old()`. If it is a \
+         replayed dead letter, replay with `.as_generation(1)`",
         .time.0
     )]
     OldId {
@@ -125,6 +126,22 @@ pub enum IdentityError {
         number: u128,
         /// How many numbers are missing.
         missing: u128,
+    },
+    /// A dead letter came back, and its number is not above the high watermark.
+    #[error(
+        "the replayed number {number} of producer {producer:?} is not above {last} (store {store}), so it may have been \
+         processed. If it was not, replay it with `.as_generation(1)`. If it was, leave it out with `.discard(key, number)`, or \
+         delete the letter"
+    )]
+    ReplayedNumber {
+        /// The name of the `HighWatermarks`.
+        store: Arc<str>,
+        /// The name of the producer, with replacement characters for bytes that are not UTF-8.
+        producer: String,
+        /// The number of the record.
+        number: u128,
+        /// The highest number so far.
+        last: u128,
     },
     /// The record has no key.
     #[error(

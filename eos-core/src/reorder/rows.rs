@@ -12,6 +12,9 @@ use crate::store::StoreSpec;
 /// The key of the totals beside the waiting records. The keys of turns are not empty.
 const TOTALS: &[u8] = b"";
 
+/// A row without its moments.
+const CUT: &str = "a waiting record is cut short: another program wrote to the changelog. Start under another app name";
+
 /// The rows of a store of waiting records: the records with their moments, and beside them the totals of the task and the
 /// turns of the keys.
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +126,8 @@ impl<'c> WaitingRows<'c> {
         let mut scan = self.task.scan(self.id, &range, Direction::Forward)?;
         let mut keys = Vec::new();
         while let Some((key, row)) = scan.next()? {
-            keys.extend(due_row(key, row).map(|(key, ..)| key.to_vec()));
+            let (key, ..) = due_row(key, row).ok_or_else(|| self.unreadable(CUT))?;
+            keys.push(key.to_vec());
         }
         Ok(keys)
     }

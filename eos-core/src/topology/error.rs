@@ -409,10 +409,11 @@ pub enum Mistake {
         /// The policy of the second source.
         second: Box<ErrorPolicy>,
     },
-    /// A stage with timers or final results has two dead-letter topics.
+    /// A stage with timers, final results, waiting records or foreign keys has two dead-letter topics.
     #[error(
-        "one stage has timers or final results, and its sources name the dead-letter topics {first} and {second}. A moment \
-         that fails belongs to no source. Name the same topic in each `on_error`"
+        "one stage has timers, final results, records that wait for their turn, or updates of a foreign-key join, and its \
+         sources name the dead-letter topics {first} and {second}. A moment that fails belongs to no source. Name the same \
+         topic in each `on_error`"
     )]
     TwoDeadLetterTopics {
         /// The first topic.

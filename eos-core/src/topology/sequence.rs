@@ -3,14 +3,15 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use eos_protocol::Timestamp;
 use eos_protocol::identity::{Follows, Id, IdKey, Mark, Seen, Version};
+use eos_protocol::{Timestamp, dead_letter};
 
 use super::dedup::generation;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
 use super::row_store::unreadable_row;
+use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::dedup::{IdentityError, Judged, encode_key};
 use crate::failure::Failure;
@@ -46,8 +47,13 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
         };
         // A producer's numbers have an order within one partition only. The partition is that of the task.
         let mut key = Vec::new();
+        let generation = generation(&record.headers)?;
+        if generation > 0 {
+            // Replayed records come in the order of their keys, so each number of a producer counts for itself.
+            mark.identify(&mut producer);
+        }
         let id = IdKey {
-            generation: generation(&record.headers)?,
+            generation,
             scope: ctx.topic().as_bytes(),
             id: Id::Bytes(&producer),
         };
@@ -60,6 +66,16 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
             last = last.filter(|last| last.epoch == mark.epoch);
         }
         let follows = mark.follows(last);
+        if let (false, Some(last)) = (follows.is_above() || generation > 0, last)
+            && is_replayed(ctx, &record.headers)
+        {
+            return Err(fault(IdentityError::ReplayedNumber {
+                store: Arc::clone(name),
+                producer: String::from_utf8_lossy(&producer).into_owned(),
+                number: mark.number,
+                last: last.number,
+            }));
+        }
         if let (Follows::Gap { missing }, Some(last)) = (follows, last) {
             if self.marks.gaps == Gaps::Fail {
                 return Err(fault(IdentityError::Gap {
@@ -144,6 +160,16 @@ impl<K: 'static, V: 'static> Node for NewestOf<K, V> {
         ctx.judged(seen);
         next.forward(ctx, &mut Some(record.map(|value| Judged::new(value, seen))))
     }
+}
+
+/// Whether the record is a dead letter that came back.
+fn is_replayed(ctx: &Ctx<'_>, headers: &Headers) -> bool {
+    let of_topic = |value: &[u8]| {
+        let rest = value.strip_prefix(ctx.topic().as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b" "))
+    };
+    let mut origins = headers.iter().filter(|it| it.name() == dead_letter::ORIGIN);
+    origins.any(|it| it.value().is_some_and(of_topic))
 }
 
 fn fault(error: IdentityError) -> Fault {

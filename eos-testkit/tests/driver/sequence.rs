@@ -425,3 +425,34 @@ fn another_operator_over_known_rows_does_not_start() {
         assert!(text.contains(word), "{text}");
     }
 }
+
+/// A number that failed is below the high watermark once a later number has passed. Its replay is not a duplicate: it fails, or
+/// passes once in a generation, in any order.
+#[test]
+fn a_replayed_number_is_not_dropped_as_a_duplicate() {
+    let replayed = |value: &str, generation: Option<&str>| {
+        let record = Input::<String, String>::new("k", value).header("eos-origin", "in 0 1");
+        match generation {
+            Some(generation) => record.header("eos-replay-generation", generation),
+            None => record,
+        }
+    };
+    let scenario = |driver: &mut TestDriver| {
+        for value in ["p 0 1", "p 0 4"] {
+            driver.pipe(&input(), "k", value);
+        }
+        for value in ["p 0 3", "p 0 2", "p 0 3"] {
+            driver.pipe_input(&input(), replayed(value, Some("1")));
+        }
+        read(driver, "out")
+    };
+    let start = || TestDriver::new(app(&marks()));
+    let mut driver = start();
+    assert_eq!(scenario(&mut driver), ["p 0 1", "p 0 4", "p 0 3", "p 0 2"]);
+    assert_eq!(read(&mut driver, "repeated"), ["p 0 3"]);
+    crash_everywhere(start, scenario);
+    let error = driver.try_pipe(&input(), replayed("p 0 2", None));
+    let error = error.unwrap_err().to_string();
+    let expected = "the replayed number 2 of producer \"p\" is not above 4 (store marks)";
+    assert!(error.contains(expected), "{error}");
+}
