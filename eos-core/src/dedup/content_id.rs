@@ -15,7 +15,7 @@ pub struct ContentId {
 }
 
 impl ContentId {
-    /// An id of this namespace, without fields.
+    /// Creates an id of this namespace, without fields.
     pub(super) fn new(hash: ContentHash) -> Self {
         Self { hash, error: None }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_protocol::Timestamp;
 use eos_protocol::identity::{MOST_SKEW, TimedIdError, TimedIdFormat};
 
-/// Why deduplication can't judge a record. The error policy of the source decides about the record.
+/// An error of a record that deduplication can't judge. The error policy of the source decides about the record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -21,7 +21,7 @@ pub enum IdentityError {
     /// The record is too old: its id may have expired.
     #[error(
         "the timestamp of the record ({} ms since 1970) is {behind:?} behind stream time; the limit of store {store} is \
-         {lateness:?}. Its id may have expired. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
+         {lateness:?}. The id of the record may have expired. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
          `.pass_too_old()`",
         .time.0
     )]
@@ -110,9 +110,9 @@ pub enum IdentityError {
     },
     /// Numbers are missing between the last record of a producer and this one.
     #[error(
-        "the number {number} of producer {producer:?} does not follow {last}: {missing} are missing (store {store}). Were \
-         records lost, or do several threads write under one producer name? Give each thread its own name, or accept gaps \
-         with `HighWatermarks::gaps(Gaps::Accept)`"
+        "the number {number} of producer {producer:?} does not follow {last}; missing numbers: {missing} (store {store}). \
+         Records were lost, or several threads write under one producer name. Give each thread its own name, or accept \
+         gaps with `HighWatermarks::gaps(Gaps::Accept)`"
     )]
     Gap {
         /// The name of the `HighWatermarks`.
@@ -123,12 +123,12 @@ pub enum IdentityError {
         last: u128,
         /// The number of the record.
         number: u128,
-        /// How many numbers are missing.
+        /// The count of missing numbers.
         missing: u128,
     },
     /// The record has no key.
     #[error(
-        "the record has no key, and versions are compared within a key (store {store}). Set the key in the producer"
+        "the record has no key, but versions are compared within a key (store {store}). Set the key in the producer"
     )]
     NoKey {
         /// The name of the `Versions`.

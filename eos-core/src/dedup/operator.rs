@@ -20,7 +20,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Drops duplicates: records whose id was seen before.
     ///
     /// [`SeenIds`] defines for how long an id counts as seen. The methods of [`Dedup`] select the id and the topic for
-    /// duplicates. Requires the records of a key in one task. For ids that are unique across keys, call
+    /// duplicates. All records of a key must be in one task. For ids that are unique across keys, call
     /// [`key_by`](Self::key_by) with the id and [`repartition`](Self::repartition) first.
     ///
     /// ```
@@ -62,7 +62,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         }
     }
 
-    /// Drops duplicates as another system does: a [preset](crate::identity::presets) has the window and the id.
+    /// Drops duplicates like another system: a [preset](crate::identity::presets) sets the window and the id.
     ///
     /// ```
     /// # use eos_core::identity::presets;
@@ -102,7 +102,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 /// Ends a stream of records that are left out.
 type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
-/// A stream whose duplicates will be found. Returned by [`Stream::dedup`](crate::Stream::dedup) and
+/// The builder of a deduplication. Returned by [`Stream::dedup`](crate::Stream::dedup) and
 /// [`Stream::dedup_as`](crate::Stream::dedup_as).
 ///
 /// Call a method that selects the id last: `by`, `by_header`, `by_key`, `by_content`, `by_value`, `by_cloud_event`,
@@ -111,7 +111,7 @@ type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 /// # Replays
 /// To process records again, set their header `eos-replay-generation` to a new number: unsigned, at most 64 bits, as
 /// decimal text. Without the header it is 0. Ids of different generations are different.
-#[must_use = "a deduplication does nothing until `by`, `by_header`, `by_key`, `by_content` or `judge_by` says what the id is. \
+#[must_use = "a deduplication does nothing until `by`, `by_header`, `by_key`, `by_content` or `judge_by` selects the id. \
               Behind `dedup_as`, call `only_new` or `judged`"]
 pub struct Dedup<K, V, I = Unselected> {
     stream: Stream<K, V>,
@@ -123,7 +123,7 @@ pub struct Dedup<K, V, I = Unselected> {
     id: I,
 }
 
-/// The id of a [`Dedup`] that has none yet.
+/// The id of a [`Dedup`] before its selection.
 #[derive(Debug)]
 pub struct Unselected(());
 
@@ -202,7 +202,7 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
 }
 
 impl<K: 'static, V: 'static> Dedup<K, V, Selected<K, V>> {
-    /// Forwards the records that are no duplicates.
+    /// Forwards the records that are not duplicates.
     pub fn only_new(self) -> Stream<K, V> {
         let strictness = self.strictness;
         let (mut stream, duplicates, too_old) = self.judge(strictness);

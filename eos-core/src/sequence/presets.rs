@@ -20,7 +20,7 @@ pub struct SequencePreset<K, V> {
 }
 
 impl<K, V> SequencePreset<K, V> {
-    /// Changes the store: what it does with gaps.
+    /// Changes the settings of the store: its handling of gaps.
     ///
     /// ```
     /// # use eos_core::identity::Gaps;
@@ -44,7 +44,7 @@ impl<K, V> fmt::Debug for SequencePreset<K, V> {
     }
 }
 
-/// Reads the sequence of a record. `None` and an empty name are no producer.
+/// Reads the sequence of a record. `None` and an empty name do not count as a producer.
 pub(super) fn mark_of<K: 'static, V: 'static, I: PlainType>(
     f: impl Fn(&Record<K, V>) -> Result<Option<Sequence<I>>, Failure> + Send + Sync + 'static,
 ) -> MarkOf<K, V> {
@@ -104,7 +104,7 @@ pub fn pulsar<K: 'static, V: 'static, I: PlainType>(
 /// The position of a change in the log of a database, for [`debezium`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogPosition<I> {
-    /// The name of the connector: `source.name`. `None` and empty text are no name.
+    /// The name of the connector: `source.name`. `None` and empty text do not count as a name.
     pub connector: I,
     /// The position of the last commit before the change: the first number of `source.sequence`. All changes of a
     /// transaction have the same one.
@@ -139,7 +139,7 @@ impl<I> LogPosition<I> {
 /// Changes of a PostgreSQL database from Debezium: the position of the commit, then that of the change.
 ///
 /// A connector that restarts sends changes again. This preset drops them. The LSN of a change is not enough, because
-/// transactions that run at the same time write the log in turns, and arrive one after another.
+/// concurrent transactions interleave in the log, but arrive one after another.
 ///
 /// A record without a position fails. [`pass_without_producer`](super::BySequence::pass_without_producer) passes it.
 ///
@@ -148,7 +148,8 @@ impl<I> LogPosition<I> {
 /// - **`COPY`**: the rows of one `COPY` may share an LSN. Set `provide.transaction.metadata=true` in the connector, and use
 ///   `transaction.total_order` instead.
 /// - **Tombstones** have no position, and a repeated one that passes deletes a newer row. Set `tombstones.on.delete=false`.
-/// - **A restored database** may begin at a lower position, and all its changes would be duplicates. Give its connector another name.
+/// - **A restored database** may begin at a lower position, so all its changes would count as duplicates. Give its
+///   connector another name.
 ///
 /// ```
 /// # use eos_core::identity::presets::{self, LogPosition};

@@ -25,7 +25,7 @@ pub struct Versions<K> {
 }
 
 impl<K> Versions<K> {
-    /// Keys are plain: text, bytes or integers.
+    /// Creates a store with plain keys: text, bytes or integers.
     #[must_use]
     pub fn new(name: &str) -> Self
     where
