@@ -8,8 +8,8 @@ use eos_state::{Direction, KeyRange, StoreError, TaskStore, due_range, due_row};
 /// The key of the totals beside the waiting records. The keys of turns are not empty.
 const TOTALS: &[u8] = b"";
 
-/// The rows of a store of waiting records: the records with their moments, and beside them the totals of the task and the
-/// turns of the keys.
+/// The rows of a store of waiting records: the records with their moments, the totals of the task, and the turns of the
+/// keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingRows<'c> {
     task: &'c TaskStore,
@@ -86,7 +86,7 @@ impl<'c> WaitingRows<'c> {
         Ok(found.is_some())
     }
 
-    /// Ends the wait of the next record of a key, if it waits.
+    /// Ends the wait of the next record of a key, if this record waits.
     pub(crate) fn call_next(
         &self,
         scope: &[u8],
@@ -119,7 +119,7 @@ impl<'c> WaitingRows<'c> {
         Ok(keys)
     }
 
-    /// Takes a waiting record.
+    /// Removes a waiting record, and returns its row.
     fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let mut row = Vec::new();
         let found = self.task.get_due(self.id, key, &mut row)?;
@@ -127,7 +127,8 @@ impl<'c> WaitingRows<'c> {
         Ok(found.map(|_| row))
     }
 
-    /// Leaves out a waiting record that failed at this moment, and those that wait with a lower number. Returns them.
+    /// Removes a waiting record that failed at this moment, and the waiting records of its key with lower numbers.
+    /// Returns the removed rows.
     pub(crate) fn leave_out(
         &self,
         of: OwnRows,
