@@ -59,10 +59,10 @@ impl ErrorPolicy {
 
     /// Writes the record unchanged to a dead-letter topic, and continues. The topic must exist.
     ///
-    /// Headers hold the reason. KIP-1034 defines `__streams.errors.` with `exception`, `message`, `stacktrace`, `topic`,
-    /// `partition` and `offset`. `exception` is the type of the error, and `stacktrace` holds its causes. `__eos.errors.`
-    /// with `app`, `attempts` and `time` are the name of the app, the number of attempts, and the time in milliseconds
-    /// since 1970.
+    /// Headers hold the reason. KIP-1034 defines `__streams.errors.` with `exception`, `message`, `stacktrace`,
+    /// `topic`, `partition` and `offset`. `exception` is the type of the error, and `stacktrace` holds its causes.
+    /// `__eos.errors.` with `app`, `attempts` and `time` are the name of the app, the number of attempts, and the time
+    /// in milliseconds since 1970.
     ///
     /// # Exactly-once
     /// The dead letter is written in the transaction that also commits the record's offset: both or none.
@@ -75,8 +75,8 @@ impl ErrorPolicy {
     /// records are committed, and other tasks continue. The task takes no records, and its timers of the machine's
     /// clock wait.
     ///
-    /// [`Handle::paused`](crate::Handle::paused) lists the paused tasks of the process. After a restart, or after a move
-    /// to another process, the record fails and pauses again. The metric `eos_paused_tasks` counts paused tasks.
+    /// [`Handle::paused`](crate::Handle::paused) lists the paused tasks of the process. After a restart, or after a
+    /// move to another process, the record fails and pauses again. The metric `eos_paused_tasks` counts paused tasks.
     ///
     /// ```
     /// # use eos_core::{App, ErrorPolicy, Handle, Topic};
@@ -140,8 +140,8 @@ impl ErrorPolicy {
     ///
     /// The task of the record waits meanwhile, and other tasks continue.
     ///
-    /// These are not retried, because a retry is expected to fail as well: bytes that can't be decoded, outputs and rows
-    /// of stores that can't be encoded, records without a timestamp in a window, unknown topics of
+    /// These are not retried, because a retry is expected to fail as well: bytes that can't be decoded, outputs and
+    /// rows of stores that can't be encoded, records without a timestamp in a window, unknown topics of
     /// [`route`](crate::Stream::route), partitions that do not exist, stores that the step does not have, and
     /// [permanent failures](crate::Failure::permanent). A failure by
     /// [`CodecError::unavailable`](crate::codec::CodecError::unavailable) is retried.

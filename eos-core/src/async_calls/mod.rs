@@ -76,7 +76,8 @@ impl Calls {
     }
 }
 
-/// The argument of the closure of [`map_async_record`](crate::Stream::map_async_record): a record, and the id of the call.
+/// The argument of the closure of [`map_async_record`](crate::Stream::map_async_record): a record, and the id of the
+/// call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Call<K, V> {

@@ -83,7 +83,8 @@ pub enum IdentityError {
         /// The cause.
         source: TimedIdError,
     },
-    /// The timestamp of the record is far ahead of the machine's clock. All current records would be late or too old after it.
+    /// The timestamp of the record is far ahead of the machine's clock. All current records would be late or too old
+    /// after it.
     #[error(
         "the timestamp of the record ({} ms since 1970) is {ahead:?} ahead of the machine's clock; the limit is {limit:?} \
          (`max.timestamp.ahead.ms`), because the store {store} depends on stream time. Correct the clock of the producer. To \

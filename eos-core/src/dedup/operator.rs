@@ -40,13 +40,13 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// The id is stored in the transaction that commits the effects of its record. If a later step fails and the record is
-    /// skipped or becomes a dead letter, the id is not stored. A retry or a later copy is then new.
+    /// The id is stored in the transaction that commits the effects of its record. If a later step fails and the record
+    /// is skipped or becomes a dead letter, the id is not stored. A retry or a later copy is then new.
     ///
     /// # Errors
     /// Some records fail: see the table of the [module](crate::identity). Behind
-    /// [`emit_per_commit`](crate::Table::emit_per_commit), a failed result has no record that the policy could skip, so the
-    /// app stops.
+    /// [`emit_per_commit`](crate::Table::emit_per_commit), a failed result has no record that the policy could skip, so
+    /// the app stops.
     pub fn dedup(self, seen: &SeenIds<K>) -> Dedup<K, V>
     where
         P: Colocated,
@@ -99,14 +99,15 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 }
 
-/// Ends a stream of records that are left out.
+/// Ends a stream of dropped or diverted records.
 type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
 /// The builder of a deduplication. Returned by [`Stream::dedup`](crate::Stream::dedup) and
 /// [`Stream::dedup_as`](crate::Stream::dedup_as).
 ///
 /// Call a method that selects the id last: `by`, `by_header`, `by_key`, `by_content`, `by_value`, `by_cloud_event`,
-/// `by_uuid_v7`, `by_ulid` or `judge_by`. Behind `dedup_as`, call `only_new` or `judged` last. Ids are compared byte by byte.
+/// `by_uuid_v7`, `by_ulid` or `judge_by`. Behind `dedup_as`, call `only_new` or `judged` last. Ids are compared byte by
+/// byte.
 ///
 /// # Replays
 /// To process records again, set their header `eos-replay-generation` to a new number: unsigned, at most 64 bits, as
@@ -153,8 +154,8 @@ impl<K: 'static, V: 'static, I> Dedup<K, V, I> {
         self
     }
 
-    /// Passes records that are too old to be judged, instead of failing them. Some of them may be duplicates. Their ids are
-    /// not stored. Replaces an earlier [`too_old_to`](Self::too_old_to).
+    /// Passes records that are too old to be judged, instead of failing them. Some of them may be duplicates. Their ids
+    /// are not stored. Replaces an earlier [`too_old_to`](Self::too_old_to).
     pub fn pass_too_old(mut self) -> Self {
         self.too_old = None;
         self.strictness.too_old = false;

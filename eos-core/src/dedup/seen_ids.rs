@@ -38,7 +38,8 @@ const SHOWN: usize = 64;
 /// with an empty store.
 ///
 /// eos does not detect a change of the method that selects the id, or of the fields of
-/// [`by_content`](super::Dedup::by_content). After such a change, stored ids no longer match, and repetitions count as new.
+/// [`by_content`](super::Dedup::by_content). After such a change, stored ids no longer match, and repetitions count as
+/// new.
 ///
 /// ```
 /// # use eos_core::identity::SeenIds;
@@ -148,8 +149,8 @@ impl<K> SeenIds<K> {
     /// - An id that is older than stream time minus `remember` is too old, whether the store has it or not.
     /// - An id that is more than ten minutes ahead of stream time fails.
     ///
-    /// The times of ids do not move stream time. Records still need timestamps, because without them stream time stands
-    /// still and no id expires.
+    /// The times of ids do not move stream time. Records still need timestamps. Without them, stream time does not
+    /// advance, and no id expires.
     ///
     /// If a replay copies an old record with a new id, the copy is new. A copy with its old id is too old.
     ///
@@ -189,15 +190,15 @@ impl<K> SeenIds<K> {
         }
     }
 
-    /// Sets the longest accepted time by which a record's timestamp is behind stream time, the highest timestamp that the
-    /// task has processed. The default is the window, but no more than one hour. So with a window of a day, records that
-    /// are more than an hour late fail by default. A larger value is allowed, and keeps ids longer.
+    /// Sets the longest accepted time by which a record's timestamp is behind stream time, the highest timestamp that
+    /// the task has processed. The default is the window, but no more than one hour. So with a window of a day, records
+    /// that are more than an hour late fail by default. A larger value is allowed, and keeps ids longer.
     ///
-    /// A record that is further behind is still a duplicate if its id is in the store. If not, the id may have expired: the
-    /// record fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), unless
-    /// [`too_old_to`](super::Dedup::too_old_to) or [`pass_too_old`](super::Dedup::pass_too_old) is set. The store keeps an id
-    /// for one and a half times the window plus the lateness. No effect on [`time_embedded`](Self::time_embedded) and
-    /// [`for_ever`](Self::for_ever).
+    /// A record that is further behind is still a duplicate if its id is in the store. If not, the id may have expired:
+    /// the record fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), unless
+    /// [`too_old_to`](super::Dedup::too_old_to) or [`pass_too_old`](super::Dedup::pass_too_old) is set. The store keeps
+    /// an id for one and a half times the window plus the lateness. No effect on [`time_embedded`](Self::time_embedded)
+    /// and [`for_ever`](Self::for_ever).
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         self.windowed(|window| window.lateness(lateness))

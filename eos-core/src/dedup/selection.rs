@@ -21,8 +21,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self.select(Selected::new(of_value(f))).only_new()
     }
 
-    /// Takes the id from the value: the text of a UUIDv7 (RFC 9562), such as `017f22e2-79b0-7cc3-98c4-dc0c0c07398f`. Upper-case
-    /// and lower-case digits are equal. `None` and empty text do not count as an id.
+    /// Takes the id from the value: the text of a UUIDv7 (RFC 9562), such as `017f22e2-79b0-7cc3-98c4-dc0c0c07398f`.
+    /// Upper-case and lower-case digits are equal. `None` and empty text do not count as an id.
     ///
     /// Requires [`SeenIds::time_embedded`](super::SeenIds::time_embedded).
     ///
@@ -121,7 +121,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
 
     /// Uses the SHA-256 of chosen fields of the value as the id. The namespace separates values of different kinds.
     ///
-    /// Choose fields that are equal in each repetition of a request and differ between requests. Do not add a send time.
+    /// Choose fields that are equal in each repetition of a request and differ between requests. Do not add a send
+    /// time.
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;
@@ -178,8 +179,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
     /// Takes the id from the value, and forwards each judged record with its [`Seen`](super::Seen).
     ///
     /// Duplicates, records that are too old and records without an id are forwarded as well, so `duplicates_to`,
-    /// `too_old_to`, `pass_too_old` and `pass_without_id` have no effect. Records from the future, without a timestamp or with
-    /// an invalid `eos-replay-generation` still fail.
+    /// `too_old_to`, `pass_too_old` and `pass_without_id` have no effect. Records from the future, without a timestamp
+    /// or with an invalid `eos-replay-generation` still fail.
     ///
     /// ```
     /// # use eos_core::identity::{Seen, SeenIds};
@@ -201,8 +202,9 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self.select(Selected::new(of_value(f))).judged()
     }
 
-    /// Takes the id from the value, as [`by_uuid_v7`](Self::by_uuid_v7), and forwards each judged record with its [`Seen`](super::Seen), as
-    /// [`judge_by`](Self::judge_by). An id with another format, or from the future, still fails.
+    /// Takes the id from the value, as [`by_uuid_v7`](Self::by_uuid_v7), and forwards each judged record with its
+    /// [`Seen`](super::Seen), as [`judge_by`](Self::judge_by). An id with another format, or from the future, still
+    /// fails.
     pub fn judge_by_uuid_v7<I: PlainType>(
         self,
         f: impl Fn(&V) -> I + Send + Sync + 'static,
@@ -210,8 +212,9 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self.timed(TimedIdFormat::UuidV7, f).judged()
     }
 
-    /// Takes the id from the value, as [`by_ulid`](Self::by_ulid), and forwards each judged record with its [`Seen`](super::Seen), as
-    /// [`judge_by`](Self::judge_by). An id with another format, or from the future, still fails.
+    /// Takes the id from the value, as [`by_ulid`](Self::by_ulid), and forwards each judged record with its
+    /// [`Seen`](super::Seen), as [`judge_by`](Self::judge_by). An id with another format, or from the future, still
+    /// fails.
     pub fn judge_by_ulid<I: PlainType>(
         self,
         f: impl Fn(&V) -> I + Send + Sync + 'static,

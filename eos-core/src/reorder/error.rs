@@ -103,8 +103,8 @@ pub enum OrderError {
     Deduplication(String),
     /// Windows behind the order would drop its waiting records as late.
     #[error(
-        "the windows of the store {windows} would drop records as late, because they wait in this order first. Give the windows of \
-         {windows} a grace of at least {least:?}"
+        "the windows of the store {windows} would drop records as late, because they wait in this order first. Give the \
+         windows of {windows} a grace of at least {least:?}"
     )]
     ShortGrace {
         /// The store of the windows.

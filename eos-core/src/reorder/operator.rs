@@ -19,9 +19,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Puts the records of a task in order of their timestamps.
     ///
     /// Each record waits until stream time is `within` ahead of it, so records that are at most this late come out in
-    /// order. Records with equal timestamps keep the order in which they came. The order is that of all records of a task,
-    /// not only of a key. It restores the order that a repartition topic loses. [`ordered`](Reordered::ordered) ends
-    /// the declaration.
+    /// order. Records with equal timestamps keep the order of their arrival. The order covers all records of a task,
+    /// not only those of a key. It restores the order that a repartition topic loses. [`ordered`](Reordered::ordered)
+    /// ends the declaration.
     ///
     /// ```
     /// # use eos_core::state::ReorderStore;
@@ -42,12 +42,12 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// this moment. So their windows need a grace of at least `within`. With less, the app does not start.
     ///
     /// # Exactly-once
-    /// A waiting record is a row of the store, which commits in the transaction of its offset. When it is forwarded, the row
-    /// is deleted in the transaction of its effects.
+    /// A waiting record is a row of the store, which commits in the transaction of its offset. When it is forwarded,
+    /// the row is deleted in the transaction of its effects.
     ///
     /// # Errors
-    /// These records fail, and the error policy of the source decides: a record without a timestamp; one that is more than
-    /// `within` behind stream time, unless [`late_to`](Reordered::late_to), [`pass_late`](Reordered::pass_late) or
+    /// These records fail, and the error policy of the source decides: a record without a timestamp; one that is more
+    /// than `within` behind stream time, unless [`late_to`](Reordered::late_to), [`pass_late`](Reordered::pass_late) or
     /// [`drop_late`](Reordered::drop_late) is set; one that would raise the size of the waiting records of its task
     /// above 64 MiB. If a waiting record fails in a later step, the policy decides as well. Its dead letter has the key
     /// and the value in the codecs of the store.

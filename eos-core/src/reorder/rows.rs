@@ -99,7 +99,8 @@ impl<'c> WaitingRows<'c> {
         }
     }
 
-    /// Returns the keys of a scope's records that wait with a lower number than this one, in the order of their numbers.
+    /// Returns the keys of a scope's records that wait with a lower number than this one, in the order of their
+    /// numbers.
     pub(crate) fn below(
         &self,
         scope: &[u8],

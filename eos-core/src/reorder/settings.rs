@@ -9,8 +9,8 @@ use crate::timer::Clock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnGap {
-    /// Give up the missing numbers, and forward the waiting records in order. The metric `eos_reorder_gaps_total` counts
-    /// the gap.
+    /// Give up the missing numbers, and forward the waiting records in order. The metric `eos_reorder_gaps_total`
+    /// counts the gap.
     PassOn,
     /// The record fails with [`ReorderError`](super::ReorderError). The error policy of the source decides about it.
     /// If the record is too far ahead, and the policy skips it or writes a dead letter, the wait for the missing
@@ -21,8 +21,8 @@ pub enum OnGap {
     DeadLetter,
 }
 
-/// The settings of [`Stream::reorder_by`](crate::Stream::reorder_by): how far and how long a record waits for the numbers
-/// before it.
+/// The settings of [`Stream::reorder_by`](crate::Stream::reorder_by): how far and how long a record waits for the
+/// numbers before it.
 ///
 /// ```
 /// # use eos_core::reorder::{OnGap, Reorder};

@@ -38,8 +38,8 @@ type PassedStore = Store<KeyValueStore<u32, Passed>>;
 
 /// An app that writes dead letters back to the topics of their origin. Created by [`App::replay`].
 ///
-/// It replays the letters that failed before [`until`](Self::until), by default before the app was created. Letters that
-/// fail again stay for the next start of the app. It runs until it is stopped.
+/// It replays the letters that failed before [`until`](Self::until), by default before the app was created. Letters
+/// that fail again stay for the next start of the app. It runs until it is stopped.
 #[derive(Debug, Clone)]
 #[must_use = "call `app` to get the app"]
 pub struct Replay {
@@ -59,10 +59,9 @@ impl App {
     /// The app is named `<topic>-replay`, so a topic has one replay, and each letter is replayed once. A second start
     /// continues.
     ///
-    /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header `eos-sequence`, and
-    /// replayed records in the header `eos-replay`. The app that receives them
-    /// processes each number once, in order, even if a letter comes several times. Letters of other policies come back as
-    /// new records.
+    /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header
+    /// `eos-sequence`, and replayed records in the header `eos-replay`. The app that receives them processes each
+    /// number once, in order, even if a letter arrives several times. Letters of other policies arrive as new records.
     ///
     /// ```no_run
     /// # use eos_core::App;

@@ -20,8 +20,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Drops repeated records of a producer. The sequence numbers of the producer identify them.
     ///
     /// A record passes if its epoch and number are higher than those of all earlier records of its producer in the same
-    /// topic and partition. The store has one row per producer, so this costs far less than [`dedup`](Self::dedup) for long
-    /// windows. It needs producers that number their records, and one writing thread per producer name.
+    /// topic and partition. The store has one row per producer, so this costs far less than [`dedup`](Self::dedup) for
+    /// long windows. It needs producers that number their records, and one writing thread per producer name.
     ///
     /// [`accepted`](BySequence::accepted) ends the declaration.
     ///
@@ -49,12 +49,13 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// producer name.
     ///
     /// # Exactly-once
-    /// The high watermark is stored in the transaction that commits the effects of its record. If a later step fails and the
-    /// record is skipped or becomes a dead letter, the watermark does not change, so a retry or a later copy passes.
+    /// The high watermark is stored in the transaction that commits the effects of its record. If a later step fails
+    /// and the record is skipped or becomes a dead letter, the watermark does not change, so a retry or a later copy
+    /// passes.
     ///
     /// # Errors
-    /// A record without a producer fails, unless [`pass_without_producer`](BySequence::pass_without_producer) is set. A gap
-    /// fails with [`Gaps::Fail`](super::Gaps::Fail). The error policy of the source decides about failed records.
+    /// A record without a producer fails, unless [`pass_without_producer`](BySequence::pass_without_producer) is set. A
+    /// gap fails with [`Gaps::Fail`](super::Gaps::Fail). The error policy of the source decides about failed records.
     pub fn dedup_by_sequence<I: PlainType>(
         self,
         marks: &HighWatermarks,
@@ -66,8 +67,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.dedup_record_by_sequence(marks, move |record| Ok(f(&record.value)))
     }
 
-    /// As [`dedup_by_sequence`](Self::dedup_by_sequence), for numbers in the key or in the headers of a record. An error
-    /// fails the record.
+    /// As [`dedup_by_sequence`](Self::dedup_by_sequence), for numbers in the key or in the headers of a record. An
+    /// error fails the record.
     ///
     /// ```
     /// # use eos_core::identity::{HighWatermarks, Sequence};
@@ -143,7 +144,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 /// Call [`accepted`](Self::accepted) or [`judged`](Self::judged) last.
 ///
 /// # Replays
-/// As for [`Dedup`](crate::identity::Dedup): each generation of the header `eos-replay-generation` has its own high watermarks.
+/// As for [`Dedup`](crate::identity::Dedup): each generation of the header `eos-replay-generation` has its own high
+/// watermarks.
 #[must_use = "a deduplication does nothing until `accepted` or `judged` ends its declaration"]
 pub struct BySequence<K, V> {
     stream: Stream<K, V>,

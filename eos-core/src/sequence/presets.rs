@@ -109,14 +109,14 @@ pub struct LogPosition<I> {
     /// The position of the last commit before the change: the first number of `source.sequence`. All changes of a
     /// transaction have the same one.
     pub commit: u64,
-    /// The position of the change within its transaction: the second number of `source.sequence` (the LSN of the change), or
-    /// `transaction.total_order`.
+    /// The position of the change within its transaction: the second number of `source.sequence` (the LSN of the
+    /// change), or `transaction.total_order`.
     pub change: u64,
 }
 
 impl<I> LogPosition<I> {
-    /// Reads `source.sequence` of Debezium's connector for PostgreSQL, such as `["24023119","24023128"]`. A commit that is
-    /// `null` is 0. Returns `None` for another text.
+    /// Reads `source.sequence` of Debezium's connector for PostgreSQL, such as `["24023119","24023128"]`. A commit that
+    /// is `null` is 0. Returns `None` for another text.
     ///
     /// ```
     /// # use eos_core::identity::presets::LogPosition;
@@ -145,9 +145,10 @@ impl<I> LogPosition<I> {
 ///
 /// - **Snapshots**: all rows of a snapshot have one position. Return `None` if `op` is `r`, and call
 ///   `pass_without_producer`.
-/// - **`COPY`**: the rows of one `COPY` may share an LSN. Set `provide.transaction.metadata=true` in the connector, and use
-///   `transaction.total_order` instead.
-/// - **Tombstones** have no position, and a repeated one that passes deletes a newer row. Set `tombstones.on.delete=false`.
+/// - **`COPY`**: the rows of one `COPY` may share an LSN. Set `provide.transaction.metadata=true` in the connector, and
+///   use `transaction.total_order` instead.
+/// - **Tombstones** have no position, and a repeated one that passes deletes a newer row. Set
+///   `tombstones.on.delete=false`.
 /// - **A restored database** may begin at a lower position, so all its changes would count as duplicates. Give its
 ///   connector another name.
 ///

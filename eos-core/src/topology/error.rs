@@ -158,7 +158,7 @@ pub enum Mistake {
         /// The name of the calls.
         name: String,
     },
-    /// A step leaves out repeated records, and the guarantee is at least once.
+    /// A step drops repeated records, and the guarantee is at least once.
     #[error(
         "the step `{step}` remembers records in {name}, but under processing.guarantee = at_least_once a record that is \
          repeated after a crash would count as its own duplicate or as late, and would be lost. Use \

@@ -222,7 +222,7 @@ impl Graph {
             Kind::ForeignResult(..) => Some(
                 "each update of either row once; no result is older than the one before".to_owned(),
             ),
-            Kind::MapAsync(_) => Some("a call may be repeated, but its result counts once".to_owned()),
+            Kind::MapAsync(_) => Some("a call may repeat, but its result counts once".to_owned()),
             _ => None,
         }
     }

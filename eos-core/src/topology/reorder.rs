@@ -91,7 +91,7 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
         let row = self.rows.row(ctx, &record)?;
         let mut totals = rows.totals().map_err(failed)?;
         let number = totals.add(row.len());
-        // The time of this record may end the wait of others. If the record failed, stream time would stand still, and
+        // The time of this record may end the wait of others. If the record failed, stream time would not advance, and
         // all later records would fail.
         if totals.bytes > MOST_WAITING && !rows.has_due(now).map_err(failed)? {
             return Err(full(&self.rows, totals));
