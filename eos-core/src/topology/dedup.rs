@@ -316,7 +316,7 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
     }
 }
 
-/// The number of the replay in a header; 0 without the header.
+/// Returns the number of the replay in a header; 0 without the header.
 pub(crate) fn generation(headers: &Headers) -> Result<u64, Fault> {
     let Some(header) = headers.get(GENERATION) else {
         return Ok(0);

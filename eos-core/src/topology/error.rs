@@ -158,7 +158,7 @@ pub enum Mistake {
         /// The name of the calls.
         name: String,
     },
-    /// A step leaves out repeated records, and the guarantee is at least once.
+    /// A step drops repeated records, and the guarantee is at least once.
     #[error(
         "the step `{step}` remembers records in {name}, but under processing.guarantee = at_least_once a record that is \
          repeated after a crash would count as its own duplicate or as late, and would be lost. Use \
@@ -331,7 +331,7 @@ pub enum Mistake {
         /// The minimum retention.
         least: Duration,
     },
-    /// An order of records can't work.
+    /// An order of records is invalid.
     #[error("the order with the store {store}: {reason}")]
     Order {
         /// The store of the waiting records.
@@ -412,8 +412,8 @@ pub enum Mistake {
     /// A stage with timers, final results, waiting records or foreign keys has two dead-letter topics.
     #[error(
         "one stage has timers, final results, records that wait for their turn, or updates of a foreign-key join, and its \
-         sources name the dead-letter topics {first} and {second}. A moment that fails belongs to no source. Name the same \
-         topic in each `on_error`"
+         sources name the dead-letter topics {first} and {second}. Such an item belongs to no source if it fails. Name the \
+         same topic in each `on_error`"
     )]
     TwoDeadLetterTopics {
         /// The first topic.
@@ -517,7 +517,7 @@ pub enum Mistake {
         /// The topics of the other sources on the way.
         through: Vec<TopicName>,
     },
-    /// A stage's name can't be a part of a topic's.
+    /// A stage's name is not valid in a topic name.
     #[error(
         "{name:?} is not a valid stage name. Use 1 to 100 letters, digits, dots, underscores and hyphens"
     )]
@@ -565,7 +565,7 @@ pub enum Mistake {
     /// A call of `route` has no topics.
     #[error("`route` has no topics. Pass the topics that its closure can return")]
     NoRoute,
-    /// The limits of asynchronous calls are not possible.
+    /// The limits of asynchronous calls are invalid.
     #[error("the calls {name:?} of `map_async`: {reason}")]
     Calls {
         /// The name of the calls.
@@ -575,7 +575,7 @@ pub enum Mistake {
     },
     /// The name of asynchronous calls is not valid.
     #[error(
-        "{name:?} is not a valid name of calls. Use 1 to 100 letters, digits, dots, underscores and hyphens"
+        "{name:?} is not a valid name for calls. Use 1 to 100 letters, digits, dots, underscores and hyphens"
     )]
     CallName {
         /// The name.
@@ -612,7 +612,7 @@ pub enum Mistake {
         /// The store of the keys with dead letters.
         store: String,
     },
-    /// A step that may not come before asynchronous calls does so.
+    /// A step comes before asynchronous calls, which is not allowed for its kind.
     #[error(
         "`{method}` comes before the calls {name} of `map_async` in one stage. The calls of a record start before earlier records \
          have passed `{method}`. Move it behind `map_async`, or write the records to a topic between them, with \
@@ -627,7 +627,7 @@ pub enum Mistake {
     /// A stream is cloned before asynchronous calls.
     #[error(
         "a stream is cloned before the calls {name} of `map_async` in one stage. Clone it behind `map_async`, or read the \
-         topic by another `app.source(&topic)` instead of the clone"
+         topic with another `app.source(&topic)` instead of the clone"
     )]
     CloneBeforeCalls {
         /// The name of the calls.

@@ -26,7 +26,8 @@ pub(crate) type MarkOf<K, V> =
 /// Returns the version of a value.
 pub(crate) type VersionOf<V> = Arc<dyn Fn(&V) -> Version + Send + Sync>;
 
-/// Compares each record with the high watermark of its producer, raises it, and forwards the record with the result.
+/// Compares each record with the high watermark of its producer, raises the watermark, and forwards the record with the
+/// result.
 pub(crate) struct Sequenced<K, V> {
     pub(crate) store: usize,
     pub(crate) marks: HighWatermarks,
@@ -45,7 +46,7 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
                 })),
             };
         };
-        // A producer's numbers have an order within one partition only. The partition is that of the task.
+        // A producer's numbers have an order within one partition only, which is the partition of the task.
         let mut key = Vec::new();
         let generation = generation(&record.headers)?;
         if generation > 0 {
@@ -119,7 +120,8 @@ impl<K: 'static, V: 'static> Node for Sequenced<K, V> {
     }
 }
 
-/// Compares each record with the highest version of its key, raises it, and forwards the record with the result.
+/// Compares each record with the highest version of its key, raises the version, and forwards the record with the
+/// result.
 pub(crate) struct NewestOf<K, V> {
     pub(crate) store: usize,
     pub(crate) versions: Versions<K>,

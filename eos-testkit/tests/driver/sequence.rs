@@ -133,7 +133,7 @@ fn a_gap_is_counted_or_fails() {
     let text = error(&mut driver, "p 0 101");
     assert!(
         text.contains(
-            "the number 101 of producer \"p\" does not follow 99: 1 are missing (store marks)"
+            "the number 101 of producer \"p\" does not follow 99; missing numbers: 1 (store marks)"
         ),
         "{text}"
     );
@@ -365,7 +365,7 @@ fn a_version_needs_a_key() {
     let record = Input::<Option<String>, String>::new(None, "1");
     let text = driver.try_pipe(&keyless(), record).unwrap_err().to_string();
     assert!(
-        text.contains("the record has no key, and versions are compared within a key"),
+        text.contains("the record has no key, but versions are compared within a key"),
         "{text}"
     );
 }

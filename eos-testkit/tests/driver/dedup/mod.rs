@@ -368,7 +368,10 @@ fn a_replayed_record_that_is_too_old_passes_once_in_a_generation() {
     };
     let text = letter.headers.get("__streams.errors.message").unwrap();
     let text = String::from_utf8_lossy(text);
-    assert!(text.contains("replay with `.as_generation(1)`"), "{text}");
+    assert!(
+        text.contains("replay it with `.as_generation(1)`"),
+        "{text}"
+    );
     // A restart in the middle changes nothing.
     crash_everywhere(|| TestDriver::new(strict(&five_minutes())), scenario);
 }

@@ -434,7 +434,7 @@ fn an_order_behind_an_order_waits_at_least_as_long() {
     };
     let text = app(99).describe().unwrap_err().to_string();
     assert!(
-        text.contains("the order with the store second: records wait in the store waiting first, so they come too late. Let them wait for at least 100ms"),
+        text.contains("the order with the store second: records wait in the store waiting first, so they arrive here too late. Set a wait of at least 100ms"),
         "{text}"
     );
     let scenario = |driver: &mut TestDriver| {
