@@ -49,10 +49,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Time
-    /// A left record closes when stream time exceeds `t + after + grace`, a right one when it exceeds `u + before +
-    /// grace`. A record that is already closed when it arrives is late and has no results. A closed record has no
-    /// further pairs, so results do not depend on the stored rows. Kafka Streams has no such limit: its inner join
-    /// finds all records that are still in its store.
+    /// A left record closes when stream time exceeds `t + after + grace`. A right record closes when stream time
+    /// exceeds `u + before + grace`. A record that is already closed when it arrives is late and has no results. A
+    /// closed record has no further pairs, so results do not depend on the stored rows. Kafka Streams has no such
+    /// limit: its inner join finds all records that are still in its store.
     ///
     /// # Cost
     /// Each record reads at most two rows and writes one. A row contains the records of one key in one range of time.
