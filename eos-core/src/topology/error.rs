@@ -182,17 +182,17 @@ pub enum Mistake {
     },
     /// A step needs the rows of a table in a store, and the table has none.
     #[error(
-        "`{method}` needs a table with a store, and this one is made of other tables. Add `.stored(&store)` before \
-         `.{method}(..)`"
+        "`{method}` needs a table with a store, but this table is derived from other tables. Add `.stored(&store)` \
+         before `.{method}(..)`"
     )]
     NotStored {
         /// The method.
         method: &'static str,
     },
-    /// Two joined tables are made of the same table, and the join has no store.
+    /// Two joined tables are derived from the same table, and the join has no store.
     #[error(
-        "`{method}` joins tables that are made of the same table, whose updates change both rows at once, so the result \
-         before an update is known only to a store. Add `.stored(&store)` behind `.{method}(..)`"
+        "`{method}` joins two tables that are derived from the same table. An update of that table changes both rows at \
+         once, so only a store has the previous result. Add `.stored(&store)` after `.{method}(..)`"
     )]
     RelatedTables {
         /// The method.
@@ -341,8 +341,8 @@ pub enum Mistake {
     },
     /// Windows or a join would drop results of an earlier join as late.
     #[error(
-        "the store {store} would drop results of the store {before} as late: these come up to {least:?} after the time that they \
-         have. Give the windows or the join of {store} a grace of at least {needed:?}"
+        "the store {store} would drop results of the store {before} as late: these results are emitted up to {least:?} \
+         after their timestamps. Give the windows or the join of {store} a grace of at least {needed:?}"
     )]
     ShortGraceOfJoin {
         /// The store of the windows or the later join.
@@ -635,8 +635,8 @@ pub enum Mistake {
     },
     /// Two global tables have the same name.
     #[error(
-        "two global tables have the name {name}, which is that of their directory. Give one of them another name, or use one \
-         table for both joins"
+        "two global tables have the name {name}, which is also the name of their directory. Give one of them another \
+         name, or use one table for both joins"
     )]
     SameGlobal {
         /// The name.
@@ -644,8 +644,8 @@ pub enum Mistake {
     },
     /// No stream is joined with a global table.
     #[error(
-        "the global table {name} is read, but no stream is joined with it. Call `stream.join_global(&table, ..)`, or remove \
-         it: each process would read and keep its whole topic"
+        "no stream is joined with the global table {name}, but each process would read and store its whole topic. Call \
+         `stream.join_global(&table, ..)`, or remove the table"
     )]
     UnusedGlobal {
         /// The name.

@@ -10,7 +10,8 @@ use crate::topic::{Topic, chosen_partition};
 
 /// The keys of a source, with their type erased.
 pub(crate) trait SourceKeys: Send + Sync {
-    /// Returns the partition that the topic's own partitioner chooses. `None` without one, or for a key of another type.
+    /// Returns the partition that the topic's own partitioner chooses. `None` without such a partitioner, or for a key
+    /// of another type.
     fn choose(&self, key: &dyn Any, partitions: u32) -> Option<u32>;
 
     /// Decodes a key of a record.
@@ -40,7 +41,7 @@ where
     }
 }
 
-/// Returns the bytes of a key. `None` if it is null.
+/// Returns the bytes of a key. `None` if the key is null.
 pub(super) fn key_bytes<K: 'static>(
     codec: &dyn Encode<K>,
     key: &K,
@@ -51,10 +52,11 @@ pub(super) fn key_bytes<K: 'static>(
     Ok((encoded == Encoded::Bytes).then_some(bytes))
 }
 
-/// Returns the partition of a key: by the topics' own partitioner, or by the key's bytes as Kafka's partitioner does.
+/// Returns the partition of a key. It is chosen by the topics' own partitioner, or from the key's bytes, as by Kafka's
+/// partitioner.
 ///
-/// A source only decodes keys, so the bytes come from `codec`, for example that of a store. They count only if the topic
-/// reads them as the same key. Otherwise the partition is unknown.
+/// A source only decodes keys, so the bytes come from `codec`, for example the codec of a store. They are used only if
+/// the topic decodes them to the same key. Otherwise the partition is unknown.
 pub(crate) fn partition_of<'s, K: 'static>(
     mut sources: impl Iterator<Item = &'s dyn SourceKeys>,
     codec: &dyn Encode<K>,
@@ -99,7 +101,7 @@ mod tests {
         assert_eq!(of(&own, &"ada".to_owned()), Some(3));
     }
 
-    /// Otherwise the view would look into a wrong partition, and find no row.
+    /// Otherwise the view would read the wrong partition and find no row.
     #[test]
     fn the_partition_of_another_key_is_unknown() {
         let numbers = Topic::<u64, u64>::json("t");
