@@ -93,7 +93,7 @@ pub enum IdentityError {
         .time.0
     )]
     FutureTimestamp {
-        /// The name of the `SeenIds`.
+        /// The name of the store, which depends on stream time.
         store: Arc<str>,
         /// The timestamp of the record.
         time: Timestamp,

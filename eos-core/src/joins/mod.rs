@@ -168,6 +168,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// .to(&Topic::plain("compared-trades"));
     /// ```
     ///
+    /// # Time
+    /// As for [`left_join_within`](Self::left_join_within), with the larger one of `before` and `after`.
+    ///
     /// # Exactly-once
     /// As for [`left_join_within`](Self::left_join_within).
     ///

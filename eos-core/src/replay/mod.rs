@@ -105,6 +105,9 @@ impl Replay {
     /// A deduplication does not store the id of a failed record. So a replay without a generation processes the record,
     /// unless the sender sent it again and the second copy was processed. With a new generation, that record is
     /// processed twice.
+    ///
+    /// Letters that are older than the window of their [`SeenIds`](crate::identity::SeenIds) need a generation, and those of
+    /// [`dedup_by_sequence`](crate::Stream::dedup_by_sequence) whose producer has reached a higher number.
     pub fn as_generation(mut self, generation: u64) -> Self {
         self.generation = Some(generation);
         self

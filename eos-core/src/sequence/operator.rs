@@ -50,8 +50,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// # Exactly-once
     /// The high watermark is stored in the transaction that commits the effects of its record. If a later step fails
-    /// and the record is skipped or becomes a dead letter, the watermark does not change, so a retry or a later copy
-    /// passes.
+    /// and the record is skipped or becomes a dead letter, the watermark does not change, so a retry passes. Once a higher
+    /// number of the producer has passed, a later copy is a duplicate. A dead letter that comes back then fails, because
+    /// the watermark does not show whether it was processed, and passes once with
+    /// [`as_generation`](crate::replays::Replay::as_generation).
     ///
     /// # Errors
     /// A record without a producer fails, unless [`pass_without_producer`](BySequence::pass_without_producer) is set. A

@@ -65,7 +65,9 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// ```
     ///
     /// # Cost
-    /// An update of this table writes one record to each of the two topics, and two rows. An update of the other table
+    /// An update of this table writes one subscription, or two if the foreign key changes, and one answer for each, except an
+    /// answer without a row to an inner join. It writes the left row, the counter of subscriptions and the subscriber, and
+    /// the left row again with the result. An update of the other table
     /// writes one answer for each row that refers to it. Answers beyond [`ForeignJoin::at_once`] are background work
     /// between other records, so a popular partner delays neither its task nor its transaction.
     ///
