@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use eos_protocol::partition_for;
+use eos_protocol::{Partition, partition_for};
 
 use crate::client::Headers;
 use crate::codec::{Decode, Encode, Encoded, Field, Part};
@@ -18,6 +18,9 @@ pub(crate) trait SourceKeys: Send + Sync {
     fn decode(&self, bytes: &[u8]) -> Option<Box<dyn Any>>;
 
     fn has_partitioner(&self) -> bool;
+
+    /// Returns the partition of a key's bytes. `None` if it is unknown.
+    fn partition(&self, bytes: &[u8], partitions: u32) -> Option<Partition>;
 }
 
 impl<K, V, KC, VC> SourceKeys for Topic<K, V, KC, VC>
@@ -39,6 +42,23 @@ where
     fn has_partitioner(&self) -> bool {
         self.partitioner().is_some()
     }
+
+    fn partition(&self, bytes: &[u8], partitions: u32) -> Option<Partition> {
+        if self.has_partitioner() {
+            let key = SourceKeys::decode(self, bytes)?;
+            let chosen = self.choose(&*key, partitions)?;
+            return Partition::new(i32::try_from(chosen).ok()?).ok();
+        }
+        // The window of a windowed key does not decide the partition.
+        (!is_windowed::<K>()).then(|| partition_for(bytes, partitions))
+    }
+}
+
+fn is_windowed<K>() -> bool {
+    std::any::type_name::<K>().starts_with(concat!(
+        env!("CARGO_CRATE_NAME"),
+        "::windowed_key::Windowed<"
+    ))
 }
 
 /// Returns the bytes of a key. `None` if the key is null.
@@ -99,6 +119,20 @@ mod tests {
             .clone()
             .partition_by("length", |key, _| key.len() as u32);
         assert_eq!(of(&own, &"ada".to_owned()), Some(3));
+    }
+
+    #[test]
+    fn the_partition_of_bytes_is_that_of_their_key() {
+        let of = |source: &dyn SourceKeys| source.partition(b"ada", 10).map(Partition::get);
+        let plain = Topic::<String, u64>::json("t");
+        assert_eq!(of(&plain), Some(partition_for(b"ada", 10).get()));
+        let own = plain
+            .clone()
+            .partition_by("length", |key, _| key.len() as u32);
+        assert_eq!(of(&own), Some(3));
+        let windowed = crate::codec::TimeWindowed::of(std::time::Duration::from_secs(1));
+        let windows = Topic::<crate::windows::Windowed<String>, u64>::with("t", windowed, Json);
+        assert_eq!(of(&windows), None);
     }
 
     /// Otherwise the view would read the wrong partition and find no row.
