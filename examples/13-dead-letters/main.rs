@@ -1,25 +1,26 @@
 //! Dead letters in sequence, and their replay: `cargo run -p eos-examples --bin 13-dead-letters`
 //!
 //! ```text
-//! orders ─→ price ─┬─→ paid
-//!    ↑             └─ no price ─→ orders-dlq ─┐
-//!    └──────────── orders-dlq-replay ←────────┘
+//! tea-orders ─→ price ─┬─→ paid
+//!    ↑                 └─ no price ─→ tea-orders-dlq ─┐
+//!    └───────────── tea-orders-dlq-replay ←───────────┘
 //! ```
 //!
-//! - **Park.** The price list has no tea, so Emmy's order of tea fails. Her later orders go to `orders-dlq` as well,
+//! - **Park.** The price list has no tea, so Emmy's order of tea fails. Her later orders go to `tea-orders-dlq` as
+//!   well,
 //!   because she pays her orders in sequence. Ada's orders are paid.
 //! - **Look.** The log and the headers of each letter have the reason, and the place in the sequence.
 //! - **Fix.** After three seconds, the price list gets a price for tea.
-//! - **Replay.** A second app writes the letters back to `orders`. Emmy's orders are paid, each once and in order, even
+//! - **Replay.** A second app writes the letters back to `tea-orders`. Emmy's orders are paid, each once and in order, even
 //!   if you kill this program.
 //!
 //! After `eos kafka up` (see README.md):
 //!
 //! ```sh
-//! eos kafka topic orders paid orders-dlq
-//! eos kafka produce orders < examples/13-dead-letters/orders.txt
+//! eos kafka topic tea-orders paid tea-orders-dlq
+//! eos kafka produce tea-orders < examples/13-dead-letters/orders.txt
 //! cargo run -p eos-examples --bin 13-dead-letters -- --kafka
-//! eos kafka read orders-dlq
+//! eos kafka read tea-orders-dlq
 //! ```
 
 use std::sync::Arc;
@@ -55,8 +56,8 @@ impl Prices {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     log_to_stderr();
-    let orders = Input::keyed("orders", include_str!("orders.txt"));
-    let kafka = Kafka::provide(&[orders], &["paid", "orders-dlq"])?;
+    let orders = Input::keyed("tea-orders", include_str!("orders.txt"));
+    let kafka = Kafka::provide(&[orders], &["paid", "tea-orders-dlq"])?;
     let prices = Prices::default();
     let shop = shop(&prices);
     let replay = async {
@@ -71,21 +72,21 @@ async fn main() -> anyhow::Result<()> {
 
 /// Orders and payments by customer.
 fn orders() -> PlainTopic<String, String> {
-    Topic::plain("orders")
+    Topic::plain("tea-orders")
 }
 
 fn shop(prices: &Prices) -> App {
     let mut app = App::new("dead-letters-v1");
     let prices = prices.clone();
     app.source(&orders())
-        .on_error(ErrorPolicy::dead_letter("orders-dlq").in_sequence("parked-orders"))
+        .on_error(ErrorPolicy::dead_letter("tea-orders-dlq").in_sequence("parked-orders"))
         .try_map(move |item: String| Ok(format!("{item} {}", prices.of(&item)?)))
         .to(&PlainTopic::<String, String>::named("paid"));
     app
 }
 
 fn replay() -> App {
-    App::replay("orders-dlq").to("orders").app()
+    App::replay("tea-orders-dlq").to("tea-orders").app()
 }
 
 #[cfg(test)]
@@ -115,7 +116,7 @@ mod tests {
     fn each_order_is_paid_once_and_in_order() {
         let prices = Prices::default();
         let mut shop = TestDriver::new(shop(&prices));
-        let replay = App::replay("orders-dlq").to("orders");
+        let replay = App::replay("tea-orders-dlq").to("tea-orders");
         let mut replay = TestDriver::new(replay.until(Timestamp(i64::MAX)).app());
         let paid = |shop: &mut TestDriver| -> Vec<String> {
             let paid = shop.read(&PlainTopic::<String, String>::named("paid"));
@@ -132,12 +133,12 @@ mod tests {
             ["ada coffee 320", "ada cake 450", "ada coffee 320"]
         );
 
-        assert_eq!(carry("orders-dlq", &mut shop, &mut replay), 3);
+        assert_eq!(carry("tea-orders-dlq", &mut shop, &mut replay), 3);
         replay.crash_during_next_record();
         replay.advance_wall_clock(Duration::from_secs(1));
         prices.fix();
         shop.crash_and_lose_state();
-        assert_eq!(carry("orders", &mut replay, &mut shop), 3);
+        assert_eq!(carry("tea-orders", &mut replay, &mut shop), 3);
         shop.pipe(&orders(), "emmy", "tea");
         assert_eq!(
             paid(&mut shop),

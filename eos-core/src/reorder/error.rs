@@ -44,7 +44,8 @@ pub enum ReorderError {
     /// Numbers are missing, and the record may not wait for them any longer.
     #[error(
         "the numbers from {expected} to {number} (exclusive) are missing (store {store}): the gap is longer than `max_gap`, \
-         or the record has waited for `max_wait`. Find the missing records, or give their numbers up with `OnGap::PassOn`"
+         or the record has waited for `max_wait`. Write the missing records to the topic and restart the app, or give their \
+         numbers up with `OnGap::PassOn`"
     )]
     Gap {
         /// The name of the store.

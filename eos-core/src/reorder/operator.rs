@@ -13,7 +13,7 @@ use crate::keys::Colocated;
 use crate::sequence::{End, end_in};
 use crate::streams::Stream;
 use crate::topic::Topic;
-use crate::topology::{Kind, Late, Mistake, Node, ReorderByNumber, ReorderByTime};
+use crate::topology::{Kind, Late, Mistake, Node, ReorderByNumber, ReorderByTime, Repairs};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Puts the records of a task in order of their timestamps.
@@ -135,6 +135,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         let store = store.clone();
         let make = move |late| -> Box<dyn Node> {
             Box::new(ReorderByNumber {
+                repairs: Repairs::default(),
                 store: at,
                 rows: store.clone(),
                 number: Arc::clone(&number) as Arc<dyn Fn(&V) -> u64 + Send + Sync>,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use eos_protocol::Timestamp;
+
 use crate::timer::Clock;
 
 /// The action when missing numbers do not arrive: the gap is longer than `max_gap`, a record has waited for `max_wait`,
@@ -15,6 +17,10 @@ pub enum OnGap {
     /// The record fails with [`ReorderError`](super::ReorderError). The error policy of the source decides about it.
     /// If the record is too far ahead, and the policy skips it or writes a dead letter, the wait for the missing
     /// numbers continues. So later numbers that are too far ahead fail as well, until the missing ones arrive.
+    ///
+    /// If the gap stops the app or pauses the task, write the missing records to the topic, and restart the app or call
+    /// [`Resume::Retry`](crate::run::Resume::Retry). The waiting record then waits once more for `max_wait`, and the task reads
+    /// on.
     Fail,
     /// The record becomes a dead letter. The error policy of the source must end in a dead-letter topic.
     /// As with `Fail`, later numbers that are too far ahead become dead letters, too.
@@ -66,6 +72,12 @@ impl Reorder {
     /// Sets the longest distance of a waiting record from the next number of its key, from 1 to 10,000.
     pub fn max_gap(numbers: u64) -> MaxGap {
         MaxGap(numbers)
+    }
+
+    /// Returns the end of a wait that begins now.
+    pub(crate) fn until(&self, now: Timestamp) -> Timestamp {
+        let wait = i64::try_from(self.wait.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(now.0.saturating_add(wait))
     }
 
     /// Sets the first number of each key. Without this call it is 0.

@@ -37,7 +37,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// # Exactly-once
     /// The version is stored in the transaction that commits the effects of its record. If a later step fails and the
-    /// record is skipped or becomes a dead letter, the stored version does not change.
+    /// record is skipped or becomes a dead letter, the version of the failed record is not stored.
     ///
     /// # Errors
     /// A record without a key fails. The error policy of the source decides.

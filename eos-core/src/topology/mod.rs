@@ -102,7 +102,7 @@ pub(crate) use per_commit::PerCommit;
 pub(crate) use place::WritePlace;
 pub(crate) use prepared_call::{CallSpec, PreparedCall};
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
-pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime};
+pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime, Repairs};
 pub(crate) use rows_of::RowsOf;
 pub(crate) use scratch::{Counts, MomentOutputs, Scratch};
 pub(crate) use sequence::{MarkOf, NewestOf, Sequenced, VersionOf};

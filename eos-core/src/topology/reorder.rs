@@ -127,6 +127,36 @@ pub(crate) struct ReorderByNumber<K, V> {
     pub(crate) number: Arc<dyn Fn(&V) -> u64 + Send + Sync>,
     pub(crate) settings: Reorder,
     pub(crate) late: Late,
+    pub(crate) repairs: Repairs,
+}
+
+/// The gaps that a restart or a decision about a paused task leaves time to repair.
+#[derive(Debug, Default)]
+pub(crate) struct Repairs {
+    /// The time of the clock when the task started. The lowest one if it had none: then no record waited.
+    began: Option<Timestamp>,
+    /// The last item that failed.
+    failed: Option<Vec<u8>>,
+}
+
+impl Repairs {
+    /// Notes the time of the first record or item of the task.
+    fn begin(&mut self, now: Option<Timestamp>) {
+        self.began.get_or_insert(now.unwrap_or(Timestamp(i64::MIN)));
+    }
+
+    /// Whether an item with a gap waits once more: its wait began before the task started, or it failed before. Otherwise no
+    /// record that fills the gap could be read, because due items come before records.
+    fn allow(&mut self, moment: Moment<'_>, wait: Duration) -> bool {
+        let since = moment.at.0.saturating_sub(ms(wait));
+        let has_waited = self.began.is_some_and(|began| since <= began.0);
+        if has_waited || self.failed.as_deref() == Some(moment.key) {
+            self.failed = None;
+            return true;
+        }
+        self.failed = Some(moment.key.to_vec());
+        false
+    }
 }
 
 impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
@@ -179,10 +209,7 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
                 Self::call_lower(rows, scope, &turn, number, now).map_err(failed)?;
                 now
             }
-            false => {
-                let wait = i64::try_from(self.settings.wait.as_millis()).unwrap_or(i64::MAX);
-                Timestamp(now.0.saturating_add(wait))
-            }
+            false => self.settings.until(now),
         };
         rows.hold(&number_key(scope, number), until, &row)
             .map_err(failed)?;
@@ -207,6 +234,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         let has_key = encode_key(&*self.rows.key, name, &record.key, &mut key)?;
         scope.push(u8::from(has_key));
         scope.append(&mut key);
+        self.repairs.begin(ctx.time_of(self.settings.clock.into()));
         let rows = rows(ctx, self.store)?;
         let failed = failed(&self.rows);
         let turn = rows.turn(&scope).map_err(failed)?;
@@ -251,6 +279,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
 
     /// Forwards a record whose wait is over.
     fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
+        self.repairs.begin(Some(moment.fired));
         let rows = rows(ctx, self.store)?;
         let failed = failed(&self.rows);
         let Some((scope, number)) = scope_and_number(moment.key) else {
@@ -269,6 +298,11 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
                 .map_err(failed);
         }
         if u128::from(number) > turn.next() {
+            if self.settings.on_gap == OnGap::Fail && self.repairs.allow(moment, self.settings.wait)
+            {
+                let until = self.settings.until(moment.fired);
+                return (rows.hold(moment.key, until, moment.value)).map_err(failed);
+            }
             if self.settings.on_gap != OnGap::PassOn {
                 return Err(self.gap(&turn, number));
             }
@@ -339,6 +373,10 @@ fn full<K, V>(store: &ReorderStore<K, V>, totals: Waiting) -> Fault {
 
 fn fault(error: ReorderError) -> Fault {
     Fault::User(Failure::permanent(error))
+}
+
+fn ms(wait: Duration) -> i64 {
+    i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn millis(ms: i64) -> Duration {

@@ -158,7 +158,12 @@ impl TestDriver {
         };
         let wrote = self.cluster.produce(name, bytes.partition, &written);
         if let Err(code) = wrote {
-            panic!("the broker rejects the record for {name}: error {code}");
+            let sizes = [bytes.key.as_ref(), bytes.value.as_ref()];
+            let bytes: usize = sizes.into_iter().flatten().map(Vec::len).sum();
+            panic!(
+                "the broker rejects the record for {name}: error code {code}. Its key and value have {bytes} bytes; code 10 is a \
+                 record above the topic's max.message.bytes (1,048,588 by default)"
+            );
         }
     }
 }

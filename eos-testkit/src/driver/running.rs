@@ -283,8 +283,8 @@ impl TestDriver {
     fn stands_still(&self) -> String {
         let mut text = format!(
             "the app is not done after {} minutes of the broker's time. Is a record retried \
-             forever (`ErrorPolicy::retry_forever`), or does a task wait for an input \
-             (`max.task.idle.ms`)?",
+             forever (`ErrorPolicy::retry_forever`), does a task wait for an input \
+             (`max.task.idle.ms`), or does a call of `map_async` never end (`Calls::time_out`)?",
             PATIENCE / 60_000
         );
         for it in self.standings() {

@@ -37,7 +37,7 @@ const CASES: [Case; 15] = [
         &[("orders-in-euros", 6), ("orders-dlq", 1)],
     ),
     // Three orders of emmy wait for a price, and come back.
-    ("13-dead-letters", &[("paid", 6), ("orders-dlq", 3)]),
+    ("13-dead-letters", &[("paid", 6), ("tea-orders-dlq", 3)]),
     // A user moves, and another one is deleted.
     (
         "14-clicks-by-region",

@@ -1,5 +1,7 @@
 //! Records in order of the numbers of their keys.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::*;
 
 #[test]
@@ -125,6 +127,48 @@ fn a_gap_fails_or_becomes_a_dead_letter() {
     assert_eq!(lost, ["9", "1"]);
     assert_eq!(passed, ["2", "3", "4"]);
     crash_everywhere(letters, scenario);
+}
+
+/// A restart after the stop reads on, so the missing record takes its place. Another stop follows if it does not come.
+#[test]
+fn a_gap_that_stopped_the_app_can_be_repaired() {
+    for clock in [Clock::Stream, Clock::Wall] {
+        let start = || {
+            let settings = Reorder::max_gap(5).max_wait(ms(5_000), clock);
+            let settings = settings.on_gap(OnGap::Fail);
+            let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
+            TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered))
+        };
+        let stops = |driver: &mut TestDriver, value: &str, at: i64| {
+            let record = Input::<String, String>::new("k", value).at(Timestamp(BEGIN + at));
+            let text = match driver.try_pipe(&input(), record) {
+                Err(error) => error.to_string(),
+                Ok(_) => {
+                    let advance = AssertUnwindSafe(|| driver.advance_wall_clock(ms(6_000)));
+                    let panic = catch_unwind(advance).unwrap_err();
+                    *panic.downcast::<String>().unwrap()
+                }
+            };
+            assert!(
+                text.contains("the numbers from 1 to 2 (exclusive)"),
+                "{text}"
+            );
+        };
+        let mut driver = start();
+        pipe(&mut driver, &[("0", 0), ("2", 1)]);
+        stops(&mut driver, "3", 6_000);
+        assert_eq!(out(&mut driver), ["0"], "{clock:?}");
+        driver.restart();
+        pipe(&mut driver, &[("1", 6_001)]);
+        assert_eq!(out(&mut driver), ["1", "2", "3"], "{clock:?}");
+
+        let mut driver = start();
+        pipe(&mut driver, &[("0", 0), ("2", 1)]);
+        stops(&mut driver, "3", 6_000);
+        driver.restart();
+        pipe(&mut driver, &[("4", 6_001)]);
+        stops(&mut driver, "5", 12_000);
+    }
 }
 
 #[test]
