@@ -82,6 +82,9 @@ enum Kafka {
         /// Takes each line as a value without a key, spread over the partitions
         #[arg(long)]
         no_keys: bool,
+        /// A header of each record, as name=value. It may be given several times
+        #[arg(long = "header", value_name = "NAME=VALUE")]
+        headers: Vec<kafka::Header>,
     },
     /// Prints the records of a topic as `partition@offset key:value` with headers. null is Kafka's null,
     /// "null" is text
@@ -131,13 +134,17 @@ fn run_kafka(command: Kafka) -> Result<()> {
         Kafka::Down => println!("{}", kafka::down()?),
         Kafka::Status => println!("{}", kafka::status()?),
         Kafka::Topic { topics } => println!("{}", kafka::create_topics(&topics)?),
-        Kafka::Produce { topic, no_keys } => {
+        Kafka::Produce {
+            topic,
+            no_keys,
+            headers,
+        } => {
             let keys = if no_keys {
                 Keys::None
             } else {
                 Keys::BeforeColon
             };
-            let sent = kafka::produce(&topic, std::io::stdin().lock(), keys)?;
+            let sent = kafka::produce(&topic, std::io::stdin().lock(), keys, &headers)?;
             let records = if sent == 1 { "record" } else { "records" };
             println!("sent {sent} {records} to {topic}");
         }

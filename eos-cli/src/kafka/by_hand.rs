@@ -72,17 +72,50 @@ pub(crate) fn create_topics(topics: &[NewTopic]) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Sends each line as a record, to the partition that Java would choose for its key. Returns how
+/// A header of produced records: `name=value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    name: String,
+    value: String,
+}
+
+impl std::str::FromStr for Header {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok(Self {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            }),
+            _ => Err(format!("{text:?} is no header: write `name=value`")),
+        }
+    }
+}
+
+impl Header {
+    fn parts(&self) -> (&str, &[u8]) {
+        (&self.name, self.value.as_bytes())
+    }
+}
+
+/// Sends each line as a record with these headers, to the partition that Java would choose for its key. Returns how
 /// many are acknowledged.
 ///
 /// # Errors
 /// When no cluster is up, there is no such topic, or a line can't be parsed; the lines before it are
 /// sent all the same.
-pub(crate) fn produce(topic: &str, lines: impl BufRead, keys: Keys) -> Result<u64> {
+pub(crate) fn produce(
+    topic: &str,
+    lines: impl BufRead,
+    keys: Keys,
+    headers: &[Header],
+) -> Result<u64> {
     let bootstrap = local::address()?;
     must_exist(&mut Client::connect(&bootstrap, PATIENCE)?, topic)?;
     let mut producer = Producer::with_patience(&bootstrap, PATIENCE)?;
-    lines::produce(&mut producer, topic, lines, keys)
+    let headers: Vec<_> = headers.iter().map(Header::parts).collect();
+    lines::produce(&mut producer, topic, lines, keys, &headers)
 }
 
 /// Writes what a topic holds, partition by partition: only what is committed, unless asked

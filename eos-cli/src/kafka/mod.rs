@@ -12,6 +12,6 @@ mod embedded;
 mod local;
 mod place;
 
-pub(crate) use by_hand::{NewTopic, create_topics, produce, read};
+pub(crate) use by_hand::{Header, NewTopic, create_topics, produce, read};
 pub(crate) use embedded::serve_embedded;
 pub(crate) use local::{Up, down, environment, status, up};

@@ -234,6 +234,12 @@ fn topics_and_records_are_made_and_read_by_hand() {
         "0@0 a:{\"n\":1}\n0@1 null:2\n0@2 b:null\n0@3 null:{\"n\":3}\n0@4 c:4"
     );
 
+    let complaint = user.complains("kafka produce orders --header =7");
+    assert!(complaint.contains("write `name=value`"), "{complaint}");
+    user.told("kafka produce orders --header id=7 --header t=a=b", "e:6\n");
+    let read = user.says("kafka read orders");
+    assert!(read.ends_with("0@5 e:6\n    id: 7\n    t: a=b"), "{read}");
+
     // The partition is Java's: murmur2("21") is -973932308.
     user.told("kafka produce prices", "21:1\n");
     let partition = (-973_932_308i32 & 0x7fff_ffff) % 6;

@@ -133,7 +133,7 @@ pub(crate) struct ReorderByNumber<K, V> {
 /// The gaps that a restart or a decision about a paused task leaves time to repair.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// The time of the clock when the task started. The lowest one if it had none: then no record waited.
+    /// The time of the clock at the first record or item of the task.
     began: Option<Timestamp>,
     /// The last item that failed.
     failed: Option<Vec<u8>>,
@@ -142,14 +142,14 @@ pub(crate) struct Repairs {
 impl Repairs {
     /// Notes the time of the first record or item of the task.
     fn begin(&mut self, now: Option<Timestamp>) {
-        self.began.get_or_insert(now.unwrap_or(Timestamp(i64::MIN)));
+        self.began = self.began.or(now);
     }
 
     /// Whether an item with a gap waits once more: its wait began before the task started, or it failed before. Otherwise no
     /// record that fills the gap could be read, because due items come before records.
     fn allow(&mut self, moment: Moment<'_>, wait: Duration) -> bool {
         let since = moment.at.0.saturating_sub(ms(wait));
-        let has_waited = self.began.is_some_and(|began| since <= began.0);
+        let has_waited = self.began.is_some_and(|began| since < began.0);
         if has_waited || self.failed.as_deref() == Some(moment.key) {
             self.failed = None;
             return true;

@@ -21,7 +21,7 @@ pub enum Keys {
     None,
 }
 
-/// Produces each line as a record and flushes. Each key goes to the partition that Java's partitioner selects. Returns
+/// Produces each line as a record with these headers, and flushes. Each key goes to the partition that Java's partitioner selects. Returns
 /// the number of acknowledged records.
 ///
 /// # Errors
@@ -31,14 +31,20 @@ pub fn produce(
     topic: &str,
     lines: impl BufRead,
     keys: Keys,
+    headers: &[(&str, &[u8])],
 ) -> Result<u64> {
-    let sent = send(producer, topic, lines, keys);
+    let sent = send(producer, topic, lines, (keys, headers));
     producer.flush()?;
     sent.with_context(|| format!("{} records before it are sent", producer.acknowledged()))?;
     Ok(producer.acknowledged())
 }
 
-fn send(producer: &mut Producer, topic: &str, lines: impl BufRead, keys: Keys) -> Result<()> {
+fn send(
+    producer: &mut Producer,
+    topic: &str,
+    lines: impl BufRead,
+    (keys, headers): (Keys, &[(&str, &[u8])]),
+) -> Result<()> {
     let partitions = producer.partitions(topic)?;
     for (number, line) in (1..).zip(lines.lines()) {
         let line = line.with_context(|| format!("line {number}"))?;
@@ -52,7 +58,7 @@ fn send(producer: &mut Producer, topic: &str, lines: impl BufRead, keys: Keys) -
         });
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
         let value = value.map(str::as_bytes);
-        producer.send(topic, partition, key, value, &[], now)?;
+        producer.send(topic, partition, key, value, headers, now)?;
     }
     Ok(())
 }
