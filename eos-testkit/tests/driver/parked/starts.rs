@@ -200,6 +200,8 @@ fn a_letter_of_a_million_bytes_is_replayed() {
         let large = Input::raw(Some(key.as_bytes()), Some(value.as_bytes()));
         starts.pipe(failed(large, "orders", "0 1", 1_500));
         assert!(starts.read().is_empty());
+        let place = KeyValueStore::<u32, Vec<u8>>::plain("passed-letters");
+        assert_eq!(starts.driver.store(&place).len(), 1);
         starts.again(|replay| replay.until(SECOND));
         let records = starts.read();
         assert_eq!(records.len(), 1);
