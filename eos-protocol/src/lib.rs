@@ -25,6 +25,7 @@
 //! | [`Pause`] | when a paused task stands still, and when it goes on |
 //! | [`DeadLetter`] | the headers of a dead letter |
 //! | [`sequence`] | whether a record waits behind a dead letter of its key |
+//! | [`letter`] | what becomes of a dead letter that waits for its replay |
 //! | [`Merge`] | which input of a task supplies the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`check_widths`] | whether their topics can be read together |
@@ -52,6 +53,7 @@ mod coordinator_wait;
 pub mod dead_letter;
 mod due;
 mod errors;
+mod fields;
 mod fnv;
 pub mod foreign;
 pub mod global;
@@ -63,6 +65,7 @@ mod ids;
 mod item_name;
 pub mod joins;
 pub mod ledger;
+pub mod letter;
 mod markers;
 mod membership;
 mod merge;

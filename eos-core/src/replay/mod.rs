@@ -1,40 +1,38 @@
 //! Apps that write dead letters back to the topics of their origin.
 
+mod first_format;
 mod letter;
 mod passed;
+mod round;
+mod stuck;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
+use eos_protocol::letter::Decisions;
 
 pub use letter::ReplayError;
-use letter::{Letter, Place, PlaceCodec};
+use letter::{Place, PlaceCodec};
 use passed::Passed;
+use round::{Rounds, Rows};
 
+use crate::App;
 use crate::client::Headers;
 use crate::codec::Plain;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::record::Record;
 use crate::runtime::time_of_day::time_of_day;
-use crate::store::{KeyValueStore, OrderedStore};
-use crate::store_handle::Store;
+use crate::store::OrderedStore;
 use crate::timer::Clock;
 use crate::topic::Topic;
-use crate::{App, Ctx};
 
 /// The interval between two rounds. A round writes its letters in the order of their numbers.
 const ROUND: Duration = Duration::from_millis(500);
-/// The most letters of a round, and the most bytes of their keys and values.
-const LETTERS: usize = 1_000;
-const BYTES: usize = 1 << 20;
-/// The most letters that a round reads. Letters that failed too late for this replay stay in the store.
-const READ: usize = 4_000;
-
-type Letters = Store<OrderedStore<Vec<u8>, Letter>>;
-type PassedStore = Store<KeyValueStore<u32, Passed>>;
+/// The largest record that a topic takes by default (`max.message.bytes`). The producer's own limit is lower.
+const LARGEST: u32 = 1_048_588;
 
 /// An app that writes dead letters back to the topics of their origin. Created by [`App::replay`].
 ///
@@ -47,8 +45,7 @@ pub struct Replay {
     origins: Vec<String>,
     until: Timestamp,
     generation: Option<u64>,
-    discards: BTreeSet<(Vec<u8>, u64)>,
-    releases: BTreeSet<Vec<u8>>,
+    decisions: Decisions,
 }
 
 impl App {
@@ -80,14 +77,14 @@ impl App {
             origins: Vec::new(),
             until: time_of_day(),
             generation: None,
-            discards: BTreeSet::new(),
-            releases: BTreeSet::new(),
+            decisions: Decisions::default(),
         }
     }
 }
 
 impl Replay {
-    /// Adds a topic of origin. It must exist. Letters of other topics fail.
+    /// Adds a topic of origin. It must exist. Letters of other topics fail. Those that an earlier start has stored wait for a
+    /// start that names their topic.
     pub fn to(mut self, origin: &str) -> Self {
         self.origins.push(origin.to_owned());
         self
@@ -100,7 +97,7 @@ impl Replay {
     }
 
     /// Sets the header `eos-replay-generation`, which is part of the scope of an id. A deduplication then accepts
-    /// records that it accepted before.
+    /// records that it accepted before. It applies to the letters that this start writes.
     ///
     /// A deduplication does not store the id of a failed record. So a replay without a generation processes the record,
     /// unless the sender sent it again and the second copy was processed. With a new generation, that record is
@@ -115,14 +112,30 @@ impl Replay {
 
     /// Discards a letter: the key with these bytes no longer waits for this number. The header `eos-sequence` of a
     /// letter ends with its number.
+    ///
+    /// It applies to the letters that this start writes: those that failed before [`until`](Self::until). Remove the call
+    /// afterwards: a later letter of the key may have the same number. A record without a key has no such number: see
+    /// [`discard_without_key`](Self::discard_without_key).
     pub fn discard(mut self, key: impl AsRef<[u8]>, number: u64) -> Self {
-        self.discards.insert((key.as_ref().to_vec(), number));
+        self.decisions.discard(key.as_ref(), number);
+        self
+    }
+
+    /// Discards the letter of a record without a key. Its topic and partition are those of its origin. Its offset is the second
+    /// number of the header `eos-sequence`.
+    ///
+    /// Each such letter is the only one of its sequence, so its number does not tell it from others.
+    pub fn discard_without_key(mut self, origin: &str, partition: u32, offset: i64) -> Self {
+        self.decisions
+            .discard_without_key(origin, partition, offset);
         self
     }
 
     /// Discards all letters of a key, and releases the key: its new records are processed again.
+    ///
+    /// It applies to the letters that this start writes: those that failed before [`until`](Self::until).
     pub fn release(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.releases.insert(key.as_ref().to_vec());
+        self.decisions.release(key.as_ref());
         self
     }
 
@@ -131,9 +144,11 @@ impl Replay {
     #[must_use]
     pub fn app(self) -> App {
         let mut app = App::new(&format!("{}-replay", self.letters));
-        let store = OrderedStore::<Vec<u8>, Letter>::json("letters");
-        let rows = app.store(&store);
-        let passed = Passed::store(&mut app);
+        app.set("message.max.bytes", LARGEST);
+        let stores = Rows {
+            letters: app.store(&OrderedStore::plain("letters")),
+            passed: Passed::store(&mut app),
+        };
         let mut outputs = BTreeMap::new();
         for origin in &self.origins {
             let topic = Topic::with(origin, PlaceCodec, Plain);
@@ -141,56 +156,17 @@ impl Replay {
             outputs.insert(origin.clone(), app.output(&topic));
         }
         let source = Topic::<Option<Vec<u8>>, Option<Vec<u8>>>::plain(&self.letters);
-        let replay = Arc::new(self);
-        let (intake, known) = (Arc::clone(&replay), outputs.keys().cloned().collect());
+        let start = RandomState::new().hash_one(&self.letters);
+        let rounds = Arc::new(Rounds::new(self, start, stores, outputs));
+        let intake = Arc::clone(&rounds);
         app.source(&source)
-            .with_store(&rows)
-            .with_store(&passed)
+            .with_store(&stores.letters)
+            .with_store(&stores.passed)
             .on_tick("rounds", Clock::Wall, ROUND, move |ctx, _| {
-                let (mut letters, mut bytes) = (0, 0);
-                let (rows, view) = (ctx.store(&rows), ctx.store(&passed));
-                let before = Passed::read(&view, replay.until)?;
-                let mut passed = before.clone();
-                for entry in rows.range(before.key.clone()..).take(READ) {
-                    let (key, letter) = entry?;
-                    if letter.failed_at >= replay.until.0 {
-                        if letters == 0 {
-                            passed.behind(key);
-                        }
-                        continue;
-                    }
-                    rows.delete(&key)?;
-                    letters += 1;
-                    bytes += letter.bytes();
-                    write(ctx, &outputs, letter)?;
-                    if letters >= LETTERS || bytes >= BYTES {
-                        break;
-                    }
-                }
-                passed.write(&view, &before)
+                rounds.write(ctx)
             })
-            .for_each(move |ctx, record| intake.take(ctx, (&rows, &passed), &known, record));
+            .for_each(move |ctx, record| intake.take(ctx, &record));
         app
-    }
-
-    /// Stores a letter until the next round.
-    fn take(
-        &self,
-        ctx: &Ctx<'_>,
-        (rows, passed): (&Letters, &PassedStore),
-        known: &BTreeSet<String>,
-        record: Record<Option<Vec<u8>>, Option<Vec<u8>>>,
-    ) -> Result<(), Failure> {
-        let letter = Letter::of(record, self).map_err(Failure::permanent)?;
-        if !known.contains(&letter.topic) {
-            return Err(Failure::permanent(ReplayError::OtherOrigin {
-                topic: letter.topic,
-                known: known.iter().cloned().collect::<Vec<_>>().join(", "),
-            }));
-        }
-        let key = letter.sort_key(ctx.offset());
-        Passed::arrives(&ctx.store(passed), self.until, &key)?;
-        ctx.store(rows).put(&key, &letter)
     }
 }
 
@@ -206,24 +182,8 @@ pub fn replayed(
     let bytes = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
     let mut record = Record::new(bytes(key), bytes(value));
     record.headers = headers;
-    let letter = Letter::of(record, &App::replay("")).map_err(Failure::permanent)?;
-    let record = letter.into_record()?;
+    let letter = letter::read(&record).map_err(Failure::permanent)?;
+    let record = letter::replayed(&letter, &App::replay(""));
     let partition = i32::try_from(record.key.partition).unwrap_or(i32::MAX);
     Ok((partition, record.headers))
-}
-
-fn write(
-    ctx: &Ctx<'_>,
-    outputs: &BTreeMap<String, Output<Place, Option<Vec<u8>>>>,
-    letter: Letter,
-) -> Result<(), Failure> {
-    // Only an earlier start of the replay declared the topic of this letter.
-    let output = outputs.get(&letter.topic).ok_or_else(|| {
-        Failure::permanent(ReplayError::OtherOrigin {
-            topic: letter.topic.clone(),
-            known: outputs.keys().cloned().collect::<Vec<_>>().join(", "),
-        })
-    })?;
-    let record = letter.into_record()?;
-    ctx.emit_record(output, record)
 }

@@ -1,48 +1,44 @@
 //! Stored letters that a replay does not read again.
 
-use eos_protocol::Timestamp;
-use serde::{Deserialize, Serialize};
-
 use crate::App;
+use crate::codec::{CodecError, Decode, Encode, Encoded, Field, Plain};
 use crate::failure::Failure;
 use crate::store::{KeyValueStore, KeyValueView};
 use crate::store_handle::Store;
 
 /// The only key of the store.
 const ROW: u32 = 0;
-/// The version of the row.
-const VERSION: u8 = 1;
+/// The version of the row. Version 1 was JSON, and did not know the start.
+const VERSION: u8 = 2;
 
-/// The place before which all stored letters failed too late for this replay.
+/// The place before which this start of the replay writes no stored letter: they failed too late, or are stuck.
 ///
-/// Such letters stay for a later start. Without this place, each round would read all of them. The place is a row, so
-/// it moves and aborts with the letters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Such letters stay for another start, which reads all letters again: it may have another end, other topics and another
+/// version. Without the place, each round would read all of them. It is a row, so it moves and aborts with the letters.
+///
+/// ```text
+/// version (1 byte) · start (8) · key
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Passed {
-    version: u8,
-    /// The end of the replay, in milliseconds since 1970. A replay with another end reads all letters again.
-    until: i64,
+    /// The start. `None` in another version.
+    start: Option<u64>,
     /// The first key that may have a letter of this replay.
     pub(super) key: Vec<u8>,
 }
 
 impl Passed {
     pub(super) fn store(app: &mut App) -> Store<KeyValueStore<u32, Self>> {
-        app.store(&KeyValueStore::json("passed-letters"))
+        app.store(&KeyValueStore::with("passed-letters", Plain, PassedCodec))
     }
 
     /// Returns the stored place, or the place before all letters.
-    pub(super) fn read(
-        view: &KeyValueView<'_, u32, Self>,
-        until: Timestamp,
-    ) -> Result<Self, Failure> {
+    pub(super) fn read(view: &KeyValueView<'_, u32, Self>, start: u64) -> Result<Self, Failure> {
         let found = view.get(&ROW)?;
-        let found = found.filter(|it| it.version == VERSION && it.until == until.0);
-        Ok(found.unwrap_or(Self {
-            version: VERSION,
-            until: until.0,
-            key: Vec::new(),
-        }))
+        let start = Some(start);
+        let found = found.filter(|it| it.start == start);
+        let key = Vec::new();
+        Ok(found.unwrap_or(Self { start, key }))
     }
 
     /// Moves the place behind a letter.
@@ -66,14 +62,44 @@ impl Passed {
     /// Moves the place back to a letter that arrives before it.
     pub(super) fn arrives(
         view: &KeyValueView<'_, u32, Self>,
-        until: Timestamp,
+        start: u64,
         key: &[u8],
     ) -> Result<(), Failure> {
-        let before = Self::read(view, until)?;
+        let before = Self::read(view, start)?;
         if before.key[..] <= *key {
             return Ok(());
         }
         let key = key.to_vec();
         view.put(&ROW, &Self { key, ..before })
+    }
+}
+
+/// Writes and reads the row.
+#[derive(Debug, Clone, Copy)]
+struct PassedCodec;
+
+impl Encode<Passed> for PassedCodec {
+    fn encode(
+        &self,
+        passed: &Passed,
+        into: &mut Vec<u8>,
+        _field: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
+        into.push(VERSION);
+        into.extend_from_slice(&passed.start.unwrap_or_default().to_be_bytes());
+        into.extend_from_slice(&passed.key);
+        Ok(Encoded::Bytes)
+    }
+}
+
+impl Decode<Passed> for PassedCodec {
+    fn decode(&self, bytes: Option<&[u8]>, _field: &Field<'_>) -> Result<Passed, CodecError> {
+        let bytes = bytes.unwrap_or_default();
+        let row = bytes.strip_prefix(&[VERSION]).unwrap_or_default();
+        let (start, key) = match row.split_first_chunk() {
+            Some((start, key)) => (Some(u64::from_be_bytes(*start)), key.to_vec()),
+            None => (None, Vec::new()),
+        };
+        Ok(Passed { start, key })
     }
 }

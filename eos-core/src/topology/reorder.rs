@@ -130,13 +130,13 @@ pub(crate) struct ReorderByNumber<K, V> {
     pub(crate) repairs: Repairs,
 }
 
-/// The gaps that a restart or a decision about a paused task leaves time to repair.
+/// The gaps that a restart, or a decision about a paused task, leaves time to repair.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     /// The time of the clock at the first record or item of the task.
     began: Option<Timestamp>,
-    /// The last item that failed.
-    failed: Option<Vec<u8>>,
+    /// The key of the last gap that failed, and the time.
+    failed: Option<(Vec<u8>, Timestamp)>,
 }
 
 impl Repairs {
@@ -145,17 +145,20 @@ impl Repairs {
         self.began = self.began.or(now);
     }
 
-    /// Whether an item with a gap waits once more: its wait began before the task started, or it failed before. Otherwise no
-    /// record that fills the gap could be read, because due items come before records.
-    fn allow(&mut self, moment: Moment<'_>, wait: Duration) -> bool {
-        let since = moment.at.0.saturating_sub(ms(wait));
-        let has_waited = self.began.is_some_and(|began| since < began.0);
-        if has_waited || self.failed.as_deref() == Some(moment.key) {
-            self.failed = None;
-            return true;
-        }
-        self.failed = Some(moment.key.to_vec());
-        false
+    fn fails(&mut self, scope: &[u8], now: Timestamp) {
+        self.failed = Some((scope.to_vec(), now));
+    }
+
+    /// Whether an item with a gap waits once more: its wait began before the task started, or before the last gap of its key
+    /// failed. Otherwise no record that fills the gap could be read, because due items come before records.
+    fn allow(&self, scope: &[u8], moment: Moment<'_>, wait: Duration) -> bool {
+        let since = Timestamp(moment.at.0.saturating_sub(ms(wait)));
+        let failed = self.failed.as_ref().filter(|(key, _)| key == scope);
+        let failed = failed.map(|(_, at)| *at);
+        [self.began, failed]
+            .into_iter()
+            .flatten()
+            .any(|at| since < at)
     }
 }
 
@@ -288,6 +291,15 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         let turn = rows.turn(scope).map_err(failed)?;
         let mut turn = turn.unwrap_or_else(|| Turn::starting_at(self.settings.first));
         let lower = rows.below(scope, &turn, number).map_err(failed)?;
+        let first = lower.first().and_then(|key| scope_and_number(key));
+        let first = first.map_or(number, |(_, number)| number);
+        if u128::from(first) > turn.next()
+            && self.settings.on_gap == OnGap::Fail
+            && self.repairs.allow(scope, moment, self.settings.wait)
+        {
+            let until = self.settings.until(moment.fired);
+            return (rows.hold(moment.key, until, moment.value)).map_err(failed);
+        }
         if !lower.is_empty() {
             // The lower numbers arrived later, and are forwarded first.
             let mut lower = lower.iter();
@@ -298,12 +310,8 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
                 .map_err(failed);
         }
         if u128::from(number) > turn.next() {
-            if self.settings.on_gap == OnGap::Fail && self.repairs.allow(moment, self.settings.wait)
-            {
-                let until = self.settings.until(moment.fired);
-                return (rows.hold(moment.key, until, moment.value)).map_err(failed);
-            }
             if self.settings.on_gap != OnGap::PassOn {
+                self.repairs.fails(scope, moment.fired);
                 return Err(self.gap(&turn, number));
             }
             ctx.gave_numbers_up();

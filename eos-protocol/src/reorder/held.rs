@@ -1,5 +1,6 @@
 //! A waiting record as bytes.
 
+use crate::fields::{put, put_nullable, take, take_nullable};
 use crate::ids::Timestamp;
 
 /// The format that this version writes, and the newest that it reads.
@@ -53,11 +54,11 @@ impl<'a> Held<'a> {
         let time = self.time.map_or(i64::MIN, |time| time.0);
         into.extend_from_slice(&time.to_be_bytes());
         into.extend_from_slice(&self.offset.to_be_bytes());
-        put(self.topic, 0, into);
+        put(self.topic, into);
         put_nullable(self.key, into);
         put_nullable(self.value, into);
         for (name, value) in &self.headers {
-            put(name, 0, into);
+            put(name, into);
             put_nullable(*value, into);
         }
     }
@@ -94,64 +95,12 @@ fn read(rest: &[u8]) -> Option<Held<'_>> {
     Some(held)
 }
 
-fn put(bytes: &[u8], more: u64, into: &mut Vec<u8>) {
-    put_varint(bytes.len() as u64 + more, into);
-    into.extend_from_slice(bytes);
-}
-
-fn put_nullable(bytes: Option<&[u8]>, into: &mut Vec<u8>) {
-    match bytes {
-        Some(bytes) => put(bytes, 1, into),
-        None => into.push(0),
-    }
-}
-
-fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = take_varint(rest)?;
-    cut(rest, len)
-}
-
-fn take_nullable<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
-    match take_varint(rest)? {
-        0 => Some(None),
-        len => cut(rest, len - 1).map(Some),
-    }
-}
-
-fn cut<'a>(rest: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
-    let (bytes, behind) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-    *rest = behind;
-    Some(bytes)
-}
-
-/// Appends an unsigned LEB128 number.
-fn put_varint(mut number: u64, into: &mut Vec<u8>) {
-    while number >= 0x80 {
-        into.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    into.push(number as u8);
-}
-
-/// Takes an unsigned LEB128 number from the front.
-pub(super) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fields::take_varint;
 
     #[test]
     fn the_format_is_pinned() {

@@ -1,6 +1,6 @@
 //! The next number of a key, and the count of its waiting records.
 
-use super::held::take_varint;
+use crate::fields::take_varint;
 
 /// The format of rows that this version writes, and the newest that it reads.
 const FORMAT: u8 = 2;

@@ -210,6 +210,7 @@ impl Scene {
                 let record = (text(record.key.as_deref()), text(record.value.as_deref()));
                 found.entry(at).or_default().push(record);
             })?;
+        outputs_are_in_order(&found)?;
         for (at, sent) in &self.sent {
             let expected = sent.iter().map(|(key, value)| {
                 let ids = ids.get(&format!("{key} {value}"));
@@ -245,6 +246,47 @@ impl Scene {
     fn told<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| format!("logs:\n{}", self.fleet.tails(12)))
     }
+}
+
+/// The outputs of each key are in the order of its records, by their offsets. All of them are in the partition of the key.
+fn outputs_are_in_order(found: &BTreeMap<i32, Vec<(String, String)>>) -> Result<()> {
+    let mut last: BTreeMap<&str, (i32, u64)> = BTreeMap::new();
+    for (at, records) in found {
+        for (key, value) in records {
+            let number = value.split(' ').next().unwrap_or_default();
+            let number = number.trim_start_matches('v').parse()?;
+            if let Some((partition, before)) = last.insert(key, (*at, number)) {
+                ensure!(
+                    partition == *at && before < number,
+                    "{key}: the output of {number} in partition {at} came after {before} in {partition}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No call of a key began before the record in front had its first response, whatever was killed. A repeated call may run
+/// beside the call of a process that was killed.
+fn first_calls_of_keys_are_in_order(requests: &[Request]) -> Result<()> {
+    let mut calls: BTreeMap<&str, BTreeMap<u64, (Instant, Instant)>> = BTreeMap::new();
+    for request in requests {
+        let (key, value) = request.record.split_once(' ').context("no value")?;
+        let number = value.trim_start_matches('v').parse()?;
+        let first = calls.entry(key).or_default().entry(number);
+        let (began, ended) = first.or_insert((request.began, request.ended));
+        (*began, *ended) = ((*began).min(request.began), (*ended).min(request.ended));
+    }
+    for (key, calls) in calls {
+        let next = calls.iter().skip(1);
+        for ((before, (_, ended)), (number, (began, _))) in calls.iter().zip(next) {
+            ensure!(
+                ended <= began,
+                "{key}: {number} began before {before} had a response"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The calls of each key ran one after another, in the order of its records.
@@ -327,6 +369,7 @@ fn killed_processes_repeat_calls_under_the_same_id_and_write_each_result_once() 
     scene.told(judged)?;
     scene.told(waited)?;
     fate.check(&scene.fleet, 2)?;
+    first_calls_of_keys_are_in_order(&scene.service.requests())?;
     // A kill repeats what was admitted, and what had left since the last commit, of each task.
     let most = (kills as usize + 2) * 2 * PARTITIONS as usize * 4 * AT_ONCE;
     let repeated = scene.repeated();

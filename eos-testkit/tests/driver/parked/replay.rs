@@ -252,38 +252,12 @@ fn what_is_no_letter_of_the_origin_is_refused() {
         "{gone}"
     );
     let due = refused(&|headers| headers.push("eos-due", Some(b"idle 7")));
-    assert!(due.contains("idle 7") && due.contains("no record"), "{due}");
+    assert!(
+        due.contains("idle 7") && due.contains("replay it by hand"),
+        "{due}"
+    );
     let number = refused(&|headers| headers.push("eos-sequence", Some(b"9 9 9")));
     assert!(number.contains("newer version"), "{number}");
-}
-
-#[test]
-fn a_partition_of_origin_that_does_not_exist_stops_the_replay() {
-    let mut driver = TestDriver::new(app(&broken(&["1"])));
-    let mut letters = three(&mut driver);
-    let headers = &mut letters[0].2;
-    headers.push("__streams.errors.partition", Some(b"7"));
-    let mut replay = Replay::start(&driver, None);
-    let (key, value, headers) = &letters[0];
-    let mut input = Input::raw(key.as_deref(), value.as_deref());
-    for header in headers.iter() {
-        input = input.header(header.name(), header.value().unwrap_or_default());
-    }
-    let piped = replay.0.try_pipe(&self::letters(), input);
-    let error = match piped {
-        Err(error) => error.to_string(),
-        Ok(_) => {
-            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                replay.0.advance_wall_clock(Duration::from_secs(2));
-            }));
-            assert!(ended.is_err());
-            replay.0.error().unwrap().to_string()
-        }
-    };
-    assert!(
-        error.contains('7') && error.contains("3 partitions"),
-        "{error}"
-    );
 }
 
 /// The headers of a processed letter travel to the next topic, whose dead letters are in sequence as well.

@@ -1,6 +1,6 @@
 //! Sequenced dead letters and their replay: each record once, and the records of a key in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -10,7 +10,7 @@ use integration_tests::kill::Random;
 use integration_tests::partitioner::partition;
 use kafka_launcher::for_tests;
 use kafka_launcher::os::Signal;
-use kafka_wire::Isolation;
+use kafka_wire::{Isolation, Producer};
 
 use super::scene::{Input, PROCESSES, Scene, fate, now, seed};
 
@@ -99,6 +99,13 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
     stopped?;
     replayed?;
     fate.check(&scene.fleet, PROCESSES)?;
+    let killed = replay.started() - 1;
+    ensure!(
+        killed == REPLAY_KILLS,
+        "the replay was killed {killed} times instead of {REPLAY_KILLS}"
+    );
+    let again = failed_again(&mut scene)?;
+    ensure!(!again.is_empty(), "no letter failed after its replay");
     let poisoned = inputs.iter().filter(|it| !it.value.ends_with("good"));
     let poisoned = poisoned.count() as u64;
     ensure!(
@@ -106,13 +113,65 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
         "{letters} letters of {poisoned} records that fail"
     );
     eprintln!(
-        "{} records, {poisoned} fail, {letters} letters, {} faults, the replay was killed {} times, {:.1?}",
+        "{} records, {poisoned} fail, {letters} letters, {} failed again, {} faults, the replay was killed {killed} times, {:.1?}",
         inputs.len(),
+        again.len(),
         fate.count(),
-        replay.started() - 1,
         since.elapsed()
     );
     Ok(())
+}
+
+/// A letter that just fits into a topic with the default limits. The changelog and the producer of the replay take it as well.
+#[test]
+fn the_largest_letter_comes_back() -> Result<()> {
+    let _alone = super::alone();
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let mut scene = Scene::new(kafka.bootstrap(), "replay", 1, &[])?;
+    let (late, origin) = (scene.topic("late"), scene.topic("in"));
+    let value = vec![b'v'; 1_048_200];
+    let headers = [
+        ("eos-sequence", &b"1 0 1"[..]),
+        ("__streams.errors.topic", origin.as_bytes()),
+        ("__streams.errors.partition", b"0"),
+        ("__streams.errors.offset", b"0"),
+        ("__eos.errors.app", b"a"),
+        ("__eos.errors.time", b"1"),
+    ];
+    let mut producer = Producer::new(kafka.bootstrap())?;
+    producer.send(&late, 0, Some(b"k"), Some(&value), &headers, 1)?;
+    producer.flush()?;
+    let waited = scene.await_visible("in", 1);
+    scene.told(waited)?;
+    scene.fleet.stop_all(Signal::Term)?;
+    let mut found = Vec::new();
+    let client = &mut scene.client;
+    client.read_all(&origin, Isolation::ReadCommitted, |_, record| {
+        found.push(record.value.as_deref() == Some(&value[..]));
+    })?;
+    ensure!(found == [true], "{} records, or another value", found.len());
+    Ok(())
+}
+
+/// Returns the records that failed after they had been replayed: parked, replayed and parked again. A letter that only comes
+/// behind another one of its key has another error.
+fn failed_again(scene: &mut Scene) -> Result<BTreeSet<String>> {
+    let (mut again, late) = (BTreeSet::new(), scene.topic("late"));
+    let client = &mut scene.client;
+    client.read_all(&late, Isolation::ReadCommitted, |_, record| {
+        let of = |name: &str| {
+            let mut headers = record.headers.iter().rev();
+            headers.find(|(header, _)| header == name)?.1.as_deref()
+        };
+        let failed = of("__streams.errors.message") == Some(&b"it fails"[..]);
+        if failed && of("eos-origin").is_some() {
+            let value = record.value.as_deref().unwrap_or_default();
+            again.insert(String::from_utf8_lossy(value).into_owned());
+        }
+    })?;
+    Ok(again)
 }
 
 /// Compares the records of each key with one loop over the input.

@@ -1,0 +1,114 @@
+//! Letters that the replay can't write as it was started.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use eos_protocol::letter::LetterError;
+
+/// Why a stored letter waits for another start of the replay.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// The replay does not write to the topic of origin.
+    Topic,
+    /// The topic of origin has too few partitions.
+    Partition,
+    /// The row can't be read.
+    Row(String),
+}
+
+impl From<LetterError> for Why {
+    fn from(error: LetterError) -> Self {
+        Self::Row(error.to_string())
+    }
+}
+
+/// Letters of one topic that wait for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) topic: String,
+    pub(super) why: Why,
+    pub(super) letters: u64,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            topic,
+            why,
+            letters,
+        } = self;
+        write!(
+            f,
+            "waiting letters of the topic {topic} that this replay can't write: {letters}. "
+        )?;
+        match why {
+            Why::Topic => write!(f, "Add `.to({topic:?})` to the replay"),
+            Why::Partition => write!(
+                f,
+                "Their partition of origin does not exist. Give {topic} as many partitions as it had"
+            ),
+            Why::Row(error) => write!(f, "The reason: {error}"),
+        }
+    }
+}
+
+/// The letters of a task that are stuck in this start.
+///
+/// A round reads rows again, after an abort or if a letter arrives before them. Rows are read in order at first, and no stuck
+/// letter arrives after the start, so each one is counted once.
+#[derive(Debug, Default)]
+pub(super) struct Stuck {
+    /// The last row that is counted.
+    counted: Vec<u8>,
+    letters: BTreeMap<(String, Why), u64>,
+    is_told: bool,
+}
+
+impl Stuck {
+    /// Counts a letter.
+    pub(super) fn count(&mut self, row_key: &[u8], topic: String, why: Why) {
+        if *row_key > self.counted[..] {
+            self.counted = row_key.to_vec();
+            *self.letters.entry((topic, why)).or_default() += 1;
+        }
+    }
+
+    /// Returns what to warn of, once, when all rows have been read.
+    pub(super) fn tell(&mut self) -> Vec<Told> {
+        if std::mem::replace(&mut self.is_told, true) {
+            return Vec::new();
+        }
+        let letters = self.letters.iter();
+        let told = letters.map(|((topic, why), letters)| Told {
+            topic: topic.clone(),
+            why: why.clone(),
+            letters: *letters,
+        });
+        told.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stuck_letter_is_counted_once_and_told_once() {
+        let mut stuck = Stuck::default();
+        for row in [b"a", b"b", b"a", b"b", b"c"] {
+            stuck.count(row, "gone".to_owned(), Why::Topic);
+        }
+        stuck.count(b"d", "orders".to_owned(), Why::Partition);
+        stuck.count(b"e", "orders".to_owned(), LetterError::Format(9).into());
+        let told: Vec<_> = stuck.tell().iter().map(ToString::to_string).collect();
+        let begin = "waiting letters of the topic";
+        let [gone, partition, format] = &told[..] else {
+            panic!("{told:?}");
+        };
+        let expected = "gone that this replay can't write: 3. Add `.to(\"gone\")` to the replay";
+        assert_eq!(*gone, format!("{begin} {expected}"));
+        assert!(partition.contains("orders") && partition.contains("partitions"));
+        assert!(format.contains("format 9") && format.contains("newest version"));
+        assert!(stuck.tell().is_empty());
+    }
+}
