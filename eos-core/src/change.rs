@@ -1,6 +1,6 @@
 //! An update of a table's row.
 
-/// An update of a row: the values before and after it. `None` means that there is no row.
+/// An update of a row: the values before and after the update. `None` means that the row does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change<V> {
     pub(crate) old: Option<V>,

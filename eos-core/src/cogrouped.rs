@@ -13,11 +13,11 @@ type Init<A> = Arc<dyn Fn() -> A + Send + Sync>;
 
 impl<K: 'static, V: 'static> Grouped<K, V> {
     /// Combines several streams with values of different types into one result per key. `init` creates the result, and
-    /// `add` adds a value of this stream. [`and`](Cogrouped::and) adds further streams, each with a function of its own.
+    /// `add` adds a value of this stream. [`and`](Cogrouped::and) adds further streams, each with its own function.
     /// [`into_table`](Cogrouped::into_table) ends the declaration.
     ///
-    /// One task reads all streams in order of time, like [`merge`](crate::Stream::merge). Their topics need equal numbers
-    /// of partitions and the same partitioner.
+    /// One task reads all streams in time order, as with [`merge`](crate::Stream::merge). Their topics need equal
+    /// numbers of partitions and the same partitioner.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -35,7 +35,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///     .to(&Topic::json("clicks-and-turnover"));
     /// ```
     ///
-    /// Kafka Streams declares the first aggregator with `cogroup`, and initializer and store at the end, with
+    /// In Kafka Streams, `cogroup` declares only the first aggregator. The initializer and the store come last, with
     /// `CogroupedKStream::aggregate`.
     ///
     /// # Exactly-once
@@ -54,7 +54,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         }
     }
 
-    /// Like [`cogroup`](Self::cogroup), and each `add` may return `None` to delete the key. The update is then a
+    /// Like [`cogroup`](Self::cogroup), but each `add` may return `None` to delete the key. The update is then a
     /// tombstone, and the next value of any stream starts with `init` again.
     ///
     /// ```
@@ -158,10 +158,10 @@ impl<K, A> Results<K, A> {
 }
 
 impl<K: 'static, A: 'static> Cogrouped<K, A, A> {
-    /// Adds a stream. `add` adds a value of it to the result.
+    /// Adds a stream. `add` adds a value of this stream to the result.
     ///
-    /// A stream that is added twice, e.g. a clone, adds each record twice. Kafka Streams silently replaces the first
-    /// aggregator of the same `KGroupedStream`.
+    /// If a stream is added twice, for example as a clone, each record is added twice. Kafka Streams silently replaces
+    /// the first aggregator of the same `KGroupedStream`.
     ///
     /// # Errors
     /// The start of the app fails if the streams belong to different apps, or if their topics have different partitioners
@@ -176,7 +176,7 @@ impl<K: 'static, A: 'static> Cogrouped<K, A, A> {
 }
 
 impl<K: 'static, A: 'static> Cogrouped<K, A> {
-    /// Adds a stream. `add` adds a value of it to the result, or returns `None` to delete the result. See
+    /// Adds a stream. `add` adds a value of this stream to the result, or returns `None` to delete the result. See
     /// [`and`](Cogrouped::and) of results that are never deleted.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl<K: 'static, A: 'static> Cogrouped<K, A> {
 }
 
 impl<K: 'static, A: 'static, U: 'static> Cogrouped<K, A, U> {
-    /// Returns the table of the results. It emits each update, whichever stream caused it.
+    /// Returns the table of the results. It emits the updates of all streams.
     pub fn into_table(self) -> Table<K, A, U> {
         let Results { store, readers, .. } = self.result;
         let (updates, changes) = self.exits;

@@ -39,7 +39,7 @@ pub(crate) enum LastResort {
     Fail,
     Skip,
     DeadLetter(TopicName),
-    /// With the topic of the records that a person turns into dead letters.
+    /// With the topic of `Resume::DeadLetter`.
     Pause(Option<TopicName>),
 }
 
@@ -59,10 +59,10 @@ impl ErrorPolicy {
 
     /// Writes the record unchanged to a dead-letter topic, and continues. The topic must exist.
     ///
-    /// Headers hold the reason. KIP-1034 defines `__streams.errors.` with `exception`, `message`, `stacktrace`, `topic`,
-    /// `partition` and `offset`. `exception` is the type of the error, and `stacktrace` holds its causes. `__eos.errors.`
-    /// with `app`, `attempts` and `time` are the name of the app, the number of attempts, and the time in milliseconds
-    /// since 1970.
+    /// Headers hold the reason. KIP-1034 defines `__streams.errors.` with `exception`, `message`, `stacktrace`,
+    /// `topic`, `partition` and `offset`. `exception` is the type of the error, and `stacktrace` holds its causes.
+    /// `__eos.errors.` with `app`, `attempts` and `time` are the name of the app, the number of attempts, and the time
+    /// in milliseconds since 1970.
     ///
     /// # Exactly-once
     /// The dead letter is written in the transaction that also commits the record's offset: both or none.
@@ -71,11 +71,12 @@ impl ErrorPolicy {
         Self::of(LastResort::DeadLetter(topic.into()))
     }
 
-    /// Pauses the task of the record until [`Handle::resume`](crate::Handle::resume) decides. All earlier records are
-    /// committed, and other tasks continue. The task takes no records, and its timers of the machine's clock wait.
+    /// Pauses the task of the record until the program calls [`Handle::resume`](crate::Handle::resume). All earlier
+    /// records are committed, and other tasks continue. The task takes no records, and its timers of the machine's
+    /// clock wait.
     ///
-    /// [`Handle::paused`](crate::Handle::paused) lists the paused tasks of the process. After a restart, or after a move
-    /// to another process, the record fails and pauses again. The metric `eos_paused_tasks` counts paused tasks.
+    /// [`Handle::paused`](crate::Handle::paused) lists the paused tasks of the process. After a restart, or after a
+    /// move to another process, the record fails and pauses again. The metric `eos_paused_tasks` counts paused tasks.
     ///
     /// ```
     /// # use eos_core::{App, ErrorPolicy, Handle, Topic};
@@ -99,13 +100,14 @@ impl ErrorPolicy {
         Pause { letters: None }
     }
 
-    /// Keeps the dead letters of each key in order: once a key has a dead letter, its later records follow it to the
-    /// dead-letter topic, unprocessed. Other keys continue. `store` is the name of the store with these keys.
+    /// Keeps the dead letters of each key in order. Once a key has a dead letter, its later records go to the
+    /// dead-letter topic as well, unprocessed. Other keys continue. `store` is the name of the store with these keys.
     ///
-    /// The header `eos-sequence` of a letter has its number, which it keeps. An app of [`App::replay`](crate::App::replay)
-    /// brings the letters back. A replayed record is processed only if it is the next one of its key; else it becomes a
-    /// dead letter again, under its own number. A letter that was processed before is left out, so a replay may run any
-    /// number of times. After the last letter, the key's records are processed again.
+    /// The header `eos-sequence` of a letter has its number, which never changes. An app of
+    /// [`App::replay`](crate::App::replay) writes the letters back to their origin. A replayed record is processed only
+    /// if it is the next one of its key. Otherwise it becomes a dead letter again, under its own number. A letter that
+    /// was processed before is dropped, so a replay may run any number of times. After the last letter, the key's
+    /// records are processed again.
     ///
     /// The order is that of one topic: records of other topics that the task reads do not wait. A record without a key
     /// waits for no other record. Requires [`Guarantee::ExactlyOnce`](crate::Guarantee::ExactlyOnce).
@@ -138,8 +140,8 @@ impl ErrorPolicy {
     ///
     /// The task of the record waits meanwhile, and other tasks continue.
     ///
-    /// These are not retried, because a retry is expected to fail as well: bytes that can't be decoded, outputs and rows
-    /// of stores that can't be encoded, records without a timestamp in a window, unknown topics of
+    /// These are not retried, because a retry is expected to fail as well: bytes that can't be decoded, outputs and
+    /// rows of stores that can't be encoded, records without a timestamp in a window, unknown topics of
     /// [`route`](crate::Stream::route), partitions that do not exist, stores that the step does not have, and
     /// [permanent failures](crate::Failure::permanent). A failure by
     /// [`CodecError::unavailable`](crate::codec::CodecError::unavailable) is retried.
@@ -150,8 +152,8 @@ impl ErrorPolicy {
         }
     }
 
-    /// Like [`retry`](Self::retry), until the record succeeds. Failures that `retry` does not retry get the policy set by
-    /// [`Retry::then`]; without it, the app stops.
+    /// Like [`retry`](Self::retry), until the record succeeds. To failures that `retry` does not retry, the policy of
+    /// [`Retry::then`] applies. Without it, the app stops.
     pub fn retry_forever(backoff: Backoff) -> Retry {
         Retry {
             times: None,
@@ -198,7 +200,7 @@ impl ErrorPolicy {
     }
 }
 
-/// As a program writes it: `retry(3, fixed(1s)).then(dead_letter("orders-dlq"))`.
+/// As in a program: `retry(3, fixed(1s)).then(dead_letter("orders-dlq"))`.
 impl fmt::Display for ErrorPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = match &self.sequence {
@@ -343,7 +345,7 @@ impl Backoff {
         }
     }
 
-    /// Waits that double from `from` to `to`. Each wait is random between half and all of that, so that tasks that
+    /// Waits that double from `from` to `to`. Each wait is random between half and all of that time, so that tasks that
     /// failed together do not retry together.
     #[must_use]
     pub const fn exponential(from: Duration, to: Duration) -> Self {
@@ -461,7 +463,7 @@ mod tests {
         );
     }
 
-    /// Dead letters would vanish, unnoticed: the policy is the source's, not the branch's.
+    /// Dead letters would be lost silently: a policy belongs to the source, not to the branch.
     #[test]
     fn a_second_policy_of_a_source_is_refused_with_both() {
         let mut app = App::new("a");

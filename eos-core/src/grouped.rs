@@ -17,8 +17,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Requires the records of a key in one task. After [`key_by`](Self::key_by), call
     /// [`repartition`](Self::repartition) first.
     ///
-    /// Each record needs a key. A record whose key is null, which a key of type `Option` allows, fails by the error policy.
-    /// To drop such records, call [`filter_map_record`](Self::filter_map_record) before `repartition`.
+    /// Each record needs a key. With a key of type `Option`, a record with a null key fails, and the error policy
+    /// applies. To drop such records, call [`filter_map_record`](Self::filter_map_record) before `repartition`.
     pub fn group_by_key(self) -> Grouped<K, V>
     where
         P: Colocated,
@@ -26,10 +26,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         Grouped::new(self.partitioned())
     }
 
-    /// Groups the records by a new key, made from the value. Short for [`key_by`](Self::key_by),
+    /// Groups the records by a new key, which `f` returns for a value. Short for [`key_by`](Self::key_by),
     /// [`repartition`](Self::repartition) and [`group_by_key`](Self::group_by_key).
     ///
-    /// `topic` sets the codecs and a part of the name; the full name is `<app>-<name>-repartition`.
+    /// `topic` sets the codecs and a part of the topic's name. The full name is `<app>-<name>-repartition`.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -81,8 +81,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
     }
 
-    /// Combines all values of a key into one. The first value is the first result; `f` then combines the result and
-    /// the next value.
+    /// Combines all values of a key into one. The first value is the first result. `f` combines the result and each
+    /// further value.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -102,7 +102,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         })
     }
 
-    /// Like [`reduce`](Self::reduce), and `f` may return `None` to delete the key. The update is then a tombstone, and
+    /// Like [`reduce`](Self::reduce), but `f` may return `None` to delete the key. The update is then a tombstone, and
     /// the next value starts a new result.
     ///
     /// ```
@@ -158,7 +158,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         })
     }
 
-    /// Like [`aggregate`](Self::aggregate), and `f` may return `None` to delete the key. The update is then a
+    /// Like [`aggregate`](Self::aggregate), but `f` may return `None` to delete the key. The update is then a
     /// tombstone, and the next value starts with `init` again.
     ///
     /// ```
@@ -235,7 +235,7 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 }
 
 impl<K: 'static, V: 'static> KeyValueStore<K, V> {
-    /// The same store, with a timestamp for each value.
+    /// Returns the same store, with a timestamp for each value.
     pub(crate) fn stamped(&self) -> KeyValueStore<K, Stamped<V>> {
         KeyValueStore {
             name: Arc::clone(&self.name),

@@ -223,7 +223,7 @@ pub mod identity {
     pub use crate::sequence::{BySequence, Gaps, HighWatermarks, Newest, Sequence, Versions};
 }
 
-/// Asynchronous calls: what the closure of [`Stream::map_async_record`](crate::Stream::map_async_record) receives.
+/// Asynchronous calls: the argument of the closure of [`Stream::map_async_record`](crate::Stream::map_async_record).
 pub mod calls {
     pub use eos_protocol::calls::CallId;
 

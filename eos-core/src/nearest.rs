@@ -1,8 +1,8 @@
 //! Suggestions for misspelt names.
 
-/// The one of these names that is nearest to this one, if any is near.
+/// Returns the most similar of these names, if one is similar enough.
 pub(crate) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    // A letter in four may be wrong; and never are all of them.
+    // One letter in four may be wrong, but at least one and at most four.
     let at_most = (name.len() / 4).clamp(1, 4);
     among
         .into_iter()
@@ -12,8 +12,7 @@ pub(crate) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) 
         .map(|(_, name)| name)
 }
 
-/// How many letters must be added, taken away, replaced or swapped with their neighbour (optimal
-/// string alignment).
+/// Returns the number of letters to add, remove, replace or swap with their neighbour (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let (mut before, mut above) = (Vec::new(), (0..=b.len()).collect::<Vec<_>>());

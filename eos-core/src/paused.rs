@@ -36,7 +36,7 @@ impl fmt::Display for PauseId {
 pub struct Paused {
     /// The pause, for [`Handle::resume`](crate::Handle::resume).
     pub id: PauseId,
-    /// The task that stands still.
+    /// The paused task.
     pub task: TaskId,
     /// The record or the moment that failed.
     pub at: PausedAt,
@@ -92,7 +92,7 @@ pub enum Resume {
     DeadLetter,
 }
 
-/// A decision that does not apply.
+/// An error of a decision about a paused task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
@@ -116,7 +116,7 @@ pub enum ResumeError {
     },
 }
 
-/// The paused tasks of a process. Workers add them, and the app's handle decides.
+/// The paused tasks of a process. Workers add tasks, and the app's handle sets decisions.
 #[derive(Debug)]
 pub struct PauseBoard(Mutex<Board>);
 
@@ -164,7 +164,8 @@ impl Default for PauseBoard {
 }
 
 impl PauseBoard {
-    /// Creates an empty board. The first number should be random, so that numbers of other processes are unknown.
+    /// Creates an empty board. The first number should be random, so that a process rejects the numbers of other
+    /// processes.
     pub(crate) fn new(first: u64) -> Self {
         Self(Mutex::new(Board {
             // Programs write numbers into JSON, which is exact up to 2^53.
@@ -221,7 +222,7 @@ impl PauseBoard {
         }
     }
 
-    /// Removes the tasks of a worker that is replaced. Its thread may hang, and drops no ticket then.
+    /// Removes the tasks of a replaced worker. The thread of this worker may hang, and then drops no ticket.
     pub(crate) fn clear(&self, worker: WorkerId) {
         self.lock().entries.retain(|_, it| it.worker != worker);
     }

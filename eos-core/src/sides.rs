@@ -15,7 +15,7 @@ pub enum Sides<V, W> {
 }
 
 impl<V, W> Sides<V, W> {
-    /// Returns the sides that have a value, if one has.
+    /// Returns the sides that have a value. `None` if both are missing.
     pub(crate) fn of(left: Option<V>, right: Option<W>) -> Option<Self> {
         match (left, right) {
             (Some(left), Some(right)) => Some(Self::Both(left, right)),
@@ -55,7 +55,7 @@ impl<V, W> Sided<V, W> {
         }
     }
 
-    /// Both values, if they are of two sides.
+    /// Returns both values, if they are of different sides.
     pub(crate) fn with<'a>(&'a self, other: &'a Self) -> Option<Sides<&'a V, &'a W>> {
         match (self, other) {
             (Self::Left(left), Self::Right(right)) | (Self::Right(right), Self::Left(left)) => {

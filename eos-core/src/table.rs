@@ -12,7 +12,7 @@ use crate::topic::Topic;
 use crate::topology::{Join, Keep, Kind, Readers};
 
 impl App {
-    /// Reads a topic as a table: a store holds the last value of each key. A tombstone deletes the row.
+    /// Reads a topic as a table. A store holds the last value of each key. A tombstone deletes the row.
     ///
     /// The last record to arrive wins, regardless of timestamps, as in Kafka Streams (`KTableSource`, unversioned
     /// tables). Any topic of this kind may receive tombstones, so its values are `Option`s.
@@ -33,8 +33,8 @@ impl App {
     /// ```
     ///
     /// # Exactly-once
-    /// A row changes in the transaction that commits the offset of its record. After a crash the table reflects exactly
-    /// the committed records.
+    /// A row changes in the transaction that commits the offset of its record. After a crash, the table reflects
+    /// exactly the committed records.
     pub fn table<K, V, KC, VC>(
         &mut self,
         topic: &Topic<K, V, KC, VC>,
@@ -58,7 +58,7 @@ impl App {
     }
 }
 
-/// The values of a table's topic: `Option`s, because a null deletes a row. This trait is sealed.
+/// The values of a table's topic. They are `Option`s, because a null deletes a row. This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "a table's topic deletes rows by nulls, so its values are `Option<{Self}>`",
     label = "a `Topic<K, Option<{Self}>>` is needed here"
@@ -85,12 +85,12 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// result has the timestamp and the headers of the record.
     ///
     /// The topics of both sides need equal numbers of partitions. One task reads the same partition of each topic, the
-    /// older record first. The task waits for a topic with more records, at most `max.task.idle.ms` (KIP-695). Thus a
-    /// record finds the rows of all older records.
+    /// older record first. If a topic has more records, the task waits for them, at most for `max.task.idle.ms`
+    /// (KIP-695). A record therefore finds the rows of all older records.
     ///
-    /// Of two records with the same timestamp, the one from the topic declared first is processed first. Declare a table
-    /// before the streams that join with it, so that a row of the same millisecond counts. The consumer group subscribes
-    /// to the topic declared first, so another order later is a new layout.
+    /// Of two records with the same timestamp, the one from the topic declared first is processed first. Declare a
+    /// table before the streams that join with it, so that a row of the same millisecond counts. The consumer group
+    /// subscribes to the topic declared first, so a different order in a later version is a new layout.
     ///
     /// If the closure can fail, join to a pair and call [`try_map`](Self::try_map).
     ///
@@ -113,8 +113,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// The read of a row is part of the transaction that commits the record's offset. A record that is processed again after
-    /// a crash or an abort finds the same rows, and perhaps older rows that arrived in the meantime.
+    /// The read of a row is part of the transaction that commits the record's offset. A record that is processed again
+    /// after a crash or an abort reads the same rows, and perhaps older rows that arrived in the meantime.
     pub fn join<T: 'static, U: 'static, R: 'static>(
         self,
         table: &Table<K, T, U>,
@@ -127,7 +127,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.joined(Kind::Join, table, joined)
     }
 
-    /// Like [`join`](Self::join), and keeps records without a row. `f` then receives `None`.
+    /// Like [`join`](Self::join), but keeps records without a row. `f` then receives `None`.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};

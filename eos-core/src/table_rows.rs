@@ -14,8 +14,8 @@ use crate::tables::Table;
 use crate::topology::Mistake;
 use crate::windowed_table::WindowedTable;
 
-/// The handle of a table's rows, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Closures capture
-/// it by `move` and can only read. Returned by [`Table::rows`] and [`WindowedTable::rows`].
+/// A handle of a table's rows, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Closures
+/// capture the handle by `move`, and can only read the rows. Returned by [`Table::rows`] and [`WindowedTable::rows`].
 ///
 /// `D` is the kind of the table's store: [`KeyValueStore`] or [`WindowStore`].
 pub struct Rows<D> {
@@ -35,14 +35,15 @@ impl<D> Rows<D> {
 }
 
 impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
-    /// Returns a handle of the rows. Closures of a stream with [`with_store`](crate::Stream::with_store) read rows of all
-    /// keys in their task. To read only the row of a record's own key, [`join`](crate::Stream::join) is shorter.
+    /// Returns a handle of the rows. Closures of a stream with [`with_store`](crate::Stream::with_store) can read the
+    /// rows of all keys in their task. To read only the row of a record's own key, [`join`](crate::Stream::join) is
+    /// shorter.
     ///
     /// A task has only the rows of its own partition. For a key of another partition, `get` returns `None`, as for a
     /// missing row. Read only keys that are in the partition of the record's key.
     ///
-    /// A closure sees the updates of all earlier records of its task. It sees the update of its own record only if the
-    /// table is declared before the closure's step. The topics of both streams need equal numbers of partitions.
+    /// A closure reads the updates of all earlier records of its task. It reads the update of its own record only if
+    /// the table is declared before the closure's step. The topics of both streams need equal numbers of partitions.
     /// [`join`](crate::Stream::join) describes the order of records of several topics.
     ///
     /// ```
@@ -76,9 +77,9 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
 }
 
 impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
-    /// Returns a handle of the results. Closures of a stream with [`with_store`](crate::Stream::with_store) read the
-    /// results of all keys in their task. An open window returns its current result. A window has no result once its
-    /// retention is over. The default retention is size plus grace, so set
+    /// Returns a handle of the results. Closures of a stream with [`with_store`](crate::Stream::with_store) can read
+    /// the results of all keys in their task. For an open window, they read its current result. A window has no result
+    /// once its retention is over. The default retention is size plus grace, so set
     /// [`retention`](crate::state::WindowStore::retention) to read closed windows.
     ///
     /// See [`Table::rows`] for keys of other partitions and for the order of records.
@@ -204,7 +205,8 @@ impl<'c, K: 'static, V: 'static> WindowRowsView<'c, K, V> {
         Ok(found.map(|(start, row)| (start, row.value)).collect())
     }
 
-    /// Returns all results of the windows that start in this range of time, in order of start, then of the keys' bytes.
+    /// Returns all results of the windows that start in this range of time, sorted by start and then by the keys'
+    /// bytes.
     pub fn all(&self, starts: impl RangeBounds<Timestamp>) -> Entries<'c, (Timestamp, K, V)> {
         let value = |(start, key, row): (_, _, Stamped<V>)| (start, key, row.value);
         self.rows.entries(&starts, value)

@@ -5,10 +5,10 @@
 //! lines ─→ words ─(repartition: all of one word in one task)─→ counts ─→ word-counts
 //! ```
 //!
-//! Each update of a count goes to `word-counts`, as the 8 bytes that Kafka Streams would write. The program
-//! prints these bytes after the word (`Topic::json` would write text). Each task keeps its counts in a database
-//! and in a changelog topic, which commits in the transaction of the offsets and the outputs. Kill this program
-//! at any moment and start it again, on any host: every word counts exactly once.
+//! Each update of a count goes to `word-counts`, as the 8 bytes that Kafka Streams would write. The program prints
+//! these bytes after the word; `Topic::json` would write text instead. Each task keeps its counts in a database and in
+//! a changelog topic. The changelog commits in the transaction of the offsets and the outputs. Kill this program at any
+//! moment, and start it again on any host: every word counts exactly once.
 
 use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
@@ -52,7 +52,7 @@ fn app() -> App {
     app
 }
 
-/// In lower case, without what is around them; apostrophes count only within.
+/// Returns the words in lower case, without the characters around them. An apostrophe is part of a word only inside it.
 fn words_of(line: &str) -> Vec<String> {
     let words = line.split(|c: char| !c.is_alphanumeric() && c != '\'');
     let words = words.map(|word| word.trim_matches('\''));
@@ -72,7 +72,7 @@ mod tests {
         driver.pipe(&lines(), None, "Curiouser and curiouser!");
         assert_eq!(driver.read_map(&word_counts())["curiouser"], 2);
 
-        // In the middle of a record, and with the database gone.
+        // One crash in the middle of a record, and one that also loses the database.
         driver.crash_during_next_record();
         driver.pipe(&lines(), None, "And curiouser.");
         driver.crash_and_lose_state();

@@ -6,9 +6,9 @@
 //!                                                └─ yes ─→ repeated
 //! ```
 //!
-//! A sender that receives no response repeats its payment with the same id. Kafka stores both records. The store of this
-//! app has the ids of each customer. An id is stored in the transaction that accepts its payment: kill this program at any
-//! time, and no payment is lost, and none is accepted twice.
+//! A sender that receives no response repeats its payment with the same id. Kafka stores both records. The store of
+//! this app has the ids of each customer. An id is stored in the transaction that accepts its payment. You can kill
+//! this program at any time: no payment is lost, and none is accepted twice.
 //!
 //! After `eos kafka up` (see README.md):
 //!

@@ -6,9 +6,9 @@
 //!                                                 └─ no rate ─→ orders-dlq
 //! ```
 //!
-//! The service takes up to 300 ms for each answer. While the first calls run, those of later orders start. Yet the results
-//! leave in the order of the orders, and each is written once: kill this program at any time. A call may be repeated then,
-//! with the same id.
+//! The service takes up to 300 ms for each response. While the first calls run, those of later orders start. The
+//! results still leave in the sequence of the orders, and each result is written once, even if you kill this program.
+//! After a kill, a call may be repeated, with the same id.
 //!
 //! After `eos kafka up` (see README.md):
 //!
@@ -54,7 +54,7 @@ fn topic<V>(name: &str) -> Topic<String, V, Plain, Json> {
     Topic::json(name)
 }
 
-/// The app, with the service that converts. A test passes another service.
+/// The app, with the conversion service. A test passes another service.
 fn app<F, Answer>(ask: F) -> App
 where
     F: Fn(Call<String, Order>) -> Answer + Send + Sync + 'static,
@@ -71,7 +71,7 @@ where
     app
 }
 
-/// A service in place of a real one. A request over HTTP would have `call.id` as its idempotency key.
+/// Simulates a service. A request over HTTP would have `call.id` as its idempotency key.
 async fn ask(call: Call<String, Order>) -> Result<Converted, Failure> {
     tokio::time::sleep(Duration::from_millis(call.value.cents % 300)).await;
     convert(&call.value)

@@ -6,12 +6,12 @@
 //!    └──────────── orders-dlq-replay ←────────┘
 //! ```
 //!
-//! - **Park.** The price list has no tea, so emmy's order of tea fails. Her later orders follow it to `orders-dlq`, because
-//!   she pays in the order of her orders. Ada's orders are paid.
+//! - **Park.** The price list has no tea, so Emmy's order of tea fails. Her later orders go to `orders-dlq` as well,
+//!   because she pays her orders in sequence. Ada's orders are paid.
 //! - **Look.** The log and the headers of each letter have the reason, and the place in the sequence.
-//! - **Fix.** After three seconds the price list gets a price of tea.
-//! - **Replay.** A second app writes the letters back to `orders`. Emmy's orders are paid, each once and in order: kill this
-//!   program at any time.
+//! - **Fix.** After three seconds, the price list gets a price for tea.
+//! - **Replay.** A second app writes the letters back to `orders`. Emmy's orders are paid, each once and in order, even
+//!   if you kill this program.
 //!
 //! After `eos kafka up` (see README.md):
 //!
@@ -97,7 +97,7 @@ mod tests {
 
     type Bytes = PlainTopic<Option<Vec<u8>>, Option<Vec<u8>>>;
 
-    /// Moves the records of a topic into another test. The headers tell both apps what the records are.
+    /// Copies the records of a topic into another test, with their headers, by which both apps classify the records.
     fn carry(topic: &str, from: &mut TestDriver, to: &mut TestDriver) -> usize {
         let records = from.read(&Bytes::named(topic));
         for it in &records {

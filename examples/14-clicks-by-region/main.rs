@@ -18,11 +18,12 @@
 //! eos kafka read clicks-of-regions
 //! ```
 //!
-//! A click counts for the region that its user has at that time. When emmy moves, her earlier clicks stay where they are.
+//! A click counts for the region that its user has at the time of the click. When emmy moves, her earlier clicks still
+//! count for her old region.
 //!
-//! The count of users is different: it follows the table. When emmy moves, she leaves one region and joins the other, and
-//! when alan is deleted, his region has one user fewer. Each change of a row is subtracted and added once, even if you kill the
-//! program in between.
+//! The counts of users follow the table. When emmy moves, one region loses a user and another one gains a user. When
+//! alan is deleted, his region has one user fewer. Each change of a row is subtracted and added once, even if you kill
+//! the program in between.
 
 use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
@@ -59,7 +60,7 @@ fn app() -> App {
 
     app.source(&clicks())
         .try_map(|clicks| Ok(clicks.parse::<u64>()?))
-        // `join` would leave out the clicks of users without a region.
+        // `join` would drop the clicks of users without a region.
         .left_join(&users, |clicks, region| {
             (region.unwrap_or_else(|| "unknown".to_owned()), clicks)
         })

@@ -1,4 +1,4 @@
-//! Orders and their shipments: two streams joined by key and time, with results for what has no partner.
+//! Orders and their shipments: two streams joined by key and time, with results for records without a partner.
 //! `cargo run -p eos-examples --bin 15-orders-shipments`
 //!
 //! ```text
@@ -6,13 +6,15 @@
 //! shipments ─┘                      └─ one without other ──→ shipped, when its day is over
 //! ```
 //!
-//! An order meets the shipments of its key up to a day later. An order without a shipment, and a shipment without an order, go out
-//! alone: once, and only after no partner can come any more. Kafka Streams emits them earlier, and a pair may follow.
+//! An order is joined with the shipments of its key up to a day later. An order without a shipment, or a shipment
+//! without an order, has one result of its own, after no partner can arrive any more. Kafka Streams emits such results
+//! earlier, and a pair may follow.
 //!
-//! `close_when_idle` lets stream time run on with the clock while no records arrive, so the last orders go out, too. Kill the
-//! program at any moment: no result is lost or repeated, and none is both alone and in a pair.
+//! With `close_when_idle`, stream time follows the clock while no records arrive, so the results of the last orders are
+//! emitted, too. Kill the program at any moment: no result is lost or repeated, and no record has both a result of its
+//! own and a pair.
 //!
-//! With the embedded broker, the day has five seconds.
+//! With the embedded broker, a day lasts five seconds.
 //!
 //! After `eos kafka up` (see README.md):
 //!
@@ -46,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The key is the order's number, the value what was ordered or sent.
+/// The key is the order's number. The value is the ordered item or the parcel.
 fn topic(name: &str) -> PlainTopic<String, String> {
     Topic::plain(name)
 }
@@ -55,7 +57,7 @@ fn app(day: Duration) -> App {
     let mut app = App::new("orders-shipments-v1");
     let orders = app.source(&topic("orders")).close_when_idle(SECOND);
     let shipments = app.source(&topic("shipments"));
-    // The clocks of both systems differ by less than a second.
+    // The clocks of the two systems differ by less than a second.
     let within = Within::of(SECOND).after(day);
     orders
         .outer_join_within(
@@ -114,7 +116,7 @@ mod tests {
             shipped(&mut driver),
             [
                 "o4 a tape without end: sent in parcel 21",
-                // Its order would have been there by then.
+                // Its order would have arrived by then.
                 "o9 parcel 20: without an order"
             ]
         );

@@ -1,4 +1,4 @@
-//! Orders with the address of their customer, always the current one: two tables joined by a foreign key.
+//! Orders with the current address of their customer: two tables joined by a foreign key.
 //! `cargo run -p eos-examples --bin 16-orders-customers`
 //!
 //! ```text
@@ -16,16 +16,16 @@
 //! eos kafka read addresses
 //! ```
 //!
-//! Then let emmy move, and read again:
+//! Then change emmy's address, and read again:
 //!
 //! ```sh
 //! echo 'emmy:{"name":"Emmy Noether","city":"Göttingen"}' | eos kafka produce customers
 //! ```
 //!
-//! 08-enriched-orders joins a stream, so an order keeps the address of its time. Here both sides are tables. When a customer
-//! moves, each of its orders has a new result, and when an order names another customer, its result changes, too. Neither
-//! topic needs as many partitions as the other: the app asks for the customer through one internal topic, and the answer
-//! comes back through another.
+//! 08-enriched-orders joins a stream, so an order keeps the address that was valid at its time. Here, both sides are
+//! tables. When a customer moves, each order of that customer has a new result. When an order changes its customer, its
+//! result changes, too. The topics may have different numbers of partitions: the app requests the customer through one
+//! internal topic, and receives the answer through another.
 
 use eos_core::state::ForeignJoin;
 use eos_core::{App, KeyValueStore, Topic};
@@ -98,7 +98,7 @@ mod tests {
         Some(Order { customer, item })
     }
 
-    /// The new results, in the order of their keys.
+    /// Returns the new results, in the order of their keys.
     fn read(driver: &mut TestDriver) -> Vec<String> {
         let rows = driver.read_map(&addresses()).into_iter();
         rows.map(|(order, row)| format!("{order} {}", row.unwrap_or_else(|| "-".to_owned())))

@@ -1,7 +1,7 @@
-//! The app of `tests/kafka/state_sweep.rs`, and of the control in `tests/exclusive/counts.rs`:
+//! The app of `tests/kafka/state_sweep.rs` and of the control in `tests/exclusive/counts.rs`:
 //! `APP=words cargo run -p integration-tests --example word_count --features failpoints`
 //!
-//! It takes the values of `<APP>-in` for words between blanks, brings all of one word into one task, counts them in the
+//! It splits the values of `<APP>-in` at blanks, sends all occurrences of one word to one task, counts them in the
 //! store `counts`, and writes each count to `<APP>-out`.
 
 use std::env::var;

@@ -27,7 +27,7 @@ pub(crate) enum CallError {
     Panicked(String),
 }
 
-/// A try of a call of a worker.
+/// One try of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CallKey {
     pub(crate) task: TaskId,
@@ -40,7 +40,7 @@ pub(crate) type EndedCall = (CallKey, Result<CallResult, CallError>);
 /// Creates the executor of a worker. Ended calls wake the waker.
 pub(crate) type MakeExecutor = Arc<dyn Fn(Waker) -> Box<dyn Executor> + Send + Sync>;
 
-/// Runs the calls of one worker. Its drop aborts them.
+/// Runs the calls of one worker. A dropped executor aborts them.
 ///
 /// It has no deadlines: the worker measures them on its own clock.
 pub(crate) trait Executor: Send {
@@ -50,7 +50,7 @@ pub(crate) trait Executor: Send {
     /// Replaces the waker: a worker that joins the group again has another consumer.
     fn wake_by(&mut self, _waker: Waker) {}
 
-    /// Requests the end of a call. A result may come all the same.
+    /// Requests the end of a call. A result may still arrive.
     fn abort(&mut self, key: CallKey);
 
     /// Requests the end of all calls of a task.
@@ -59,7 +59,8 @@ pub(crate) trait Executor: Send {
     /// Takes the calls that have ended.
     fn take_ended(&mut self) -> Vec<EndedCall>;
 
-    /// The longest time until the next [`take_ended`](Self::take_ended), if calls run and nothing wakes the worker.
+    /// Returns the longest time until the next [`take_ended`](Self::take_ended), if calls run and nothing wakes the
+    /// worker.
     fn nap(&self) -> Option<Duration>;
 }
 

@@ -36,7 +36,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// At most `n` calls run at once in each task; at most `4 * n` records wait for their results.
+    /// Limits the calls of each task: at most `n` run at once, and at most `4 * n` records wait for their results.
     ///
     /// A task is one partition number of one stage. The limit for the called service is `n` times the number of tasks.
     pub const fn at_once(n: usize) -> Self {
@@ -49,8 +49,8 @@ impl Calls {
         }
     }
 
-    /// The longest time of one try. After that, the try has failed and its result is dropped. The default is no limit: a
-    /// call that never ends then stops its task.
+    /// Sets the longest time of one try. After that, the try fails, and its result is dropped. The default is no limit:
+    /// a call that never ends then blocks its task.
     pub const fn time_out(mut self, after: Duration) -> Self {
         self.plan.time_out = Some(after);
         self
@@ -59,7 +59,7 @@ impl Calls {
     /// Tries a failed call again, at most `times` times. Errors, panics and timeouts are failures.
     /// [Permanent failures](crate::Failure::permanent) are not tried again.
     ///
-    /// Meanwhile, other calls go on. After the last try, the record fails, and the
+    /// Meanwhile, other calls continue. After the last try, the record fails, and the
     /// [`ErrorPolicy`](crate::ErrorPolicy) of its source applies.
     pub const fn retry(mut self, times: u32, backoff: Backoff) -> Self {
         let (backoff, is_jittered) = backoff.waits();
@@ -76,11 +76,12 @@ impl Calls {
     }
 }
 
-/// The argument of the closure of [`map_async_record`](crate::Stream::map_async_record): a record, and the id of the call.
+/// The argument of the closure of [`map_async_record`](crate::Stream::map_async_record): a record, and the id of the
+/// call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Call<K, V> {
-    /// The id of the call, the same whenever the call is repeated: an idempotency key for the called service.
+    /// The id of the call, for the called service as an idempotency key. A repeated call has the same id.
     pub id: CallId,
     /// The key of the record.
     pub key: K,

@@ -1,4 +1,4 @@
-//! The executor of production: a tokio runtime with threads of its own.
+//! The production executor: a tokio runtime with its own threads.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::executor::{CallFuture, CallKey, EndedCall, Executor, MakeExecutor, poll_call};
 
-/// The threads of the calls of a process.
+/// The threads on which the calls of a process run.
 ///
 /// A closure that blocks holds one of these threads, but no worker and no thread of the program's own runtime.
 pub(crate) struct CallRuntime(Option<Runtime>);
@@ -25,7 +25,7 @@ impl CallRuntime {
         Ok(Arc::new(Self(Some(runtime))))
     }
 
-    /// Returns the maker of the workers' executors.
+    /// Returns the function that creates the executor of a worker.
     pub(crate) fn executors(self: &Arc<Self>) -> MakeExecutor {
         let runtime = Arc::clone(self);
         Arc::new(move |waker| {
@@ -43,7 +43,7 @@ impl CallRuntime {
 
 impl Drop for CallRuntime {
     fn drop(&mut self) {
-        // A blocked closure must not hold up the end of the process.
+        // A blocked closure must not delay the end of the process.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -56,7 +56,7 @@ struct OnTokio {
     ended: Arc<Mutex<Ended>>,
 }
 
-/// The calls that have ended, and the waker of the consumer that the worker has now.
+/// The calls that have ended, and the waker of the worker's current consumer.
 struct Ended {
     calls: Vec<EndedCall>,
     waker: Waker,

@@ -15,7 +15,7 @@ pub struct ContentId {
 }
 
 impl ContentId {
-    /// An id of this namespace, without fields.
+    /// Creates an id of this namespace, without fields.
     pub(super) fn new(hash: ContentHash) -> Self {
         Self { hash, error: None }
     }
@@ -32,8 +32,8 @@ impl ContentId {
 }
 
 impl ContentId {
-    /// Adds a field as JSON. The order of the calls is a part of the id. Do not add a `HashMap` or a `HashSet`: equal ones
-    /// serialize in different orders, so duplicates are not found. Use a `BTreeMap` or a sorted `Vec`.
+    /// Adds a field as JSON. The order of the calls is a part of the id. Do not add a `HashMap` or a `HashSet`: equal
+    /// ones serialize in different orders, so duplicates are not found. Use a `BTreeMap` or a sorted `Vec`.
     ///
     /// If serde can't serialize a field, the record fails.
     #[must_use]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_protocol::Timestamp;
 use eos_protocol::identity::{MOST_SKEW, TimedIdError, TimedIdFormat};
 
-/// Why deduplication can't judge a record. The error policy of the source decides about the record.
+/// An error of a record that deduplication can't judge. The error policy of the source decides about the record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -21,8 +21,8 @@ pub enum IdentityError {
     /// The record is too old: its id may have expired.
     #[error(
         "the timestamp of the record ({} ms since 1970) is {behind:?} behind stream time; the limit of store {store} is \
-         {lateness:?}. Its id may have expired. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
-         `.pass_too_old()`",
+         {lateness:?}. The id of the record may have expired. Raise `SeenIds::lateness`, or call `.too_old_to(&topic)` or \
+         `.pass_too_old()`. If it is a replayed dead letter, replay it with `.as_generation(1)`",
         .time.0
     )]
     TooOld {
@@ -38,7 +38,8 @@ pub enum IdentityError {
     /// The time in the id is too old: the id may have expired.
     #[error(
         "the time in the id ({} ms since 1970) is {behind:?} behind stream time; the store {store} remembers ids for \
-         {remember:?}. The id may have expired. Remember ids for longer, or call `.too_old_to(&topic)` or `.pass_too_old()`",
+         {remember:?}. The id may have expired. Remember ids for longer, or call `.too_old_to(&topic)` or `.pass_too_old()`. If it is a \
+         replayed dead letter, replay it with `.as_generation(1)`",
         .time.0
     )]
     OldId {
@@ -83,7 +84,8 @@ pub enum IdentityError {
         /// The cause.
         source: TimedIdError,
     },
-    /// The timestamp of the record is far ahead of the machine's clock. All current records would be late or too old after it.
+    /// The timestamp of the record is far ahead of the machine's clock. All current records would be late or too old
+    /// after it.
     #[error(
         "the timestamp of the record ({} ms since 1970) is {ahead:?} ahead of the machine's clock; the limit is {limit:?} \
          (`max.timestamp.ahead.ms`), because the store {store} depends on stream time. Correct the clock of the producer. To \
@@ -91,7 +93,7 @@ pub enum IdentityError {
         .time.0
     )]
     FutureTimestamp {
-        /// The name of the `SeenIds`.
+        /// The name of the store, which depends on stream time.
         store: Arc<str>,
         /// The timestamp of the record.
         time: Timestamp,
@@ -110,9 +112,9 @@ pub enum IdentityError {
     },
     /// Numbers are missing between the last record of a producer and this one.
     #[error(
-        "the number {number} of producer {producer:?} does not follow {last}: {missing} are missing (store {store}). Were \
-         records lost, or do several threads write under one producer name? Give each thread its own name, or accept gaps \
-         with `HighWatermarks::gaps(Gaps::Accept)`"
+        "the number {number} of producer {producer:?} does not follow {last}; missing numbers: {missing} (store {store}). \
+         Records were lost, or several threads write under one producer name. Give each thread its own name, or accept \
+         gaps with `HighWatermarks::gaps(Gaps::Accept)`"
     )]
     Gap {
         /// The name of the `HighWatermarks`.
@@ -123,12 +125,27 @@ pub enum IdentityError {
         last: u128,
         /// The number of the record.
         number: u128,
-        /// How many numbers are missing.
+        /// The count of missing numbers.
         missing: u128,
+    },
+    /// A dead letter came back, and its number is not above the high watermark.
+    #[error(
+        "the replayed number {number} of producer {producer:?} is not above {last} (store {store}), so it may have been \
+         processed. If it was not, replay it with `.as_generation(1)`. If it was, leave the letter in its topic"
+    )]
+    ReplayedNumber {
+        /// The name of the `HighWatermarks`.
+        store: Arc<str>,
+        /// The name of the producer, with replacement characters for bytes that are not UTF-8.
+        producer: String,
+        /// The number of the record.
+        number: u128,
+        /// The highest number so far.
+        last: u128,
     },
     /// The record has no key.
     #[error(
-        "the record has no key, and versions are compared within a key (store {store}). Set the key in the producer"
+        "the record has no key, but versions are compared within a key (store {store}). Set the key in the producer"
     )]
     NoKey {
         /// The name of the `Versions`.

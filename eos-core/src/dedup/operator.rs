@@ -20,7 +20,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Drops duplicates: records whose id was seen before.
     ///
     /// [`SeenIds`] defines for how long an id counts as seen. The methods of [`Dedup`] select the id and the topic for
-    /// duplicates. Requires the records of a key in one task. For ids that are unique across keys, call
+    /// duplicates. All records of a key must be in one task. For ids that are unique across keys, call
     /// [`key_by`](Self::key_by) with the id and [`repartition`](Self::repartition) first.
     ///
     /// ```
@@ -40,13 +40,13 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// The id is stored in the transaction that commits the effects of its record. If a later step fails and the record is
-    /// skipped or becomes a dead letter, the id is not stored. A retry or a later copy is then new.
+    /// The id is stored in the transaction that commits the effects of its record. If a later step fails and the record
+    /// is skipped or becomes a dead letter, the id is not stored. A retry or a later copy is then new.
     ///
     /// # Errors
     /// Some records fail: see the table of the [module](crate::identity). Behind
-    /// [`emit_per_commit`](crate::Table::emit_per_commit), a failed result has no record that the policy could skip, so the
-    /// app stops.
+    /// [`emit_per_commit`](crate::Table::emit_per_commit), a failed result has no record that the policy could skip, so
+    /// the app stops.
     pub fn dedup(self, seen: &SeenIds<K>) -> Dedup<K, V>
     where
         P: Colocated,
@@ -62,7 +62,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         }
     }
 
-    /// Drops duplicates as another system does: a [preset](crate::identity::presets) has the window and the id.
+    /// Drops duplicates like another system: a [preset](crate::identity::presets) sets the window and the id.
     ///
     /// ```
     /// # use eos_core::identity::presets;
@@ -99,19 +99,20 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 }
 
-/// Ends a stream of records that are left out.
+/// Ends a stream of dropped or diverted records.
 type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
-/// A stream whose duplicates will be found. Returned by [`Stream::dedup`](crate::Stream::dedup) and
+/// The builder of a deduplication. Returned by [`Stream::dedup`](crate::Stream::dedup) and
 /// [`Stream::dedup_as`](crate::Stream::dedup_as).
 ///
 /// Call a method that selects the id last: `by`, `by_header`, `by_key`, `by_content`, `by_value`, `by_cloud_event`,
-/// `by_uuid_v7`, `by_ulid` or `judge_by`. Behind `dedup_as`, call `only_new` or `judged` last. Ids are compared byte by byte.
+/// `by_uuid_v7`, `by_ulid` or `judge_by`. Behind `dedup_as`, call `only_new` or `judged` last. Ids are compared byte by
+/// byte.
 ///
 /// # Replays
 /// To process records again, set their header `eos-replay-generation` to a new number: unsigned, at most 64 bits, as
 /// decimal text. Without the header it is 0. Ids of different generations are different.
-#[must_use = "a deduplication does nothing until `by`, `by_header`, `by_key`, `by_content` or `judge_by` says what the id is. \
+#[must_use = "a deduplication does nothing until `by`, `by_header`, `by_key`, `by_content` or `judge_by` selects the id. \
               Behind `dedup_as`, call `only_new` or `judged`"]
 pub struct Dedup<K, V, I = Unselected> {
     stream: Stream<K, V>,
@@ -123,7 +124,7 @@ pub struct Dedup<K, V, I = Unselected> {
     id: I,
 }
 
-/// The id of a [`Dedup`] that has none yet.
+/// The id of a [`Dedup`] before its selection.
 #[derive(Debug)]
 pub struct Unselected(());
 
@@ -153,8 +154,8 @@ impl<K: 'static, V: 'static, I> Dedup<K, V, I> {
         self
     }
 
-    /// Passes records that are too old to be judged, instead of failing them. Some of them may be duplicates. Their ids are
-    /// not stored. Replaces an earlier [`too_old_to`](Self::too_old_to).
+    /// Passes records that are too old to be judged, instead of failing them. Some of them may be duplicates. Their ids
+    /// are not stored. Replaces an earlier [`too_old_to`](Self::too_old_to).
     pub fn pass_too_old(mut self) -> Self {
         self.too_old = None;
         self.strictness.too_old = false;
@@ -202,7 +203,7 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
 }
 
 impl<K: 'static, V: 'static> Dedup<K, V, Selected<K, V>> {
-    /// Forwards the records that are no duplicates.
+    /// Forwards the records that are not duplicates.
     pub fn only_new(self) -> Stream<K, V> {
         let strictness = self.strictness;
         let (mut stream, duplicates, too_old) = self.judge(strictness);

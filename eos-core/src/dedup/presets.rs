@@ -62,8 +62,8 @@ impl<K: 'static, V: 'static> Preset<K, V> {
         }
     }
 
-    /// Uses the SHA-256 of the value as the id of a record without one. Two equal values are then duplicates, also if both
-    /// are meant. An id in the record wins. See [`Dedup::by_value`](super::Dedup::by_value).
+    /// Uses the SHA-256 of the value as the id of a record without one. Two equal values are then duplicates, even if
+    /// both are intended. An id in the record takes precedence. See [`Dedup::by_value`](super::Dedup::by_value).
     ///
     /// [`sqs_fifo`] with this setting is a queue with content-based deduplication.
     pub fn allow_identical_payloads_to_collapse(self) -> Self
@@ -98,7 +98,7 @@ impl<K, V> fmt::Debug for Preset<K, V> {
 
 /// A FIFO queue of Amazon SQS: header `MessageDeduplicationId`, five minutes. The key is the message group.
 ///
-/// A record without the header fails, as SQS refuses such a message. For content-based deduplication, call
+/// A record without the header fails, because SQS refuses such a message. For content-based deduplication, call
 /// [`allow_identical_payloads_to_collapse`](Preset::allow_identical_payloads_to_collapse).
 pub fn sqs_fifo<K: PlainType, V: 'static>(name: &str) -> Preset<K, V> {
     let id = Selected::header("MessageDeduplicationId");
@@ -107,7 +107,7 @@ pub fn sqs_fifo<K: PlainType, V: 'static>(name: &str) -> Preset<K, V> {
 
 /// Azure Service Bus: header `MessageId`, with the window of the queue. Azure's default is ten minutes.
 ///
-/// A window outside of 20 seconds to 7 days is a mistake, and the app does not start.
+/// With a window outside of 20 seconds to 7 days, the app does not start.
 pub fn service_bus<K: PlainType, V: 'static>(name: &str, window: Duration) -> Preset<K, V> {
     let (least, most) = (LEAST_SERVICE_BUS, MOST_SERVICE_BUS);
     let is_valid = (least..=most).contains(&window);
@@ -166,7 +166,7 @@ pub fn stripe_key<K: PlainType, V: 'static>(name: &str) -> Preset<K, V> {
 /// PayPal's instant payment notifications: `txn_id` and `payment_status`, four days and one hour. PayPal repeats a
 /// notification for four days.
 ///
-/// One payment sends several notifications with the same transaction and different statuses, so the id is both.
+/// One payment sends several notifications with the same transaction and different statuses, so the id has both parts.
 ///
 /// ```
 /// # use eos_core::identity::presets;

@@ -7,7 +7,8 @@ use eos_state::StoreBackend;
 use super::SeenIds;
 use crate::store::{RowsError, RowsOf, StoreRows, live_rows};
 
-/// The rows of all scopes: the encoded id, behind its bucket if it expires, and the encoded time.
+/// The rows of all scopes. The key is the encoded id, with its bucket in front if it expires. The value is the encoded
+/// time.
 impl<K> StoreRows for SeenIds<K> {
     type Key = Vec<u8>;
     type Value = Vec<u8>;

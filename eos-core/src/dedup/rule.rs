@@ -11,7 +11,7 @@ use crate::topology::Fault;
 pub(crate) type IdOf<K, V> =
     Arc<dyn Fn(&Record<K, V>, &mut Vec<u8>) -> Result<bool, Fault> + Send + Sync>;
 
-/// Which records fail.
+/// The kinds of records that fail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strictness {
     pub(crate) too_old: bool,

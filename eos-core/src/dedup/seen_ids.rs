@@ -25,19 +25,21 @@ const SHOWN: usize = 64;
 /// The definition of a deduplication store: its name, the window of an id, and the scope of an id.
 ///
 /// `K` is the type of the stream's keys. An id is unique within the key of its record, unless
-/// [`per_partition`](Self::per_partition) is set. The name identifies the store, as that of a
-/// [`KeyValueStore`](crate::KeyValueStore) does. The [module](crate::identity) has a table of the windows.
+/// [`per_partition`](Self::per_partition) is set. The name identifies the store, as for a
+/// [`KeyValueStore`](crate::KeyValueStore). The [module](crate::identity) has a table of the windows.
 ///
 /// Time is event time: the timestamps of the records, in whole milliseconds. A topic with
 /// `message.timestamp.type=LogAppendTime` has the brokers' times.
 ///
 /// # Changes
 /// A new version of the program may change `lateness`, `at_most`, `redelivered_within` and `trust_times`. The kind
-/// (`fixed`, `sliding`, `time_embedded`, `for_ever`), the window and the scope (key or partition, with or without a tenant) must stay the
-/// same: otherwise the app does not start. To change them, use another app name, which starts with an empty store.
+/// (`fixed`, `sliding`, `time_embedded`, `for_ever`), the window and the scope (key or partition, with or without a
+/// tenant) must stay the same. Otherwise the app does not start. To change them, use another app name, which starts
+/// with an empty store.
 ///
 /// eos does not detect a change of the method that selects the id, or of the fields of
-/// [`by_content`](super::Dedup::by_content). After such a change, stored ids no longer match, and repetitions count as new.
+/// [`by_content`](super::Dedup::by_content). After such a change, stored ids no longer match, and repetitions count as
+/// new.
 ///
 /// ```
 /// # use eos_core::identity::SeenIds;
@@ -114,8 +116,8 @@ impl<K> fmt::Debug for KeyedSeenIds<K> {
 }
 
 impl<K> SeenIds<K> {
-    /// An id counts as seen for this time after its first record. Repetitions don't extend it: exactly `window` after
-    /// the first record, the id is new again.
+    /// An id counts as seen for `window` after its first record. Repetitions don't extend this time: exactly `window`
+    /// after the first record, the id is new again.
     ///
     /// Requires plain keys: text, bytes or integers. For other keys, see [`with`](Self::with).
     pub fn fixed(name: &str, window: Duration) -> Self
@@ -125,9 +127,9 @@ impl<K> SeenIds<K> {
         Self::with(name, Plain).fixed(window)
     }
 
-    /// An id counts as seen for this time after its last record: each repetition extends it.
+    /// An id counts as seen for `window` after its last record: each repetition extends this time.
     ///
-    /// A sender that repeats a record again and again extends the window without end. [`at_most`](Self::at_most) sets a
+    /// A sender that never stops repeating a record extends the window without end. [`at_most`](Self::at_most) sets a
     /// limit.
     ///
     /// Requires plain keys: text, bytes or integers. For other keys, see [`with`](Self::with).
@@ -138,19 +140,19 @@ impl<K> SeenIds<K> {
         Self::with(name, Plain).sliding(window)
     }
 
-    /// An id counts as seen for this time after the time in the id. The id is a UUIDv7 or a ULID:
+    /// An id counts as seen for `remember` after the time in the id. The id is a UUIDv7 or a ULID:
     /// [`by_uuid_v7`](super::Dedup::by_uuid_v7), [`by_ulid`](super::Dedup::by_ulid).
     ///
     /// Of all windows, this one costs least: a new id takes one read, and the store keeps ids for 1.06 times
-    /// `remember`. Stream time, the highest timestamp of the task's *records*, decides about the time in an *id*:
+    /// `remember`. The time in an *id* is compared with stream time, the highest timestamp of the task's *records*:
     ///
     /// - An id that is older than stream time minus `remember` is too old, whether the store has it or not.
     /// - An id that is more than ten minutes ahead of stream time fails.
     ///
-    /// The times of ids do not move stream time. Records still need timestamps, because without them stream time stands
-    /// still and no id expires.
+    /// The times of ids do not move stream time. Records still need timestamps. Without them, stream time does not
+    /// advance, and no id expires.
     ///
-    /// A copy of an old record with a new id, as a replay makes it, is new. A copy with its old id is too old.
+    /// If a replay copies an old record with a new id, the copy is new. A copy with its old id is too old.
     ///
     /// Requires plain keys: text, bytes or integers. For other keys, see [`with`](Self::with).
     pub fn time_embedded(name: &str, remember: Duration) -> Self
@@ -170,7 +172,7 @@ impl<K> SeenIds<K> {
         Self::with(name, Plain).for_ever()
     }
 
-    /// Begins a definition for a stream with keys of another codec. Equal keys must have equal bytes.
+    /// Starts a definition for a stream with keys of another codec. Equal keys must have equal bytes.
     ///
     /// ```
     /// # use eos_core::codec::Json;
@@ -188,22 +190,22 @@ impl<K> SeenIds<K> {
         }
     }
 
-    /// Sets the longest accepted time by which a record's timestamp is behind stream time, the highest timestamp that the
-    /// task has processed. The default is the window, but no more than one hour. So with a window of a day, records that
-    /// are more than an hour late fail by default. A larger value is allowed, and keeps ids longer.
+    /// Sets the longest accepted time by which a record's timestamp is behind stream time, the highest timestamp that
+    /// the task has processed. The default is the window, but no more than one hour. So with a window of a day, records
+    /// that are more than an hour late fail by default. A larger value is allowed, and keeps ids longer.
     ///
-    /// A record that is further behind is still a duplicate if its id is in the store. If not, the id may have expired: the
-    /// record fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), unless
-    /// [`too_old_to`](super::Dedup::too_old_to) or [`pass_too_old`](super::Dedup::pass_too_old) is set. The store keeps an id
-    /// for one and a half times the window plus the lateness. No effect on [`time_embedded`](Self::time_embedded) and
-    /// [`for_ever`](Self::for_ever).
+    /// A record that is further behind is still a duplicate if its id is in the store. If not, the id may have expired:
+    /// the record fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), unless
+    /// [`too_old_to`](super::Dedup::too_old_to) or [`pass_too_old`](super::Dedup::pass_too_old) is set. The store keeps
+    /// an id for one and a half times the window plus the lateness. No effect on [`time_embedded`](Self::time_embedded)
+    /// and [`for_ever`](Self::for_ever).
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         self.windowed(|window| window.lateness(lateness))
     }
 
-    /// Limits a sliding window: this time after its first record, an id is new again, even if it was repeated. Must be at
-    /// least the window. No effect on other kinds.
+    /// Limits a sliding window: an id is new again `at_most` after its first record, even if it was repeated. The limit
+    /// must be at least the window. No effect on other kinds.
     #[must_use]
     pub fn at_most(self, at_most: Duration) -> Self {
         self.windowed(|window| match window.kind() {
@@ -229,8 +231,8 @@ impl<K> SeenIds<K> {
         }
     }
 
-    /// Declares for how long producers repeat a record, including their retries and replays. With a shorter window, the app
-    /// does not start. No effect on [`for_ever`](Self::for_ever).
+    /// Declares the time within which producers repeat a record, including their retries and replays. With a shorter
+    /// window, the app does not start. No effect on [`for_ever`](Self::for_ever).
     #[must_use]
     pub fn redelivered_within(self, horizon: Duration) -> Self {
         Self {
@@ -242,8 +244,10 @@ impl<K> SeenIds<K> {
     /// Accepts records from the future.
     ///
     /// By default, each record of the store's stage that is more than one hour ahead of the machine's clock
-    /// (`max.timestamp.ahead.ms`) fails before its first step, and does not advance stream time. The stage has all steps between its input topics and its outputs or
-    /// repartition topics. If the stage also has windows, call [`Stream::trust_times`](crate::Stream::trust_times) instead. Without this check, one wrong timestamp makes all current records too old.
+    /// (`max.timestamp.ahead.ms`) fails before its first step, and does not advance stream time. The stage has all
+    /// steps between its input topics and its outputs or repartition topics. If the stage also has windows, call
+    /// [`Stream::trust_times`](crate::Stream::trust_times) instead. Without this check, one wrong timestamp makes all
+    /// current records too old.
     #[must_use]
     pub fn trust_times(self) -> Self {
         Self {
@@ -262,8 +266,8 @@ impl<K> SeenIds<K> {
         &self.name
     }
 
-    /// Estimates the size of the store at this rate of new ids: rows, bytes on disk and in the changelog, and reads. The
-    /// measured bytes of a store with a million ids per window are within 20 % of it.
+    /// Estimates the size of the store at this rate of new ids: rows, bytes on disk and in the changelog, and reads.
+    /// The measured size of a store with a million ids per window is within 20 % of the estimate.
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;

@@ -23,7 +23,7 @@ impl<K: 'static, V: 'static> Selected<K, V> {
         Self { id, format: None }
     }
 
-    /// The last header of this name.
+    /// Selects the last header of this name.
     pub(super) fn header(name: &str) -> Self {
         let name = name.to_owned();
         Self::new(Arc::new(
@@ -35,7 +35,7 @@ impl<K: 'static, V: 'static> Selected<K, V> {
         ))
     }
 
-    /// Source and id of a CloudEvent in binary mode.
+    /// Selects the source and the id of a CloudEvent in binary mode.
     pub(super) fn cloud_event() -> Self {
         Self::new(Arc::new(|record: &Record<K, V>, into: &mut Vec<u8>| {
             let header = |name| record.headers.get(name).unwrap_or_default();
@@ -48,7 +48,7 @@ impl<K: 'static, V: 'static> Selected<K, V> {
         }))
     }
 
-    /// Two parts of the value. The record has no id if one is null or empty.
+    /// Selects two parts of the value. The record has no id if one is null or empty.
     pub(super) fn pair<A: PlainType, B: PlainType>(
         f: impl Fn(&V) -> (A, B) + Send + Sync + 'static,
     ) -> Self {
@@ -67,7 +67,7 @@ impl<K: 'static, V: 'static> Selected<K, V> {
         ))
     }
 
-    /// The hash of the value.
+    /// Selects the hash of the value.
     pub(super) fn value() -> Self
     where
         V: Serialize,
@@ -81,7 +81,7 @@ impl<K: 'static, V: 'static> Selected<K, V> {
         ))
     }
 
-    /// The first id that the record has. A byte in front separates the two kinds.
+    /// Selects the first id that the record has. A byte in front separates the two kinds.
     pub(super) fn or_else(self, other: Self) -> Self {
         let (first, second) = (self.id, other.id);
         Self::new(Arc::new(
@@ -99,7 +99,7 @@ impl<K: 'static, V: 'static> Selected<K, V> {
     }
 }
 
-/// Leaves room for the length of the first part: without it, `ab` and `c` would be `a` and `bc`.
+/// Leaves room for the length of the first part. Without the length, `ab` and `c` would equal `a` and `bc`.
 fn begin_pair(into: &mut Vec<u8>) {
     into.extend_from_slice(&[0; 8]);
 }

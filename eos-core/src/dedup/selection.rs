@@ -15,13 +15,14 @@ use crate::record::Record;
 use crate::streams::Stream;
 
 impl<K: 'static, V: 'static> Dedup<K, V> {
-    /// Takes the id from the value: text, bytes or an integer. `None`, empty text and empty bytes are no id.
+    /// Takes the id from the value: text, bytes or an integer. `None`, empty text and empty bytes do not count as an
+    /// id.
     pub fn by<I: PlainType>(self, f: impl Fn(&V) -> I + Send + Sync + 'static) -> Stream<K, V> {
         self.select(Selected::new(of_value(f))).only_new()
     }
 
-    /// Takes the id from the value: the text of a UUIDv7 (RFC 9562), such as `017f22e2-79b0-7cc3-98c4-dc0c0c07398f`. Upper-case
-    /// and lower-case digits are equal. `None` and empty text are no id.
+    /// Takes the id from the value: the text of a UUIDv7 (RFC 9562), such as `017f22e2-79b0-7cc3-98c4-dc0c0c07398f`.
+    /// Upper-case and lower-case digits are equal. `None` and empty text do not count as an id.
     ///
     /// Requires [`SeenIds::time_embedded`](super::SeenIds::time_embedded).
     ///
@@ -76,12 +77,12 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self.select(Selected::header(name)).only_new()
     }
 
-    /// Takes the source and the id of a CloudEvent as the id: only both together are unique. If one is `None` or empty, the
-    /// record has no id.
+    /// Takes the source and the id of a CloudEvent as the id: only the pair is unique. If one part is `None` or empty,
+    /// the record has no id.
     ///
     /// This is for structured mode, in which the value is the event. For binary mode, call
-    /// [`by_cloud_event_headers`](Self::by_cloud_event_headers). One event has different ids in the two modes if one of its
-    /// attributes is no text.
+    /// [`by_cloud_event_headers`](Self::by_cloud_event_headers). One event has different ids in the two modes if one of
+    /// its attributes is not text.
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;
@@ -120,7 +121,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
 
     /// Uses the SHA-256 of chosen fields of the value as the id. The namespace separates values of different kinds.
     ///
-    /// Choose fields that are equal in each repetition of a request and differ between requests. Do not add a send time.
+    /// Choose fields that are equal in each repetition of a request and differ between requests. Do not add a send
+    /// time.
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;
@@ -148,8 +150,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self.select(Selected::new(Arc::new(id))).only_new()
     }
 
-    /// Uses the SHA-256 of the whole value as the id. Two equal values are then duplicates, also if both are meant: two
-    /// orders of the same goods, or two heartbeats. So this method requires your consent:
+    /// Uses the SHA-256 of the whole value as the id. Two equal values are then duplicates, even if both are intended,
+    /// such as two orders of the same goods or two heartbeats. So this method requires your consent:
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;
@@ -164,9 +166,9 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
     ///     .to(&Topic::plain("new-prices"));
     /// ```
     ///
-    /// Prefer [`by_content`](Self::by_content) with the fields that make a request unique. The hash is that of the value as
-    /// JSON. A `HashMap` or a `HashSet` in the value makes different ids of equal values. If serde can't serialize the value,
-    /// the record fails.
+    /// Prefer [`by_content`](Self::by_content) with the fields that make a request unique. The hash is that of the
+    /// value as JSON. With a `HashMap` or a `HashSet` in the value, equal values can have different ids. If serde can't
+    /// serialize the value, the record fails.
     pub fn by_value(self) -> WholeValue<K, V>
     where
         V: Serialize,
@@ -177,8 +179,8 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
     /// Takes the id from the value, and forwards each judged record with its [`Seen`](super::Seen).
     ///
     /// Duplicates, records that are too old and records without an id are forwarded as well, so `duplicates_to`,
-    /// `too_old_to`, `pass_too_old` and `pass_without_id` have no effect. Records from the future, without a timestamp or with
-    /// an invalid `eos-replay-generation` still fail.
+    /// `too_old_to`, `pass_too_old` and `pass_without_id` have no effect. Records from the future, without a timestamp
+    /// or with an invalid `eos-replay-generation` still fail.
     ///
     /// ```
     /// # use eos_core::identity::{Seen, SeenIds};
@@ -200,8 +202,9 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self.select(Selected::new(of_value(f))).judged()
     }
 
-    /// Takes the id from the value, as [`by_uuid_v7`](Self::by_uuid_v7), and forwards each judged record with its [`Seen`](super::Seen), as
-    /// [`judge_by`](Self::judge_by). An id with another format, or from the future, still fails.
+    /// Takes the id from the value, as [`by_uuid_v7`](Self::by_uuid_v7), and forwards each judged record with its
+    /// [`Seen`](super::Seen), as [`judge_by`](Self::judge_by). An id with another format, or from the future, still
+    /// fails.
     pub fn judge_by_uuid_v7<I: PlainType>(
         self,
         f: impl Fn(&V) -> I + Send + Sync + 'static,
@@ -209,8 +212,9 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
         self.timed(TimedIdFormat::UuidV7, f).judged()
     }
 
-    /// Takes the id from the value, as [`by_ulid`](Self::by_ulid), and forwards each judged record with its [`Seen`](super::Seen), as
-    /// [`judge_by`](Self::judge_by). An id with another format, or from the future, still fails.
+    /// Takes the id from the value, as [`by_ulid`](Self::by_ulid), and forwards each judged record with its
+    /// [`Seen`](super::Seen), as [`judge_by`](Self::judge_by). An id with another format, or from the future, still
+    /// fails.
     pub fn judge_by_ulid<I: PlainType>(
         self,
         f: impl Fn(&V) -> I + Send + Sync + 'static,
@@ -224,7 +228,7 @@ impl<K: 'static, V: 'static> Dedup<K, V> {
 pub struct WholeValue<K, V>(Dedup<K, V, Selected<K, V>>);
 
 impl<K: 'static, V: 'static> WholeValue<K, V> {
-    /// Permits that equal values of different requests are duplicates, and forwards the others.
+    /// Treats equal values of different requests as duplicates, and forwards the other records.
     pub fn allow_identical_payloads_to_collapse(self) -> Stream<K, V> {
         self.0.only_new()
     }

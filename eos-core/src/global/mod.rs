@@ -18,11 +18,11 @@ pub use reads::GlobalTables;
 pub(crate) use row::encode_row;
 pub(crate) use topic::{CheckRows, Checked, GlobalTopic};
 
-/// A table that each process has whole: all partitions of a compacted topic. Returned by [`App::global_table`].
+/// A complete copy of a compacted topic, with all partitions, in each process. Returned by [`App::global_table`].
 ///
-/// Join a stream with it by [`Stream::join_global`](crate::Stream::join_global) and
-/// [`Stream::left_join_global`](crate::Stream::left_join_global). It needs neither the stream's keys nor its partitions:
-/// a closure names the key of the row.
+/// Join a stream with the table by [`Stream::join_global`](crate::Stream::join_global) or
+/// [`Stream::left_join_global`](crate::Stream::left_join_global). The join does not depend on the stream's keys and
+/// partitions, because a closure returns the key of the row.
 pub struct GlobalTable<K, V> {
     graph: Arc<Mutex<Graph>>,
     table: usize,
@@ -30,19 +30,20 @@ pub struct GlobalTable<K, V> {
 }
 
 impl App {
-    /// Reads all partitions of a topic into a table that each process has whole, such as exchange rates or a price list.
+    /// Reads all partitions of a topic into a table, of which each process has a complete copy. Examples are exchange
+    /// rates and price lists.
     ///
-    /// One thread per process reads committed records, without a consumer group, into a database in the state directory
-    /// (without the feature `rocksdb`: into memory, which must hold all rows). Before the first record of any task, it
-    /// reads the topic up to its end at the start. A restart reads on where the copy stands. A copy that is damaged, of
-    /// another topic, or too old is thrown away and read again. `name` is the name of its directory, in messages and in
-    /// metrics.
+    /// One thread per process reads committed records, without a consumer group, into a database in the state
+    /// directory. Without the feature `rocksdb`, it reads them into memory, which must hold all rows. Before any task
+    /// processes a record, the thread reads up to the end that the topic had at startup. After a restart, it continues
+    /// at the position of the copy. A copy that is damaged, of another topic, or too old is discarded and read again.
+    /// `name` is the name of the table's directory, and its name in messages and metrics.
     ///
-    /// The last record to arrive wins, and a tombstone deletes the row, so values are `Option`s. A topic that is not
-    /// compacted loses rows to its retention whenever the copy is read again.
+    /// The last record to arrive wins, and a tombstone deletes the row, so values are `Option`s. If the topic is not
+    /// compacted, its retention removes rows, which are missing when the copy is read again.
     ///
-    /// The start fails if the topic does not exist, and if its reading makes no progress for a minute. The app stops if
-    /// the topic is deleted, created again or given more partitions. A record that can't be decoded stops the app: see
+    /// The start fails if the topic does not exist, or if reading makes no progress for a minute. The app stops if the
+    /// topic is deleted, created again or given more partitions. A record that can't be decoded stops the app, too: see
     /// [`GlobalTable::on_error`].
     ///
     /// ```
@@ -57,10 +58,11 @@ impl App {
     /// ```
     ///
     /// # Exactly-once
-    /// Each record of the stream is processed exactly once, and its results count once. *Which* row it meets is the newest
-    /// one that its process knows. The table is in no transaction, so a record that is processed again after a crash or
-    /// an abort may meet a newer row, and two processes may know different rows at one moment. Where a repetition has to
-    /// meet the same row, use [`App::table`](crate::App::table) and [`Stream::join`](crate::Stream::join).
+    /// Each record of the stream is processed exactly once, and its results count once. A record is joined with the
+    /// newest row that its process knows. The table is not part of a transaction. A record that is processed again
+    /// after a crash or an abort may therefore be joined with a *newer* row, and two processes may have different rows
+    /// at the same moment. If a repetition must use the same row, use [`App::table`](crate::App::table) and
+    /// [`Stream::join`](crate::Stream::join).
     pub fn global_table<K, V, KC, VC>(
         &mut self,
         topic: &Topic<K, Option<V>, KC, VC>,
@@ -88,7 +90,7 @@ impl App {
 
 impl<K, V> GlobalTable<K, V> {
     /// Sets the policy for records that can't be decoded: [`ErrorPolicy::fail`], the default, or [`ErrorPolicy::skip`].
-    /// A skipped record leaves the former row of its key. The app counts it (`eos_global_skipped_total`) and logs it.
+    /// A skipped record does not change the row of its key. The app counts it (`eos_global_skipped_total`) and logs it.
     /// [`App::on_error`](crate::App::on_error) does not apply to global tables.
     ///
     /// ```
@@ -105,8 +107,8 @@ impl<K, V> GlobalTable<K, V> {
     ///
     /// # Errors
     /// The start of the app fails with any other policy
-    /// ([`Mistake::GlobalPolicy`](crate::errors::Mistake::GlobalPolicy)): a global table is in no transaction, so a dead
-    /// letter could be written twice or never.
+    /// ([`Mistake::GlobalPolicy`](crate::errors::Mistake::GlobalPolicy)): a global table is not part of a transaction,
+    /// so a dead letter could be written twice or never.
     #[must_use = "it returns the table"]
     pub fn on_error(self, policy: impl Into<ErrorPolicy>) -> Self {
         self.graph().global_policy(self.table, policy.into());
@@ -140,15 +142,15 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Joins each record with a row of a global table. `key` returns the key of the row from the record's key and value.
     /// A record without a row is dropped and counts as processed; [`left_join_global`](Self::left_join_global) keeps it.
     ///
-    /// The topics need no equal numbers of partitions, and the stream may be [`Scattered`](crate::stream::Scattered). The
-    /// result has the record's key, timestamp and headers. Updates of the table have no results of their own. There is no
-    /// order in time between the two topics: a record meets the newest row that the process knows, as in Kafka Streams
-    /// (`KStream#join(GlobalKTable)`).
+    /// The topics may have different numbers of partitions, and the stream may be
+    /// [`Scattered`](crate::stream::Scattered). The result has the record's key, timestamp and headers. Updates of the
+    /// table emit no results. The two topics are not read in time order: a record is joined with the newest row that
+    /// the process knows, as in Kafka Streams (`KStream#join(GlobalKTable)`).
     ///
-    /// All joins of one record with one global table see the same version of it. A step behind `map_async` sees the version at the
-    /// time of the call's result.
+    /// All joins of one record with one global table read the same version of the table. A step after `map_async` reads
+    /// the version at the time of the call's result.
     ///
-    /// A record fails if its row's key can't be encoded with the codec of the table's topic.
+    /// A record fails if the codec of the table's topic can't encode the key of the row.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -160,8 +162,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// Each record is processed exactly once. Which row it meets is the newest known one, and may differ in a repetition:
-    /// see [`App::global_table`](crate::App::global_table).
+    /// Each record is processed exactly once. It is joined with the newest known row, which may differ if the record is
+    /// processed again: see [`App::global_table`](crate::App::global_table).
     pub fn join_global<L: 'static, W: 'static, R: 'static>(
         self,
         table: &GlobalTable<L, W>,
@@ -172,7 +174,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.joined_global(table, Kind::JoinGlobal(table.table), key, joined)
     }
 
-    /// Like [`join_global`](Self::join_global), and keeps records without a row. `f` then receives `None`.
+    /// Like [`join_global`](Self::join_global), but keeps records without a row. `f` then receives `None`.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -186,7 +188,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// As [`join_global`](Self::join_global).
+    /// As for [`join_global`](Self::join_global).
     pub fn left_join_global<L: 'static, W: 'static, R: 'static>(
         self,
         table: &GlobalTable<L, W>,

@@ -1,4 +1,4 @@
-//! What the workers read of the global tables.
+//! The workers' reads of global tables.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -35,7 +35,7 @@ impl GlobalTables {
         }
     }
 
-    /// Whether the reader has reached the end as of its start. Before that, no task takes a record.
+    /// Whether the reader has reached the ends that the topics had at startup. Before that, no task processes a record.
     pub(crate) fn is_ready(&self) -> bool {
         self.tables.is_empty() || self.ready.load(Ordering::Acquire)
     }
@@ -43,13 +43,13 @@ impl GlobalTables {
     /// Opens the tables for the workers.
     pub(crate) fn open(&self, rows: impl Iterator<Item = GlobalRows>) {
         for (table, rows) in self.tables.iter().zip(rows) {
-            // The first reader of the process is the only one.
+            // The process has only one reader.
             let _ = table.rows.set(rows);
         }
         self.ready.store(true, Ordering::Release);
     }
 
-    /// Returns the first table whose copy can't be read any more, and why.
+    /// Returns the first table whose copy can't be read any more, with the cause.
     pub(crate) fn failed(&self) -> Option<(&Arc<str>, &StoreError)> {
         let mut failed = self
             .tables
@@ -63,7 +63,7 @@ impl GlobalTables {
 #[derive(Debug, Default)]
 pub(crate) struct GlobalReads {
     tables: Arc<GlobalTables>,
-    /// The versions that the current record reads, by table.
+    /// The versions that the current record reads. The index is that of the table.
     open: Vec<Option<GlobalSnapshot>>,
     /// The buffers of the key and the row.
     key: Vec<u8>,
@@ -84,7 +84,8 @@ impl GlobalReads {
         self.open.clear();
     }
 
-    /// Returns the table whose copy can't be read any more, if there is one. It says nothing about the record.
+    /// Returns the table whose copy can't be read any more, if there is one. Its error is not caused by the current
+    /// record.
     #[inline]
     pub(crate) fn failed(&self) -> Option<(&Arc<str>, &StoreError)> {
         match self.tables.tables.is_empty() {
@@ -116,7 +117,7 @@ impl GlobalReads {
         if self.open.len() <= table {
             self.open.resize_with(table + 1, || None);
         }
-        // The tables are open: no record is processed before.
+        // The tables are open, because no record is processed earlier.
         let (Some(place), Some(rows)) = (self.open.get_mut(table), found.rows.get()) else {
             return Ok(None);
         };
@@ -152,7 +153,7 @@ mod tests {
         [(key.into(), row)].into()
     }
 
-    /// The reader goes on between two reads of a record, on another thread.
+    /// On another thread, the reader continues between two reads of a record.
     #[test]
     fn two_reads_of_one_record_agree_and_the_next_record_sees_the_newest_row() {
         let topic = Topic::<String, Option<String>>::plain("rates");

@@ -5,7 +5,8 @@
 //! a header: length of the name (4 bytes) · name · 0, or 1 · length (4 bytes) · value
 //! ```
 //!
-//! The value keeps its bytes, so a table needs no encoder. Its headers stay with it, because a codec may need them.
+//! The value keeps its bytes, so a table needs no encoder. The row also contains the headers, because a codec may need
+//! them.
 
 use crate::client::{Header, Headers};
 
@@ -29,7 +30,7 @@ pub(crate) fn encode_row(value: &[u8], headers: &Headers) -> Vec<u8> {
     row
 }
 
-/// Reads a row. `None` if it is no row of this version.
+/// Decodes a row. Returns `None` if the row does not have this version.
 pub(super) fn decode_row(row: &[u8]) -> Option<(Headers, &[u8])> {
     let mut rest = row;
     if byte(&mut rest)? != VERSION {

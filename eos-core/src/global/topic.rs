@@ -1,4 +1,4 @@
-//! The topics of global tables, with erased codecs.
+//! Topics of global tables, with erased codecs.
 
 use std::any::type_name;
 
@@ -10,16 +10,16 @@ use crate::topic::Topic;
 /// A checked record of a global table's topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
-    /// It writes the row.
+    /// The record writes the row.
     Put,
-    /// It deletes the row.
+    /// The record deletes the row.
     Delete,
 }
 
 /// Checks the records of a global table's topic, before they become rows.
 pub(crate) trait CheckRows: Send + Sync {
-    /// Decodes a record, and writes the canonical bytes of its key into `into`: two producers may encode one key in two
-    /// ways.
+    /// Decodes a record, and writes the canonical bytes of its key into `into`. Producers may encode one key in
+    /// different ways.
     fn check(
         &self,
         key: Option<&[u8]>,
@@ -32,7 +32,7 @@ pub(crate) trait CheckRows: Send + Sync {
     fn types(&self) -> String;
 }
 
-/// Why a record can't become a row.
+/// The reason why a record can't become a row.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RowFault {
     #[error("its key can't be decoded: {0}")]
@@ -41,7 +41,7 @@ pub(crate) enum RowFault {
     Value(CodecError),
     #[error("its key can't be encoded again: {0}")]
     Encode(CodecError),
-    #[error("its key is null, so no record could find its row")]
+    #[error("its key is null, so no join could find its row")]
     NullKey,
 }
 

@@ -15,11 +15,11 @@
 //! | [`outbox_id`] | header `id` | fixed, 7 days | fails |
 //! | [`cloud_events`] | headers `ce_source` and `ce_id` | fixed, your choice | fails |
 //!
-//! A broker accepts a message whose id it has forgotten, so records that are too old pass in the first five. Their copies
-//! then pass as well. `too_old_to` changes that. The others are about money or about events of your own, so these records
-//! fail, and the error policy decides.
+//! A broker accepts a message whose id it has forgotten, so records that are too old pass in the first five presets.
+//! Their copies then pass as well. `too_old_to` changes that. The other presets are about money or about events of your
+//! own. There, such records fail, and the error policy decides.
 //!
-//! The window counts in event time. The systems themselves count by the clock of their brokers, as a topic with
+//! The window counts in event time. The systems themselves use the clock of their brokers, as a topic with
 //! `message.timestamp.type=LogAppendTime` does.
 //!
 //! The scope is the key of the record, as for [`SeenIds`](crate::identity::SeenIds). [`Preset::configure`] changes it.

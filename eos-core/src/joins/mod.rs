@@ -20,13 +20,14 @@ use crate::topic::Topic;
 use crate::topology::{JoinSide, JoinWithin, Kind, Mistake, Node};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Joins two streams: each pair of records with one key and nearby times is a result.
+    /// Joins two streams. Each pair of records with the same key and nearby times gives one result.
     ///
-    /// A left record at `t` and a right record at `u` are a pair if `t - before <= u <= t + after` ([`Within`]). One record
-    /// may be in many pairs, so the closure gets references. The time of a result is the later one of both. The results of a
-    /// record are in the order of the times of its partners. The headers are those of the record that came last.
+    /// A left record at `t` and a right record at `u` are a pair if `t - before <= u <= t + after` ([`Within`]). One
+    /// record may be in many pairs, so the closure receives references. A result has the later timestamp of its two
+    /// records, and the headers of the record that arrived last. The results of a record are in the order of its
+    /// partners' times.
     ///
-    /// One task reads both streams in order of time, as [`merge`](Self::merge) does. Their topics need equal numbers of
+    /// One task reads both streams in time order, as with [`merge`](Self::merge). Their topics need equal numbers of
     /// partitions.
     ///
     /// ```
@@ -48,21 +49,23 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Time
-    /// A left record closes when stream time exceeds `t + after + grace`, a right one when it exceeds `u + before + grace`. A
-    /// record that is closed when it comes is late: it has no results. A closed record has no further pairs, so results do
-    /// not depend on what is still stored. Kafka Streams has no such limit: there, an inner join finds what its store still has.
+    /// A left record closes when stream time exceeds `t + after + grace`. A right record closes when stream time
+    /// exceeds `u + before + grace`. A record that is already closed when it arrives is late and has no results. A
+    /// closed record has no further pairs, so results do not depend on the stored rows. Kafka Streams has no such
+    /// limit: its inner join finds all records that are still in its store.
     ///
     /// # Cost
-    /// A record reads two rows at most and writes one. A row has the records of one key of a stretch of time. Above 4 KiB,
-    /// its records become rows of their own, so a key with many records costs no more for each record.
+    /// Each record reads at most two rows and writes one. A row contains the records of one key in one range of time.
+    /// Above 4 KiB, its records become rows of their own, so a key with many records does not increase the cost per
+    /// record.
     ///
     /// # Exactly-once
-    /// The stored records and the results commit in the transaction of the offset. Each pair is a result once, also after a
-    /// crash.
+    /// The stored records and the results commit in the transaction of the offset. Each pair gives one result, even
+    /// after a crash.
     ///
     /// # Errors
-    /// These records fail, and the error policy of the source decides: a record without a timestamp, a record with a null key
-    /// or value, and one whose key or value can't be encoded.
+    /// A record fails if it has no timestamp, if its key or value is null, or if its key or value can't be encoded. The
+    /// error policy of its source applies.
     pub fn join_within<W: 'static, Q: Colocated, U: 'static>(
         self,
         right: Stream<K, W, Q>,
@@ -81,11 +84,13 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             .joined_within(JoinKind::Inner, right.partitioned(), within, store, pair)
     }
 
-    /// Like [`join_within`](Self::join_within), and a left record without a pair is a result without a right value.
+    /// Like [`join_within`](Self::join_within), with an additional result for each left record without a pair. `f` then
+    /// receives `None`.
     ///
-    /// Such a record goes out once, when it closes: when stream time passes its last partner and the grace. It has its own
-    /// time and no headers. With [`close_when_idle`](Self::close_when_idle), it needs no further record. No record is both
-    /// alone and in a pair. Kafka Streams sends records alone before their grace is over, and joins them afterwards.
+    /// This unpaired result is emitted once, when the record closes: when stream time passes its last partner and the
+    /// grace. It has the record's timestamp and no headers. With [`close_when_idle`](Self::close_when_idle), it needs
+    /// no further record. No record has both an unpaired result and a pair. Kafka Streams emits unpaired results before
+    /// the grace is over, and may join the records afterwards.
     ///
     /// ```
     /// # use eos_core::state::JoinStore;
@@ -109,15 +114,18 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Time
-    /// For the steps behind, stream time is the moment at which the record closes. So windows and joins behind it need a grace
-    /// of at least `after`, the grace and 1 ms; with less, the app does not start.
+    /// When later steps process an unpaired result, stream time is the moment at which the record closed. Windows and
+    /// joins in later steps therefore need a grace of at least `after`, plus the grace of this join, plus 1 ms. With
+    /// less, the app does not start.
     ///
     /// # Exactly-once
-    /// As for [`join_within`](Self::join_within). A result alone is out once, and its mark commits with it.
+    /// As for [`join_within`](Self::join_within). An unpaired result is emitted once, and commits with the mark that it
+    /// was emitted.
     ///
     /// # Errors
-    /// As for [`join_within`](Self::join_within). If a result alone fails behind this operator, the policy decides as well. Its
-    /// dead letter has the key and the value in the codecs of the store, and the header `eos-join-side` (`left` or `right`).
+    /// As for [`join_within`](Self::join_within). If an unpaired result fails in a later step, the policy applies as
+    /// well. Its dead letter has the key and the value in the codecs of the store, and the header `eos-join-side`
+    /// (`left` or `right`).
     pub fn left_join_within<W: 'static, Q: Colocated, U: 'static>(
         self,
         right: Stream<K, W, Q>,
@@ -137,7 +145,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             .joined_within(JoinKind::Left, right.partitioned(), within, store, pair)
     }
 
-    /// Like [`left_join_within`](Self::left_join_within), for both sides: each record without a pair is a result.
+    /// Like [`left_join_within`](Self::left_join_within), with unpaired results for the records of both sides.
     ///
     /// ```
     /// # use eos_core::state::JoinStore;
@@ -159,6 +167,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// )
     /// .to(&Topic::plain("compared-trades"));
     /// ```
+    ///
+    /// # Time
+    /// As for [`left_join_within`](Self::left_join_within), with the larger one of `before` and `after`.
     ///
     /// # Exactly-once
     /// As for [`left_join_within`](Self::left_join_within).
@@ -227,11 +238,13 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 /// The results of a join of streams. Returned by [`join_within`](crate::Stream::join_within),
 /// [`left_join_within`](crate::Stream::left_join_within) and [`outer_join_within`](crate::Stream::outer_join_within).
 ///
-/// A record that is closed when it comes is late. By default, it is dropped, and the metric `eos_late_records_total` counts it.
+/// A record that is already closed when it arrives is late. By default, it is dropped, and the metric
+/// `eos_late_records_total` counts it.
 ///
-/// A record may be in time although a partner has closed, if `before` and `after` allow it to wait longer than that one. They are no
-/// pair, and the metric `eos_join_too_late_pairs_total` counts it. A record that meets no other record for this reason goes where late
-/// records go, if its side has no results alone. It stays in the store, so a later record may still meet it.
+/// If `before` and `after` differ, a record may be open although its partner has closed. The two are not a pair, and
+/// the metric `eos_join_too_late_pairs_total` counts the missed pair. If a record has no pair for this reason, and its
+/// side has no unpaired results, it goes to the same output as late records. It stays in the store, so it may still
+/// form a pair with a later record.
 #[must_use = "a join does nothing until it ends in `to` or `to_stream`"]
 pub struct JoinedStreams<K, V, W, U> {
     results: Stream<K, U>,

@@ -1,4 +1,4 @@
-//! The rows of a join in the stores of a task.
+//! The rows of a join in a task's stores.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::codec::CodecError;
 use crate::rules;
 use crate::store::window_of;
 
-/// The stores of a join: the rows with the records, and the moments at which records go out alone.
+/// The stores of a join: the rows with the records, and the moments of unpaired results.
 pub(crate) struct JoinRows<'c> {
     task: &'c TaskStore,
     name: &'c Arc<str>,
     rows: StoreId,
     alone: StoreId,
     joining: Joining,
-    /// Rows that start before this are expired.
+    /// Rows that start before this time are expired.
     over_before: Timestamp,
 }
 
 impl<'c> JoinRows<'c> {
-    /// The stores of this name at a stream time.
+    /// Returns the stores with this name at a stream time.
     pub(crate) fn new(
         task: &'c TaskStore,
         name: &'c Arc<str>,
@@ -71,12 +71,13 @@ impl<'c> JoinRows<'c> {
         alone.map_err(|e| self.failed(e))
     }
 
-    /// Stops the worker because of stored bytes that can't be decoded.
+    /// Returns the error of stored bytes that can't be decoded. It stops the worker.
     pub(crate) fn unreadable(&self, error: &CodecError) -> StoreError {
         self.task.unreadable(self.name, error.to_string())
     }
 
-    /// The error of an unreadable row stops the worker, whatever the error policy: the row has other records.
+    /// Converts an error of the join. An unreadable row stops the worker under every error policy, because the row has
+    /// other records.
     fn failed(&self, error: JoinError<StoreError>) -> StoreError {
         match error {
             JoinError::Storage(error) => error,
@@ -89,7 +90,7 @@ impl JoinStorage for JoinRows<'_> {
     type Error = StoreError;
 
     fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, StoreError> {
-        // The database may have dropped it or not.
+        // The database may or may not have dropped the row.
         if window_of(key).is_some_and(|start| start < self.over_before) {
             return Ok(false);
         }

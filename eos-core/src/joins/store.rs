@@ -16,8 +16,9 @@ use crate::store::{KeyValueStore, RowsError, RowsOf, StateError, StoreRows, Stor
 /// A store of the records of a join of streams, for [`join_within`](crate::Stream::join_within),
 /// [`left_join_within`](crate::Stream::left_join_within) and [`outer_join_within`](crate::Stream::outer_join_within).
 ///
-/// It keeps the records of both sides until no partner in time can come. The name identifies the store. The next program may
-/// change the grace of the join, but not the method, `before` or `after`: then it does not start.
+/// It keeps the records of both sides until no partner can arrive in time. The name identifies the store. A later
+/// version of the program may change the grace of the join. If it changes the method, `before` or `after`, it does not
+/// start.
 ///
 /// ```
 /// # use eos_core::state::JoinStore;
@@ -92,7 +93,7 @@ impl<K: 'static, V: 'static, W: 'static> JoinStore<K, V, W> {
         }
     }
 
-    /// The store of the moments at which records go out alone.
+    /// The store of the moments of unpaired results.
     pub(crate) fn alone_spec(&self) -> StoreSpec {
         let store = KeyValueStore::<Vec<u8>, Vec<u8>>::plain(&self.name);
         StoreSpec {

@@ -36,6 +36,7 @@ pub(crate) enum Count {
     JoinAlone,
     JoinTooLatePairs,
     StaleAnswers,
+    Misplaced,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -46,7 +47,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 28] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -67,6 +68,7 @@ impl Count {
         Self::JoinAlone,
         Self::JoinTooLatePairs,
         Self::StaleAnswers,
+        Self::Misplaced,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -98,6 +100,7 @@ impl Count {
             Self::JoinAlone => &mut totals.join_alone,
             Self::JoinTooLatePairs => &mut totals.join_too_late_pairs,
             Self::StaleAnswers => &mut totals.stale_answers,
+            Self::Misplaced => &mut totals.misplaced_keys,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

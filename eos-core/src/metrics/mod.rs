@@ -126,6 +126,9 @@ pub struct Totals {
     /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed again. Those of aborted
     /// transactions included.
     pub stale_answers: u64,
+    /// Records of joined topics whose key is in another partition than Kafka's partitioner, or the topic's own one, chooses.
+    /// Those of aborted transactions included.
+    pub misplaced_keys: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -172,6 +175,7 @@ impl Totals {
         self.join_alone += other.join_alone;
         self.join_too_late_pairs += other.join_too_late_pairs;
         self.stale_answers += other.stale_answers;
+        self.misplaced_keys += other.misplaced_keys;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

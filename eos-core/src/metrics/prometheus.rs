@@ -25,7 +25,7 @@ type TaskDuration = (
 );
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
-const COUNTERS: [Counter; 27] = [
+const COUNTERS: [Counter; 28] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -123,6 +123,11 @@ const COUNTERS: [Counter; 27] = [
         "eos_foreign_stale_answers_total",
         "Answers of foreign-key joins that belonged to former subscriptions.",
         |t| t.stale_answers,
+    ),
+    (
+        "eos_misplaced_keys_total",
+        "Records of joined topics whose key is in another partition than their partitioner chooses.",
+        |t| t.misplaced_keys,
     ),
     (
         "eos_aborts_total",

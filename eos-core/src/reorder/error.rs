@@ -1,11 +1,11 @@
-//! Errors of orders.
+//! Errors of records that are put in order.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{Timestamp, TopicName};
 
-/// Why a record can't be put in order. The error policy of the source decides about the record.
+/// An error of a record that can't be put in order. The error policy of the source decides about the record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReorderError {
@@ -23,14 +23,15 @@ pub enum ReorderError {
         time: Timestamp,
         /// The time from the record to stream time.
         behind: Duration,
-        /// How long records wait.
+        /// The wait of each record.
         within: Duration,
     },
     /// The number of the record was forwarded or given up before, or a record with this number waits.
     #[error(
-        "the number {number} of the key came before or was given up; the next number is {next} (store {store}). If the key \
-         began to count again, or its numbers do not begin at the value of `Reorder::starts_at`, change the numbers. To accept such \
-         records, call `.late_to(&topic)`, `.pass_late()` or `.drop_late()`"
+        "the number {number} of the key was forwarded or given up before, or a record with it waits; the next number is \
+         {next} (store {store}). If the key restarted its numbers, or if they do not begin at the value of \
+         `Reorder::starts_at`, change the numbers. To accept such records, call `.late_to(&topic)`, `.pass_late()` or \
+         `.drop_late()`"
     )]
     Repeated {
         /// The name of the store.
@@ -43,7 +44,7 @@ pub enum ReorderError {
     /// Numbers are missing, and the record may not wait for them any longer.
     #[error(
         "the numbers from {expected} to {number} (exclusive) are missing (store {store}): the gap is longer than `max_gap`, \
-         or the record has waited for `max_wait`. Find the missing records, or pass on without them: `OnGap::PassOn`"
+         or the record has waited for `max_wait`. Find the missing records, or give their numbers up with `OnGap::PassOn`"
     )]
     Gap {
         /// The name of the store.
@@ -68,13 +69,13 @@ pub enum ReorderError {
     },
 }
 
-/// Why an order of records can't work. The app does not start.
+/// An error in the declaration of an order of records. The app does not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrderError {
     /// The time of `reorder_by_time` is shorter than a millisecond.
     #[error(
-        "records wait for {0:?} (`reorder_by_time`), and the resolution of timestamps is 1 ms. Set at least 1 ms"
+        "records wait for {0:?} (`reorder_by_time`), but the resolution of timestamps is 1 ms. Set at least 1 ms"
     )]
     Within(Duration),
     /// The limits of `reorder_by` are invalid.
@@ -94,16 +95,16 @@ pub enum OrderError {
          `.on_error(ErrorPolicy::dead_letter(..))`"
     )]
     NoLetters(TopicName),
-    /// A deduplication stands behind the order.
+    /// A deduplication follows the order.
     #[error(
         "the deduplication {0} comes behind this order. It would judge records by the time at which they leave the order, and \
-         by the topic of another record. Deduplicate before the records are put in order"
+         by the topic of another record. Call the deduplication before the order"
     )]
     Deduplication(String),
-    /// Windows behind the order would drop records as late that wait in it.
+    /// Windows behind the order would drop its waiting records as late.
     #[error(
-        "the windows of the store {windows} would drop records as late that wait in this order. Give the windows of \
-         {windows} a grace of at least {least:?}"
+        "the windows of the store {windows} would drop records as late, because they wait in this order first. Give the \
+         windows of {windows} a grace of at least {least:?}"
     )]
     ShortGrace {
         /// The store of the windows.
@@ -111,9 +112,9 @@ pub enum OrderError {
         /// The minimum grace.
         least: Duration,
     },
-    /// All records that wait in an order come too late for this one.
+    /// All records that wait in an earlier order arrive too late for this one.
     #[error(
-        "records wait in the store {before} first, so they come too late. Let them wait for at least {least:?} \
+        "records wait in the store {before} first, so they arrive here too late. Set a wait of at least {least:?} \
          (`reorder_by_time`)"
     )]
     ShortWait {

@@ -19,9 +19,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Puts the records of a task in order of their timestamps.
     ///
     /// Each record waits until stream time is `within` ahead of it, so records that are at most this late come out in
-    /// order. Records with equal timestamps keep the order in which they came. The order is that of all records of a task,
-    /// not only of a key. It repairs the order that a repartition topic mixes. [`ordered`](Reordered::ordered) ends the
-    /// declaration.
+    /// order. Records with equal timestamps keep the order of their arrival. The order covers all records of a task,
+    /// not only those of a key. It restores the order that a repartition topic loses. [`ordered`](Reordered::ordered)
+    /// ends the declaration.
     ///
     /// ```
     /// # use eos_core::state::ReorderStore;
@@ -37,20 +37,20 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Time
-    /// A record is forwarded when stream time reaches its timestamp plus `within`: with the next record that is so late, or
-    /// with [`close_when_idle`](Self::close_when_idle). For the steps behind, stream time is this moment. So windows behind
-    /// it need a grace of at least `within`; with less, the app does not start.
+    /// A record is forwarded when stream time reaches its timestamp plus `within`. A later record or
+    /// [`close_when_idle`](Self::close_when_idle) advances stream time that far. For the next steps, stream time is
+    /// this moment. So their windows need a grace of at least `within`. With less, the app does not start.
     ///
     /// # Exactly-once
-    /// A waiting record is a row of the store, which commits in the transaction of its offset. When it is forwarded, the row
-    /// is deleted in the transaction of its effects.
+    /// A waiting record is a row of the store, which commits in the transaction of its offset. When it is forwarded,
+    /// the row is deleted in the transaction of its effects.
     ///
     /// # Errors
-    /// These records fail, and the error policy of the source decides: a record without a timestamp; one that is more than
-    /// `within` behind stream time, unless [`late_to`](Reordered::late_to), [`pass_late`](Reordered::pass_late) or
-    /// [`drop_late`](Reordered::drop_late) is set; one that would let more than 64 MiB wait in its task. If a waiting record
-    /// fails behind this operator, the policy decides as well. Its dead letter has the key and the value in the codecs of
-    /// the store.
+    /// These records fail, and the error policy of the source decides: a record without a timestamp; one that is more
+    /// than `within` behind stream time, unless [`late_to`](Reordered::late_to), [`pass_late`](Reordered::pass_late) or
+    /// [`drop_late`](Reordered::drop_late) is set; one that would raise the size of the waiting records of its task
+    /// above 64 MiB, unless its timestamp ends the wait of another record. If a waiting record fails in a later step, the policy decides as well. Its dead letter has the key
+    /// and the value in the codecs of the store.
     pub fn reorder_by_time(self, within: Duration, store: &ReorderStore<K, V>) -> Reordered<K, V>
     where
         P: Colocated,
@@ -84,8 +84,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Puts the records of each key in order of their numbers.
     ///
     /// The numbers of a key are consecutive. A record is forwarded at once if its number is the next one of its key.
-    /// Otherwise it waits for the numbers before it. [`Reorder`] limits the wait and sets the action for missing numbers
-    /// that do not come. [`ordered`](Reordered::ordered) ends the declaration.
+    /// Otherwise it waits for the numbers before it. [`Reorder`] limits the wait and sets the action for missing
+    /// numbers that do not arrive. [`ordered`](Reordered::ordered) ends the declaration.
     ///
     /// ```
     /// # use eos_core::reorder::{OnGap, Reorder};
@@ -107,10 +107,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// As for [`reorder_by_time`](Self::reorder_by_time). The next number of each key is a row of the store.
     ///
     /// # Errors
-    /// A record whose number came before or was given up fails, unless [`late_to`](Reordered::late_to),
+    /// A record fails if its number was forwarded or given up before, unless [`late_to`](Reordered::late_to),
     /// [`pass_late`](Reordered::pass_late) or [`drop_late`](Reordered::drop_late) is set. Gaps fail with
-    /// [`OnGap::Fail`]. The error policy of the source decides. If it skips a waiting record, the missing numbers before
-    /// this record are given up.
+    /// [`OnGap::Fail`]. The error policy of the source decides. If it skips a waiting record, the missing numbers
+    /// before this record are given up.
     pub fn reorder_by<N: Into<u64>>(
         self,
         number: impl Fn(&V) -> N + Send + Sync + 'static,
@@ -159,10 +159,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 /// Makes the node.
 type MakeOrdered = Box<dyn Fn(Late) -> Box<dyn Node> + Send + Sync>;
 
-/// A stream whose records will be put in order. Returned by [`Stream::reorder_by_time`](crate::Stream::reorder_by_time) and
+/// The builder of an order of records. Returned by [`Stream::reorder_by_time`](crate::Stream::reorder_by_time) and
 /// [`Stream::reorder_by`](crate::Stream::reorder_by).
 ///
-/// A record is late if its place in the order has passed. Without one of the methods about late records, it fails.
+/// A record is late if its place in the order has passed. By default, late records fail.
 #[must_use = "the order does nothing until `ordered` ends its declaration"]
 pub struct Reordered<K, V> {
     stream: Stream<K, V>,
@@ -173,8 +173,8 @@ pub struct Reordered<K, V> {
 }
 
 impl<K: 'static, V: 'static> Reordered<K, V> {
-    /// Writes late records unchanged to this topic. The metric `eos_late_records_total` counts them, also with the two other
-    /// methods.
+    /// Writes late records unchanged to this topic. The metric `eos_late_records_total` counts them, also with
+    /// [`pass_late`](Self::pass_late) and [`drop_late`](Self::drop_late).
     pub fn late_to<KC, VC>(self, topic: &Topic<K, V, KC, VC>) -> Self
     where
         KC: Encode<K>,

@@ -12,8 +12,11 @@ use crate::store::StoreSpec;
 /// The key of the totals beside the waiting records. The keys of turns are not empty.
 const TOTALS: &[u8] = b"";
 
-/// The rows of a store of waiting records: the records with their moments, and beside them the totals of the task and the
-/// turns of the keys.
+/// The error of a row without its moments.
+const CUT: &str = "a waiting record is cut short: another program wrote to the changelog. Start under another app name";
+
+/// The rows of a store of waiting records: the records with their moments, the totals of the task, and the turns of the
+/// keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingRows<'c> {
     task: &'c TaskStore,
@@ -95,7 +98,7 @@ impl<'c> WaitingRows<'c> {
         Ok(found.is_some())
     }
 
-    /// Ends the wait of the next record of a key, if it waits.
+    /// Ends the wait of the next record of a key, if this record waits.
     pub(crate) fn call_next(
         &self,
         scope: &[u8],
@@ -108,7 +111,8 @@ impl<'c> WaitingRows<'c> {
         }
     }
 
-    /// Returns the keys of a scope's records that wait with a lower number than this one, in the order of their numbers.
+    /// Returns the keys of a scope's records that wait with a lower number than this one, in the order of their
+    /// numbers.
     pub(crate) fn below(
         &self,
         scope: &[u8],
@@ -123,12 +127,13 @@ impl<'c> WaitingRows<'c> {
         let mut scan = self.task.scan(self.id, &range, Direction::Forward)?;
         let mut keys = Vec::new();
         while let Some((key, row)) = scan.next()? {
-            keys.extend(due_row(key, row).map(|(key, ..)| key.to_vec()));
+            let (key, ..) = due_row(key, row).ok_or_else(|| self.unreadable(CUT))?;
+            keys.push(key.to_vec());
         }
         Ok(keys)
     }
 
-    /// Takes a waiting record.
+    /// Removes a waiting record, and returns its row.
     fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let mut row = Vec::new();
         let found = self.task.get_due(self.id, key, &mut row)?;
@@ -136,7 +141,8 @@ impl<'c> WaitingRows<'c> {
         Ok(found.map(|_| row))
     }
 
-    /// Leaves out a waiting record that failed at this moment, and those that wait with a lower number. Returns them.
+    /// Removes a waiting record that failed at this moment, and the waiting records of its key with lower numbers.
+    /// Returns the removed rows.
     pub(crate) fn leave_out(
         &self,
         of: OwnRows,

@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use crate::timer::Clock;
 
-/// What to do when missing numbers do not come: the gap is longer than `max_gap`, a record has waited for `max_wait`, or
-/// the waiting records of the task take more than 64 MiB.
+/// The action when missing numbers do not arrive: the gap is longer than `max_gap`, a record has waited for `max_wait`,
+/// or the waiting records of the task take more than 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnGap {
-    /// Give up the missing numbers, and forward the waiting records in order. The metric `eos_reorder_gaps_total` counts
-    /// the gap.
+    /// Give up the missing numbers, and forward the waiting records in order. The metric `eos_reorder_gaps_total`
+    /// counts the gap.
     PassOn,
     /// The record fails with [`ReorderError`](super::ReorderError). The error policy of the source decides about it.
-    /// If the record is too far ahead and the policy leaves it out, the wait for the missing numbers goes on. So later numbers
-    /// that are too far ahead fail as well, until the missing ones arrive.
+    /// If the record is too far ahead, and the policy skips it or writes a dead letter, the wait for the missing
+    /// numbers continues. So later numbers that are too far ahead fail as well, until the missing ones arrive.
     Fail,
     /// The record becomes a dead letter. The error policy of the source must end in a dead-letter topic.
     /// As with `Fail`, later numbers that are too far ahead become dead letters, too.
     DeadLetter,
 }
 
-/// The settings of [`Stream::reorder_by`](crate::Stream::reorder_by): how far and how long a record waits for the numbers
-/// before it.
+/// The settings of [`Stream::reorder_by`](crate::Stream::reorder_by): how far and how long a record waits for the
+/// numbers before it.
 ///
 /// ```
 /// # use eos_core::reorder::{OnGap, Reorder};
@@ -34,8 +34,8 @@ pub enum OnGap {
 ///     .starts_at(1);
 /// ```
 ///
-/// A later version of the program may change all of them but the clock. `starts_at` applies to keys without records so
-/// far, and `max_wait` to records that come from then on.
+/// A later version of the program may change all settings except the clock. A new `starts_at` applies to keys without
+/// earlier records, and a new `max_wait` to later records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reorder {
     pub(crate) gap: u64,
@@ -50,7 +50,7 @@ pub struct Reorder {
 #[must_use = "call `max_wait` and `on_gap`"]
 pub struct MaxGap(u64);
 
-/// How far and how long a record waits. Call [`on_gap`](Self::on_gap) next.
+/// The longest distance and the longest wait of a record. Call [`on_gap`](Self::on_gap) next.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "call `on_gap`"]
 pub struct MaxWait {
@@ -76,8 +76,8 @@ impl Reorder {
 }
 
 impl MaxGap {
-    /// Sets how long a record waits for the numbers before it. The stream's clock moves with the timestamps of records, the
-    /// machine's clock also without records.
+    /// Sets how long a record waits for the numbers before it. The stream's clock advances with the timestamps of
+    /// records. The machine's clock also advances without records.
     pub fn max_wait(self, wait: Duration, clock: Clock) -> MaxWait {
         let Self(gap) = self;
         MaxWait { gap, wait, clock }
@@ -85,7 +85,7 @@ impl MaxGap {
 }
 
 impl MaxWait {
-    /// Sets what to do when missing numbers do not come.
+    /// Sets the action when missing numbers do not arrive.
     pub fn on_gap(self, on_gap: OnGap) -> Reorder {
         let Self { gap, wait, clock } = self;
         Reorder {

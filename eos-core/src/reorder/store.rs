@@ -19,7 +19,8 @@ use crate::topology::Fault;
 /// [`reorder_by_time`](crate::Stream::reorder_by_time) and [`reorder_by`](crate::Stream::reorder_by).
 ///
 /// It keeps the key, value, timestamp and headers of each waiting record. The name identifies the store. If another
-/// operator has used the name, the app does not start: neither of these two reads the records of the other.
+/// operator has used the name, the app does not start: `reorder_by_time` and `reorder_by` can't read the records of
+/// each other.
 ///
 /// ```
 /// # use eos_core::state::ReorderStore;

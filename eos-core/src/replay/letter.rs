@@ -17,26 +17,26 @@ use crate::rules;
 const VERSION: u8 = 1;
 /// The header with the number of the replay, for deduplication.
 const GENERATION: &str = "eos-replay-generation";
-/// The header of a letter about a timer or a final result.
+/// The header of a letter that comes from a timer or a final result.
 const DUE: &str = "eos-due";
 
-/// Why a record of a dead-letter topic is not replayed.
+/// An error of a record that can't be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// A header of a dead letter is missing or invalid.
     #[error(
-        "the record is no dead letter: its header {header} is missing or invalid. To leave such records out, call \
+        "the record is not a dead letter: its header {header} is missing or invalid. To skip such records, call \
          `app.on_error(ErrorPolicy::skip())` on the replay"
     )]
     Foreign {
         /// The header.
         header: &'static str,
     },
-    /// The letter is about a timer or a final result.
+    /// The letter comes from a timer or a final result.
     #[error(
-        "the letter is about {due}, a moment of a timer or a final result. It has no record that could be replayed. To leave \
-         such letters out, call `app.on_error(ErrorPolicy::skip())` on the replay"
+        "the letter comes from {due}, a timer or a final result, so it has no record to replay. To skip such letters, call \
+         `app.on_error(ErrorPolicy::skip())` on the replay"
     )]
     Due {
         /// The name of the timer or the store, and the moment.
@@ -44,8 +44,8 @@ pub enum ReplayError {
     },
     /// The replay has no such topic of origin.
     #[error(
-        "the letter comes from the topic {topic}, but the replay writes to {known}. Add `.to({topic:?})`, or, if the \
-         topic is gone, leave its letters out with `app.on_error(ErrorPolicy::skip())`"
+        "the letter comes from the topic {topic}, but the replay writes to {known}. Add `.to({topic:?})`. If the \
+         topic no longer exists, skip its letters with `app.on_error(ErrorPolicy::skip())`"
     )]
     OtherOrigin {
         /// The topic of the letter.
@@ -80,7 +80,7 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    /// Reads a dead letter, and decides what becomes of it.
+    /// Reads a dead letter, and prepares the record of its replay.
     pub(super) fn of(
         record: Record<Option<Vec<u8>>, Option<Vec<u8>>>,
         replay: &Replay,
@@ -167,7 +167,8 @@ impl Letter {
     }
 }
 
-/// Returns the headers of a replayed record: those of the letter without the error, its origin and its place in the replay.
+/// Returns the headers of a replayed record: the headers of the letter without those of the error, the origin, and the
+/// place in the replay.
 fn replayed(
     letter: &Headers,
     (app, topic, place): (&str, &str, &str),
@@ -186,7 +187,7 @@ fn replayed(
     let mut push = |name: &str, value: String| {
         headers.push((name.to_owned(), Some(value.into_bytes())));
     };
-    // An origin in another topic travelled with the record.
+    // An origin in another topic comes from an earlier replay, and does not count.
     let of_topic = format!("{topic} ");
     let is_origin = |name: &str, value: Option<&[u8]>| {
         name == dead_letter::ORIGIN && value.is_some_and(|it| it.starts_with(of_topic.as_bytes()))
@@ -198,7 +199,7 @@ fn replayed(
         push(REPLAY, action.header());
         push(REPLAY_FOR, format!("{app} {topic}"));
     }
-    // A new generation passes every deduplication, so only a person may choose it.
+    // A new generation passes every deduplication, so only the operator may choose it.
     let generation = match rules::keeps_generation_in_replay() {
         true => generation,
         false => Some(generation.unwrap_or(1)),

@@ -25,12 +25,12 @@ use crate::timer::Clock;
 use crate::topic::Topic;
 use crate::{App, Ctx};
 
-/// The interval between two snapshots. The letters of a snapshot are written in the order of their numbers.
+/// The interval between two rounds. A round writes its letters in the order of their numbers.
 const ROUND: Duration = Duration::from_millis(500);
-/// The most letters of a snapshot, and the most bytes of their keys and values, in one unit of work.
+/// The most letters of a round, and the most bytes of their keys and values.
 const LETTERS: usize = 1_000;
 const BYTES: usize = 1 << 20;
-/// The most letters that a unit of work reads. Those that failed too late for this replay stay.
+/// The most letters that a round reads. Letters that failed too late for this replay stay in the store.
 const READ: usize = 4_000;
 
 type Letters = Store<OrderedStore<Vec<u8>, Letter>>;
@@ -38,8 +38,8 @@ type PassedStore = Store<KeyValueStore<u32, Passed>>;
 
 /// An app that writes dead letters back to the topics of their origin. Created by [`App::replay`].
 ///
-/// It replays the letters that failed before [`until`](Self::until), by default before the app was created. Letters that
-/// fail again stay for the next start of the app. It runs until it is stopped.
+/// It replays the letters that failed before [`until`](Self::until), by default before the app was created. Letters
+/// that fail again stay for the next start of the app. It runs until it is stopped.
 #[derive(Debug, Clone)]
 #[must_use = "call `app` to get the app"]
 pub struct Replay {
@@ -52,16 +52,16 @@ pub struct Replay {
 }
 
 impl App {
-    /// Replays the dead letters of a topic: writes each one back to the topic and the partition of its origin, with its
-    /// key, value, timestamp and headers. Letters of one key are written in the order of their numbers.
+    /// Creates a replay of the dead letters of a topic. The replay writes each letter back to the topic and the
+    /// partition of its origin, with its key, value, timestamp and headers. Letters of one key are written in the order
+    /// of their numbers.
     ///
     /// The app is named `<topic>-replay`, so a topic has one replay, and each letter is replayed once. A second start
     /// continues.
     ///
-    /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header `eos-sequence`, and
-    /// replayed records in the header `eos-replay`. The app that receives them
-    /// processes each number once, in order, even if a letter comes several times. Letters of other policies come back as
-    /// new records.
+    /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header
+    /// `eos-sequence`, and replayed records in the header `eos-replay`. The app that receives them processes each
+    /// number once, in order, even if a letter arrives several times. Letters of other policies arrive as new records.
     ///
     /// ```no_run
     /// # use eos_core::App;
@@ -72,8 +72,8 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// A record that is no dead letter of these topics fails with [`ReplayError`]; by default, the app stops. A topic of
-    /// [`Replay::to`] that does not exist ends the start.
+    /// A record that is not a dead letter of these topics fails with [`ReplayError`]. By default, the app then stops.
+    /// If a topic of [`Replay::to`] does not exist, the app does not start.
     pub fn replay(letters: &str) -> Replay {
         Replay {
             letters: letters.to_owned(),
@@ -99,18 +99,22 @@ impl Replay {
         self
     }
 
-    /// Processes again what a deduplication accepted before: sets the header `eos-replay-generation`, which is part of the
-    /// scope of an id.
+    /// Sets the header `eos-replay-generation`, which is part of the scope of an id. A deduplication then accepts
+    /// records that it accepted before.
     ///
-    /// A failed record is not remembered. So a replay without a generation processes it, unless the sender sent it again
-    /// and the second copy was processed. With a new generation, that record is processed twice.
+    /// A deduplication does not store the id of a failed record. So a replay without a generation processes the record,
+    /// unless the sender sent it again and the second copy was processed. With a new generation, that record is
+    /// processed twice.
+    ///
+    /// Letters that are older than the window of their [`SeenIds`](crate::identity::SeenIds) need a generation, and those of
+    /// [`dedup_by_sequence`](crate::Stream::dedup_by_sequence) whose producer has reached a higher number.
     pub fn as_generation(mut self, generation: u64) -> Self {
         self.generation = Some(generation);
         self
     }
 
-    /// Discards a letter: the key with these bytes no longer waits for this number. The header `eos-sequence` of a letter
-    /// ends with it.
+    /// Discards a letter: the key with these bytes no longer waits for this number. The header `eos-sequence` of a
+    /// letter ends with its number.
     pub fn discard(mut self, key: impl AsRef<[u8]>, number: u64) -> Self {
         self.discards.insert((key.as_ref().to_vec(), number));
         self
@@ -123,7 +127,7 @@ impl Replay {
     }
 
     /// Returns the app. Set its properties and run it like any other app. [`App::on_error`] sets the policy for records
-    /// that are no dead letters.
+    /// that are not dead letters.
     #[must_use]
     pub fn app(self) -> App {
         let mut app = App::new(&format!("{}-replay", self.letters));
@@ -193,7 +197,7 @@ impl Replay {
 /// Returns the partition of origin of a dead letter, and the headers of its replay.
 ///
 /// # Errors
-/// If the record is no dead letter.
+/// If the record is not a dead letter.
 pub fn replayed(
     key: Option<&[u8]>,
     value: Option<&[u8]>,
@@ -213,7 +217,7 @@ fn write(
     outputs: &BTreeMap<String, Output<Place, Option<Vec<u8>>>>,
     letter: Letter,
 ) -> Result<(), Failure> {
-    // A topic that an earlier start of the replay knew.
+    // Only an earlier start of the replay declared the topic of this letter.
     let output = outputs.get(&letter.topic).ok_or_else(|| {
         Failure::permanent(ReplayError::OtherOrigin {
             topic: letter.topic.clone(),

@@ -1,4 +1,4 @@
-//! The letters that a replay need not read again.
+//! Stored letters that a replay does not read again.
 
 use eos_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,12 +15,12 @@ const VERSION: u8 = 1;
 
 /// The place before which all stored letters failed too late for this replay.
 ///
-/// Such letters stay for a later start. Without the place, each round would read all of them. It is a row, so it moves and
-/// aborts with the letters.
+/// Such letters stay for a later start. Without this place, each round would read all of them. The place is a row, so
+/// it moves and aborts with the letters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Passed {
     version: u8,
-    /// The end of the replay. Another one reads all letters again.
+    /// The end of the replay, in milliseconds since 1970. A replay with another end reads all letters again.
     until: i64,
     /// The first key that may have a letter of this replay.
     pub(super) key: Vec<u8>,
@@ -31,7 +31,7 @@ impl Passed {
         app.store(&KeyValueStore::json("passed-letters"))
     }
 
-    /// Returns the place, or that before all letters.
+    /// Returns the stored place, or the place before all letters.
     pub(super) fn read(
         view: &KeyValueView<'_, u32, Self>,
         until: Timestamp,
@@ -45,9 +45,9 @@ impl Passed {
         }))
     }
 
-    /// Passes a letter.
+    /// Moves the place behind a letter.
     pub(super) fn behind(&mut self, mut key: Vec<u8>) {
-        // The first key above it.
+        // The first key above the letter's key.
         key.push(0);
         self.key = key;
     }
@@ -63,7 +63,7 @@ impl Passed {
         }
     }
 
-    /// Goes back to a letter that arrives before the place.
+    /// Moves the place back to a letter that arrives before it.
     pub(super) fn arrives(
         view: &KeyValueView<'_, u32, Self>,
         until: Timestamp,

@@ -23,10 +23,10 @@ use crate::store::{KeyValueStore, StoreSpec};
 use crate::streams::Stream;
 use crate::topic::Topic;
 
-/// Ends a stream of records that are left out.
+/// Ends a stream of dropped or diverted records.
 pub(crate) type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
-/// The end of records that go to a topic.
+/// Returns the end of records that go to a topic.
 pub(crate) fn end_in<K: 'static, V: 'static>(
     topic: &Topic<K, V, impl Encode<K>, impl Encode<V>>,
 ) -> End<K, V> {
@@ -34,7 +34,7 @@ pub(crate) fn end_in<K: 'static, V: 'static>(
     Box::new(move |stream| stream.to(&topic))
 }
 
-/// Takes the records with this status out of a stream, if they have an end of their own.
+/// Moves the records with this status out of a stream, if they have their own end.
 fn divert<K: 'static, V: 'static>(
     stream: Stream<K, Judged<V>>,
     end: Option<End<K, V>>,

@@ -16,8 +16,9 @@ use crate::topology::{Kind, NewestOf, Node, VersionOf};
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Passes a record only if its version is higher than that of all earlier records of its key.
     ///
-    /// Other records are stale: late or repeated. For values that replace each other, such as the state of an order. Do not
-    /// use it for increments: a late increment would be lost. [`accepted`](Newest::accepted) ends the declaration.
+    /// Other records are stale: late or repeated. Use this method for values that replace each other, such as the state
+    /// of an order. Do not use it for increments: a late increment would be lost. [`accepted`](Newest::accepted) ends
+    /// the declaration.
     ///
     /// ```
     /// # use eos_core::identity::Versions;
@@ -35,8 +36,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// The version is stored in the transaction that commits the effects of its record. If a later step fails and the record
-    /// is skipped or becomes a dead letter, the stored version stays.
+    /// The version is stored in the transaction that commits the effects of its record. If a later step fails and the
+    /// record is skipped or becomes a dead letter, the stored version does not change.
     ///
     /// # Errors
     /// A record without a key fails. The error policy of the source decides.
@@ -57,7 +58,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 }
 
-/// A stream whose stale records will be left out. Returned by [`Stream::newest`](crate::Stream::newest).
+/// The builder of a guard of versions. Returned by [`Stream::newest`](crate::Stream::newest).
 ///
 /// Call [`accepted`](Self::accepted) or [`judged`](Self::judged) last.
 #[must_use = "the guard does nothing until `accepted` or `judged` ends its declaration"]

@@ -17,11 +17,11 @@ use crate::topic::Topic;
 use crate::topology::{Kind, MarkOf, Node, Sequenced};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Drops records that a producer has sent before, by the numbers that it gives its records.
+    /// Drops repeated records of a producer. The sequence numbers of the producer identify them.
     ///
     /// A record passes if its epoch and number are higher than those of all earlier records of its producer in the same
-    /// topic and partition. The store has one row per producer, so this costs far less than [`dedup`](Self::dedup) for long
-    /// windows. It needs producers that number their records, and one writing thread per producer name.
+    /// topic and partition. The store has one row per producer, so this costs far less than [`dedup`](Self::dedup) for
+    /// long windows. It needs producers that number their records, and one writing thread per producer name.
     ///
     /// [`accepted`](BySequence::accepted) ends the declaration.
     ///
@@ -43,17 +43,21 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Order
-    /// The records of a producer must be in the order of their numbers. If two threads write under one producer name, or if a
-    /// [`repartition`](Self::repartition) is in front, a higher number can overtake a lower one, which is then dropped as a
-    /// duplicate. The metric `eos_dedup_gaps_total` counts such gaps. Give each thread its own producer name.
+    /// The records of a producer must be in the order of their numbers. If two threads write under one producer name,
+    /// or if a [`repartition`](Self::repartition) is in front, a higher number can overtake a lower one. The lower one
+    /// is then dropped as a duplicate. The metric `eos_dedup_gaps_total` counts such gaps. Give each thread its own
+    /// producer name.
     ///
     /// # Exactly-once
-    /// The high watermark is stored in the transaction that commits the effects of its record. If a later step fails and the
-    /// record is skipped or becomes a dead letter, the watermark stays, so a retry or a later copy passes.
+    /// The high watermark is stored in the transaction that commits the effects of its record. If a later step fails
+    /// and the record is skipped or becomes a dead letter, the watermark does not change, so a retry passes. Once a higher
+    /// number of the producer has passed, a later copy is a duplicate. A dead letter that comes back then fails, because
+    /// the watermark does not show whether it was processed, and passes once with
+    /// [`as_generation`](crate::replays::Replay::as_generation).
     ///
     /// # Errors
-    /// A record without a producer fails, unless [`pass_without_producer`](BySequence::pass_without_producer) is set. A gap
-    /// fails with [`Gaps::Fail`](super::Gaps::Fail). The error policy of the source decides about failed records.
+    /// A record without a producer fails, unless [`pass_without_producer`](BySequence::pass_without_producer) is set. A
+    /// gap fails with [`Gaps::Fail`](super::Gaps::Fail). The error policy of the source decides about failed records.
     pub fn dedup_by_sequence<I: PlainType>(
         self,
         marks: &HighWatermarks,
@@ -65,8 +69,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.dedup_record_by_sequence(marks, move |record| Ok(f(&record.value)))
     }
 
-    /// As [`dedup_by_sequence`](Self::dedup_by_sequence), for numbers in the key or in the headers of a record. An error
-    /// fails the record.
+    /// As [`dedup_by_sequence`](Self::dedup_by_sequence), for numbers in the key or in the headers of a record. An
+    /// error fails the record.
     ///
     /// ```
     /// # use eos_core::identity::{HighWatermarks, Sequence};
@@ -102,7 +106,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// Drops duplicates as another system does: a [preset](crate::identity::presets) has the sequence numbers.
+    /// Drops duplicates like another system: a [preset](crate::identity::presets) sets the sequence numbers.
     ///
     /// ```
     /// # use eos_core::identity::presets;
@@ -136,13 +140,14 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 }
 
-/// A stream whose repeated records will be found by their numbers. Returned by
+/// The builder of a deduplication by sequence numbers. Returned by
 /// [`Stream::dedup_by_sequence`](crate::Stream::dedup_by_sequence).
 ///
 /// Call [`accepted`](Self::accepted) or [`judged`](Self::judged) last.
 ///
 /// # Replays
-/// As for [`Dedup`](crate::identity::Dedup): each generation of the header `eos-replay-generation` has its own high watermarks.
+/// As for [`Dedup`](crate::identity::Dedup): each generation of the header `eos-replay-generation` has its own high
+/// watermarks.
 #[must_use = "a deduplication does nothing until `accepted` or `judged` ends its declaration"]
 pub struct BySequence<K, V> {
     stream: Stream<K, V>,
@@ -197,8 +202,8 @@ impl<K: 'static, V: 'static> BySequence<K, V> {
         })
     }
 
-    /// Returns all records with their [`Seen`], also duplicates, stale records and records without a producer. The settings
-    /// `duplicates_to`, `stale_to` and `pass_without_producer` have no effect.
+    /// Returns all records with their [`Seen`], including duplicates, stale records and records without a producer. The
+    /// settings `duplicates_to`, `stale_to` and `pass_without_producer` have no effect.
     ///
     /// ```
     /// # use eos_core::identity::{HighWatermarks, Seen, Sequence};

@@ -20,7 +20,7 @@ pub struct SequencePreset<K, V> {
 }
 
 impl<K, V> SequencePreset<K, V> {
-    /// Changes the store: what it does with gaps.
+    /// Changes the settings of the store: its handling of gaps.
     ///
     /// ```
     /// # use eos_core::identity::Gaps;
@@ -44,7 +44,7 @@ impl<K, V> fmt::Debug for SequencePreset<K, V> {
     }
 }
 
-/// Reads the sequence of a record. `None` and an empty name are no producer.
+/// Reads the sequence of a record. `None` and an empty name do not count as a producer.
 pub(super) fn mark_of<K: 'static, V: 'static, I: PlainType>(
     f: impl Fn(&Record<K, V>) -> Result<Option<Sequence<I>>, Failure> + Send + Sync + 'static,
 ) -> MarkOf<K, V> {
@@ -104,19 +104,19 @@ pub fn pulsar<K: 'static, V: 'static, I: PlainType>(
 /// The position of a change in the log of a database, for [`debezium`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogPosition<I> {
-    /// The name of the connector: `source.name`. `None` and empty text are no name.
+    /// The name of the connector: `source.name`. `None` and empty text do not count as a name.
     pub connector: I,
     /// The position of the last commit before the change: the first number of `source.sequence`. All changes of a
     /// transaction have the same one.
     pub commit: u64,
-    /// The position of the change within its transaction: the second number of `source.sequence` (the LSN of the change), or
-    /// `transaction.total_order`.
+    /// The position of the change within its transaction: the second number of `source.sequence` (the LSN of the
+    /// change), or `transaction.total_order`.
     pub change: u64,
 }
 
 impl<I> LogPosition<I> {
-    /// Reads `source.sequence` of Debezium's connector for PostgreSQL, such as `["24023119","24023128"]`. A commit that is
-    /// `null` is 0. Returns `None` for another text.
+    /// Reads `source.sequence` of Debezium's connector for PostgreSQL, such as `["24023119","24023128"]`. A commit that
+    /// is `null` is 0. Returns `None` for another text.
     ///
     /// ```
     /// # use eos_core::identity::presets::LogPosition;
@@ -139,16 +139,18 @@ impl<I> LogPosition<I> {
 /// Changes of a PostgreSQL database from Debezium: the position of the commit, then that of the change.
 ///
 /// A connector that restarts sends changes again. This preset drops them. The LSN of a change is not enough, because
-/// transactions that run at the same time write the log in turns, and arrive one after another.
+/// concurrent transactions interleave in the log, but arrive one after another.
 ///
 /// A record without a position fails. [`pass_without_producer`](super::BySequence::pass_without_producer) passes it.
 ///
 /// - **Snapshots**: all rows of a snapshot have one position. Return `None` if `op` is `r`, and call
 ///   `pass_without_producer`.
-/// - **`COPY`**: the rows of one `COPY` may share an LSN. Set `provide.transaction.metadata=true` in the connector, and use
-///   `transaction.total_order` instead.
-/// - **Tombstones** have no position, and a repeated one that passes deletes a newer row. Set `tombstones.on.delete=false`.
-/// - **A restored database** may begin at a lower position, and all its changes would be duplicates. Give its connector another name.
+/// - **`COPY`**: the rows of one `COPY` may share an LSN. Set `provide.transaction.metadata=true` in the connector, and
+///   use `transaction.total_order` instead.
+/// - **Tombstones** have no position, and a repeated one that passes deletes a newer row. Set
+///   `tombstones.on.delete=false`.
+/// - **A restored database** may begin at a lower position, so all its changes would count as duplicates. Give its
+///   connector another name.
 ///
 /// ```
 /// # use eos_core::identity::presets::{self, LogPosition};

@@ -12,8 +12,8 @@ use crate::store::{RowsError, RowsOf, StoreRows, StoreSpec, live_rows};
 
 /// The definition of a store of versions: for each key, the highest version that has passed.
 ///
-/// `K` is the type of the stream's keys. The name identifies the store. If another operator has used the name, the app does
-/// not start.
+/// `K` is the type of the stream's keys. The name identifies the store. If another operator has used the name, the app
+/// does not start.
 ///
 /// ```
 /// # use eos_core::identity::Versions;
@@ -25,7 +25,7 @@ pub struct Versions<K> {
 }
 
 impl<K> Versions<K> {
-    /// Keys are plain: text, bytes or integers.
+    /// Creates a store with plain keys: text, bytes or integers.
     #[must_use]
     pub fn new(name: &str) -> Self
     where

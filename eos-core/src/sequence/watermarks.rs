@@ -24,33 +24,33 @@ use crate::store::{RowsError, RowsOf, StoreRows, StoreSpec, live_rows};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sequence<I> {
-    /// The name of the producer: text, bytes or an integer. `None`, empty text and empty bytes are no name.
+    /// The name of the producer: text, bytes or an integer. `None`, empty text and empty bytes do not count as a name.
     pub producer: I,
-    /// The incarnation of the producer. A producer that begins to count again needs a higher one. 0 if the producer never
-    /// does.
+    /// The incarnation of the producer. A producer that restarts its numbers needs a higher epoch. 0 if the producer
+    /// never restarts them.
     pub epoch: u64,
     /// The number of the record. It rises from record to record of a producer.
     pub number: u128,
 }
 
-/// What to do with a record whose number does not follow the last one.
+/// The action for a record whose number does not follow the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Gaps {
     /// Accept the record. The metric `eos_dedup_gaps_total` counts the gap.
     #[default]
     Accept,
-    /// Fail the record with [`IdentityError::Gap`](crate::identity::IdentityError::Gap). The error policy of the source decides.
-    /// A record that is left out does not raise the high watermark. So later records of the producer fail as well, until the
-    /// missing number arrives or the producer begins a higher epoch.
+    /// Fail the record with [`IdentityError::Gap`](crate::identity::IdentityError::Gap). The error policy of the source
+    /// decides. If the policy skips the record or writes a dead letter, the high watermark does not rise. So later
+    /// records of the producer fail as well, until the missing number arrives or the producer begins a higher epoch.
     Fail,
 }
 
 /// The definition of a store of high watermarks: for each producer, the highest epoch and number that it has sent.
 ///
 /// The store has one row per producer and input topic, whatever the number of records. The name identifies the store.
-/// A later version of the program may change [`gaps`](Self::gaps). If another operator has used the name, the app does not
-/// start.
+/// A later version of the program may change [`gaps`](Self::gaps). If another operator has used the name, the app does
+/// not start.
 ///
 /// ```
 /// # use eos_core::identity::{Gaps, HighWatermarks};
@@ -72,9 +72,9 @@ impl HighWatermarks {
         }
     }
 
-    /// Sets what to do with gaps.
+    /// Sets the action for gaps.
     ///
-    /// A gap means that numbers are missing between two records of one epoch. The first number of a producer and of an
+    /// A gap consists of missing numbers between two records of one epoch. The first number of a producer and of an
     /// epoch is never a gap. Gaps are normal if a producer writes to several partitions, or if its numbers are log
     /// positions. Otherwise a gap shows lost records, or several threads under one producer name.
     #[must_use]

@@ -82,6 +82,12 @@ impl StoreSpec {
         rows.is_some_and(OwnRows::share_a_name)
     }
 
+    /// Whether its due items run code of the program, which may fail. They belong to no source.
+    pub(crate) fn has_items_that_fail(&self) -> bool {
+        let waits = self.is_fan_out() || self.waiting_rows().is_some();
+        self.is_timer() || self.is_final || self.is_alone() || waits
+    }
+
     /// The content of an operator's store with records that wait for their turn.
     pub(crate) fn waiting_rows(&self) -> Option<OwnRows> {
         let rows = self.id.own_rows(&self.name);

@@ -18,21 +18,25 @@ use crate::topology::{
 type AnswerStream = Stream<Vec<u8>, Vec<u8>>;
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
-    /// Joins each row with the row of another table whose key it names: its *foreign key* (KIP-213).
+    /// Joins each row with the row of another table that it refers to by a *foreign key* (KIP-213).
     ///
-    /// `key` returns the foreign key of a row. `None` means that the row has no partner. The result has a row for each row of
-    /// this table with a partner, under the key of this table. Many rows may name one partner. An update of either side updates the
-    /// results, with the later timestamp of both rows.
+    /// `key` returns the foreign key of a row: the key of its partner in `other`. `None` means that the row has no
+    /// partner. The result has a row for each row of this table with a partner, with the key of this table. Many rows
+    /// may refer to one partner. An update of either side updates the results. A result has the later timestamp of its
+    /// two rows.
     ///
-    /// The partner may be in another partition. So the join has two internal topics, which the app creates:
-    /// `<app>-<name>-subscriptions`, from this table to the partner, and `<app>-<name>-answers`, back. `<name>` is that of `join`,
-    /// which also sets the codecs. The tables may have different numbers of partitions and different partitioners.
+    /// The partner may be in another partition. The join therefore has two internal topics, which the app creates:
+    /// `<app>-<name>-subscriptions`, to the tasks of the other table, and `<app>-<name>-answers`, back to the tasks of
+    /// this table. `<name>` is the name of `join`, which also sets the codecs. The tables may have different numbers of
+    /// partitions and different partitioners.
     ///
-    /// A result comes a little later than the update that causes it. If a row names another partner, its result remains until
-    /// the answer of the new one. If the row is deleted or names none, the result is deleted at once. No result is older than the one
-    /// before it. The final results do not depend on the order in which the updates of both tables arrive.
+    /// A result comes a little later than the update that causes it. If the foreign key of a row changes, the previous
+    /// result remains until the answer for the new key arrives. If the row is deleted or its foreign key becomes
+    /// `None`, the result is deleted at once. No result is older than the previous result of its row. The final results
+    /// do not depend on the order in which the updates of both tables arrive.
     ///
-    /// Add the join to a new app, or together with its tables. A row that was there before joins after its next update.
+    /// Add the join to a new app, or together with its tables. Otherwise an existing row is only joined after its next
+    /// update.
     ///
     /// ```
     /// # use eos_core::state::ForeignJoin;
@@ -61,18 +65,22 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// ```
     ///
     /// # Cost
-    /// An update of this table writes one record to each of the two topics, and two rows. An update of the other table writes one
-    /// answer for each row that names it. Beyond [`ForeignJoin::at_once`], the rest is background work between other records,
-    /// so a popular partner holds up neither its task nor its transaction.
+    /// An update of this table writes one subscription, or two if the foreign key changes, and one answer for each, except an
+    /// answer without a row to an inner join. It writes the left row, the counter of subscriptions and the subscriber, and
+    /// the left row again with the result. An update of the other table
+    /// writes one answer for each row that refers to it. Answers beyond [`ForeignJoin::at_once`] are background work
+    /// between other records, so a popular partner delays neither its task nor its transaction.
     ///
     /// # Exactly-once
-    /// Each update reaches the results once. The write to an internal topic and its reading are separate transactions: a
-    /// reader may see a result that is about to change, and never one that goes back. At least once does not allow this join.
+    /// Each update reaches the results once. Writing to an internal topic and reading from it are separate
+    /// transactions. A reader may therefore see a result that is about to change, but never one that reverts to an
+    /// older state. This join is refused under at-least-once.
     ///
     /// # Errors
-    /// A record fails if the foreign key has other bytes in the codec of `join` than in the other table's topic, because its
-    /// partition would be unknown. It also fails if a key or value can't be encoded. If the error policy skips a record of an
-    /// internal topic, the result stays as it was until the next update of one of its rows.
+    /// A record fails if the codec of `join` encodes the foreign key to other bytes than the keys of the other table's
+    /// topic have, because its partition would be unknown. It also fails if a key or value can't be encoded. If the
+    /// error policy skips a record of an internal topic, the result does not change until the next update of one of its
+    /// rows.
     pub fn join_by<L, W, X, R>(
         self,
         other: &Table<L, W, X>,
@@ -90,8 +98,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         self.joined_by(ForeignKind::Inner, other, join, key, f)
     }
 
-    /// Like [`join_by`](Self::join_by), with a result for each row of this table. `f` receives `None` if the row names no
-    /// partner, or one that does not exist.
+    /// Like [`join_by`](Self::join_by), with a result for each row of this table. `f` receives `None` if the row has no
+    /// foreign key, or if its partner does not exist.
     ///
     /// ```
     /// # use eos_core::state::ForeignJoin;
@@ -112,8 +120,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     ///     .to(&Topic::plain("employees-with-leads"));
     /// ```
     ///
-    /// A row that names a partner has its first result with the answer, even if the partner does not exist. A row that names none
-    /// has it at once.
+    /// The first result of a row with a foreign key is emitted when the answer arrives, even if the partner does not
+    /// exist. The result of a row without a foreign key is emitted at once.
     ///
     /// # Exactly-once
     /// See [`join_by`](Self::join_by).
@@ -205,7 +213,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         )
     }
 
-    /// Adds the nodes that have the results: one behind this table, and one behind the answers.
+    /// Adds the nodes that emit results: one behind this table, and one behind the answers.
     fn with_results<L, W, X, R>(
         self,
         ends: ForeignEnds<K, V, L, W, R>,

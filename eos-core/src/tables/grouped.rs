@@ -11,35 +11,39 @@ use crate::streams::Stream;
 use crate::topic::Topic;
 use crate::topology::{AggregateChanges, Kind, NothingToSubtract, Readers, Regroup};
 
-/// The suffix of repartition topics with changes. It differs from that of topics with plain values: one may replace the
-/// other in a later version of an app, and neither can tell the other's pending records from its own.
+/// The suffix of repartition topics with changes. It differs from the suffix of topics with plain values. In a later
+/// version of an app, one kind of topic may replace the other, and neither kind could distinguish the other's pending
+/// records from its own.
 const REPARTITION: &str = "changes-repartition";
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// Groups the rows by a new key, to count, reduce or aggregate them. `f` returns the new key and value of a row.
     ///
-    /// The result of a group follows its rows: if a row changes, its old value is subtracted and its new value added. If
-    /// both values belong to the same group, this is one update of its result (KIP-904). If the row moves to another group,
-    /// it leaves the old group before it joins the new one, in separate transactions. In between, no group has it.
+    /// The result of a group follows its rows: if a row changes, its old value is subtracted and its new value added.
+    /// If both values belong to the same group, this is one update of its result (KIP-904). If the row moves to another
+    /// group, it is removed from the old group before it is added to the new one, in separate transactions. In between,
+    /// it is in no group.
     ///
-    /// `f` must return the same result for the same row. A row whose new key is null is in no group, as in Kafka Streams
-    /// (`KTableRepartitionMap`). The rows go through an internal topic, `<app>-<name>-changes-repartition`, with the codecs of
-    /// `topic`.
+    /// `f` must return the same result for the same row. A row whose new key is null is in no group, as in Kafka
+    /// Streams (`KTableRepartitionMap`). The rows pass through an internal topic, `<app>-<name>-changes-repartition`,
+    /// with the codecs of `topic`.
     ///
-    /// Add a grouping to a new app, or together with its table. The rows that the table already had would be in no group, but
-    /// their next updates would subtract them, so such an app does not start
-    /// ([`RestartError::AddedLate`](crate::errors::RestartError::AddedLate)). The committed offsets record the topics of
-    /// groupings, beside the names of stores. If all these names of a stage exceed 300 bytes, they are not recorded, and eos
-    /// can't refuse: a group that lacks rows is wrong from then on, or the record fails if it has no result.
+    /// Add a grouping to a new app, or together with its table. Otherwise the existing rows of the table would be in no
+    /// group, but their next updates would subtract them. Such an app does not start
+    /// ([`RestartError::AddedLate`](crate::errors::RestartError::AddedLate)). The committed offsets record the topics
+    /// of groupings, beside the names of stores. If all these names of a stage exceed 300 bytes, they are not recorded,
+    /// and eos can't refuse such an app. A group that lacks rows is then wrong, or the record fails if the group has no
+    /// result.
     ///
-    /// A changed closure is a new grouping that eos can't see. Change neither `f` nor the closures of the filters, maps and
-    /// joins before it in a running app. Start it under another app name instead, so that it reads the table's topic from the
-    /// beginning.
+    /// A changed closure is a new grouping that eos can't detect. Change neither `f` nor the closures of the filters,
+    /// maps and joins before it in a running app. Start the changed app under another name instead, so that it reads
+    /// the table's topic from the beginning.
     ///
-    /// A record that the error policy skips or writes to a dead-letter topic leaves its group wrong, too. A policy that
+    /// If the error policy skips a record or writes it to a dead-letter topic, its group is wrong, too. A policy that
     /// retries or stops keeps the groups right.
     ///
-    /// At least once does not allow groups of tables: a crash could keep a row's change and lose its way to the group.
+    /// Groups of tables are refused under at-least-once, because a crash could keep the change of a row and lose the
+    /// update of its group.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -111,8 +115,8 @@ impl<K: 'static, V: 'static> GroupedTable<K, V> {
         )
     }
 
-    /// Combines the values of a group's rows into one. The first value is the first result. `add` combines the result and a
-    /// new value, and `subtract` takes an old value out of the result.
+    /// Combines the values of a group's rows into one. The first value is the first result. `add` combines the result
+    /// and a new value, and `subtract` removes an old value from the result.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -128,7 +132,8 @@ impl<K: 'static, V: 'static> GroupedTable<K, V> {
     /// ```
     ///
     /// # Errors
-    /// A record fails if a row leaves a group without a result. Kafka Streams ignores such a row (`KTableReduce`).
+    /// A record fails if it subtracts a value from a group that has no result. Kafka Streams ignores such a value
+    /// (`KTableReduce`).
     ///
     /// # Exactly-once
     /// Each change of a row is added or subtracted once.
@@ -154,8 +159,8 @@ impl<K: 'static, V: 'static> GroupedTable<K, V> {
         )
     }
 
-    /// Combines the values of a group's rows into a result of another type. `init` creates the result, `add` adds a value,
-    /// and `subtract` takes one out.
+    /// Combines the values of a group's rows into a result of another type. `init` creates the result, `add` adds a
+    /// value, and `subtract` removes a value.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -181,7 +186,8 @@ impl<K: 'static, V: 'static> GroupedTable<K, V> {
     /// ```
     ///
     /// # Errors
-    /// A record fails if a row leaves a group without a result. Kafka Streams ignores such a row (`KTableAggregate`).
+    /// A record fails if it subtracts a value from a group that has no result. Kafka Streams ignores such a value
+    /// (`KTableAggregate`).
     ///
     /// # Exactly-once
     /// Each change of a row is added or subtracted once.
@@ -208,8 +214,8 @@ impl<K: 'static, V: 'static> GroupedTable<K, V> {
         )
     }
 
-    /// Like [`aggregate`](Self::aggregate), and `add` and `subtract` may return `None` to delete the group. The update is then
-    /// a tombstone, and the next row starts with `init` again.
+    /// Like [`aggregate`](Self::aggregate), but `add` and `subtract` may return `None` to delete the group. The update
+    /// is then a tombstone, and the next row starts with `init` again.
     ///
     /// A Kafka Streams aggregator that returns null does the same.
     ///

@@ -12,18 +12,18 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// Joins two tables by their keys. The result has a row for each key that both tables have.
     ///
     /// Each update of either table updates the result, with the later timestamp of the two rows. If one of the rows is
-    /// deleted, the result is, too. An update is emitted only if there was a result before or is one now; Kafka Streams also
-    /// emits tombstones for results that never were.
+    /// deleted, the result is deleted, too. An update is emitted only if a result existed before or exists now. Kafka
+    /// Streams also emits tombstones for results that never existed.
     ///
-    /// `f` must return the same result for the same rows, see [`filter`](Table::filter). Behind it, a
-    /// [`group_by`](Table::group_by) subtracts what `f` returns for the rows before an update, so a changed closure needs a new
-    /// app name.
+    /// `f` must return the same result for the same rows: see [`filter`](Table::filter). If a
+    /// [`group_by`](Table::group_by) follows, it subtracts the result of `f` for the previous rows. A changed closure
+    /// therefore needs a new app name.
     ///
-    /// The result needs no store; see [`stored`](Table::stored). The topics of both tables need equal numbers of partitions.
-    /// One task reads both, the older record first; see [`Stream::join`](crate::Stream::join).
+    /// The result needs no store: see [`stored`](Table::stored). The topics of both tables need equal numbers of
+    /// partitions. One task reads both topics, the older record first: see [`Stream::join`](crate::Stream::join).
     ///
-    /// Two tables that are made of the same table can only be joined with [`stored`](Table::stored) behind the join. Each update
-    /// of the common table then emits the result once for each side.
+    /// If two tables are derived from the same table, their join needs [`stored`](Table::stored) on its result. Each
+    /// update of the common table then emits the result once for each side.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -38,9 +38,9 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// ```
     ///
     /// # Exactly-once
-    /// The reads of both rows and the update are part of the transaction that commits the record's offset. A record that is
-    /// processed again after a crash finds the same rows, and perhaps older rows of the other topic that arrived in the
-    /// meantime; the final result is the same.
+    /// The reads of both rows and the update are part of the transaction that commits the record's offset. A record
+    /// that is processed again after a crash reads the same rows, and perhaps older rows of the other topic that
+    /// arrived in the meantime. The final result is the same.
     pub fn join<W, X, R>(
         self,
         other: &Table<K, W, X>,
@@ -89,7 +89,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         })
     }
 
-    /// Like [`join`](Self::join), with a row for each key that one of the tables has.
+    /// Like [`join`](Self::join), with a row for each key that at least one of the tables has.
     ///
     /// ```
     /// # use eos_core::windows::Sides;

@@ -21,19 +21,20 @@ pub use grouped::GroupedTable;
 /// The latest row of each key: an aggregated result, or the last value of a topic
 /// ([`App::table`](crate::App::table)).
 ///
-/// Streams join with a table ([`Stream::join`]). A table emits every update at once, in order per key; with
-/// `emit_per_commit` it emits only the last update of each transaction. The timestamp of a result is the highest one
-/// of its records. A row of a topic has the timestamp of its record.
+/// Streams join with a table ([`Stream::join`]). A table emits every update at once, in order per key. With
+/// `emit_per_commit`, it emits only the last update of each key in a transaction. The timestamp of a result is the
+/// highest one of its records. A row of a topic has the timestamp of its record.
 ///
 /// A join reads the row of the record's own key. Closures read rows of all keys in their task with [`rows`](Table::rows).
 ///
-/// `U` is the type of an update. By default it is `Option<V>`: rows can be deleted, and `None` is a Kafka tombstone. It
-/// is `V` for tables whose rows are never deleted: [`count`](crate::stream::Grouped::count) returns a `Table<K, u64, u64>`.
+/// `U` is the type of an update. By default, it is `Option<V>`, because rows can be deleted; `None` is a Kafka
+/// tombstone. `U` is `V` for tables whose rows are never deleted: [`count`](crate::stream::Grouped::count) returns a
+/// `Table<K, u64, u64>`.
 #[must_use = "nothing uses a table until a stream joins with it or reads its `rows`, or it ends in `to` or `to_stream`"]
 pub struct Table<K, V, U = Option<V>> {
     /// The updates.
     pub(crate) stream: Stream<K, U>,
-    /// The updates with the rows before them, by the second exit of the same nodes.
+    /// The updates with the previous rows, from the second exit of the same nodes.
     changes: Stream<K, Change<V>>,
     readers: Readers<K, V>,
     pub(crate) rows: RowsOf<K, V>,
@@ -43,13 +44,13 @@ pub struct Table<K, V, U = Option<V>> {
 pub(crate) type Exits<K, V, U> = (Stream<K, U>, Stream<K, Change<V>>);
 
 impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
-    /// A table whose rows are in a store.
+    /// Creates a table whose rows are in a store.
     pub(crate) fn in_store(exits: Exits<K, V, U>, store: usize, readers: Readers<K, V>) -> Self {
         Self::new(exits, RowsOf::stored(store), readers)
     }
 
     fn new((stream, changes): Exits<K, V, U>, rows: RowsOf<K, V>, readers: Readers<K, V>) -> Self {
-        // A table may be made of the updates of another one.
+        // A table may be derived from the updates of another table.
         let rows = rows.made_of(stream.lineage());
         Self {
             stream,
@@ -59,7 +60,7 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         }
     }
 
-    /// Returns the updates with the rows before them.
+    /// Returns the updates with the previous rows.
     fn changes(&self) -> Stream<K, Change<V>>
     where
         K: Clone,
@@ -69,7 +70,7 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         self.changes.clone()
     }
 
-    /// Refuses a step that needs the row before an update, if only a store could know it.
+    /// Refuses a step that needs the previous row, if only a store could return that row.
     fn needs_old_rows(&self) {
         if let Some(method) = self.rows.related_by() {
             self.stream.wrong(Mistake::RelatedTables { method });
@@ -92,8 +93,8 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         self.stream.with_lineage(self.rows.lineage())
     }
 
-    /// Sets the error policy for the sources of the table, like [`Stream::on_error`]. A value of the topic that can't
-    /// be decoded fails its record. If the policy skips the record, the row stays unchanged.
+    /// Sets the error policy for the sources of the table, like [`Stream::on_error`]. A record fails if its value can't
+    /// be decoded. If the policy skips the record, the row stays unchanged.
     pub fn on_error(self, policy: impl Into<ErrorPolicy>) -> Self {
         Self {
             stream: self.stream.on_error(policy),
@@ -103,9 +104,9 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
 }
 
 impl<K: 'static, V: 'static> Table<K, V, V> {
-    /// Emits only the last row of each key in a transaction, at the commit. If keys are updated often, the app emits far
-    /// fewer records and runs faster. Readers miss only intermediate results, which depend on the times of commits.
-    /// Streams that join with the table still see each row at once.
+    /// Emits only the last row of each key in a transaction, at the commit. If keys are updated often, the app emits
+    /// far fewer records and runs faster. Readers miss only intermediate results, which depend on the times of commits.
+    /// Streams that join the table still read each new row at once.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -122,12 +123,13 @@ impl<K: 'static, V: 'static> Table<K, V, V> {
     /// Kafka Streams does this for the keys in its cache (`statestore.cache.max.bytes`). Here it applies to all keys,
     /// regardless of memory.
     ///
-    /// Call it last, before `to` or `to_stream`. It changes only what this table emits: steps that are made of its rows, such as
-    /// a join of two tables, see each update. Rows that are created and deleted in one transaction emit a tombstone.
+    /// Call it last, before `to` or `to_stream`. It changes only the output of this table. Tables that are derived from
+    /// it, such as a join of two tables, receive each update. A row that is created and deleted in one transaction
+    /// emits a tombstone.
     ///
-    /// A row is emitted in the transaction that changed it, with its timestamp and without headers. Within a task the
-    /// rows are in the order of the keys' bytes. In later closures, [`Ctx::offset`](crate::Ctx::offset) is the offset of
-    /// the last record from the stage's first topic.
+    /// A row is emitted in the transaction that changed it, with its timestamp and without headers. Within a task, the
+    /// rows are in the order of the keys' bytes. In later closures, [`Ctx::offset`](crate::Ctx::offset) is the offset
+    /// of the last record from the stage's first topic.
     ///
     /// # Errors
     /// A failure in a later step occurs at the commit and concerns many records, so no [`ErrorPolicy`] applies. The

@@ -1,4 +1,4 @@
-//! Tables that are made of one table or stream.
+//! Tables that are derived from one table or stream.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::streams::Stream;
 use crate::topology::{Keep, KeepChanges, Kind, Readers, RowsOf, TableStep};
 
 impl<K: 'static, V: 'static, P> Stream<K, Option<V>, P> {
-    /// Makes a table of the stream: a store holds the last value of each key. `None` deletes the row.
+    /// Converts the stream into a table. A store holds the last value of each key. `None` deletes the row.
     ///
     /// The last record to arrive wins, regardless of timestamps, as in [`App::table`](crate::App::table) and in Kafka
     /// Streams (`KStream#toTable`). For a stream that never deletes, call `.map(Some)` first.
@@ -48,13 +48,14 @@ impl<K: 'static, V: 'static, P> Stream<K, Option<V>, P> {
 }
 
 impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
-    /// Keeps the rows for which `f` returns true. A row that no longer passes is deleted. `f` must return the same result for
-    /// the same row: it runs at each update, for the old value and the new one, and at each read. If a
-    /// [`group_by`](Table::group_by) follows, also in the next version of the program: it subtracts what `f` lets pass now.
+    /// Keeps the rows for which `f` returns true. A row that no longer passes is deleted. `f` must return the same
+    /// result for the same row, because it runs at each update, for the old and the new value, and at each read. If a
+    /// [`group_by`](Table::group_by) follows, this also applies to later versions of the program, because `group_by`
+    /// subtracts the old rows that pass the current `f`.
     ///
-    /// The new table needs no store: a join reads the row of this table and applies `f` again. An update is emitted only if
-    /// the row passed before or passes now. Kafka Streams does the same behind a table with a store, and else also emits
-    /// tombstones of rows that never passed (KAFKA-10077).
+    /// The new table needs no store: a join reads the row of this table and applies `f` again. An update is emitted
+    /// only if the row passed before or passes now. Kafka Streams does the same after a table with a store. After other
+    /// tables, it also emits tombstones of rows that never passed (KAFKA-10077).
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -65,8 +66,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// ```
     ///
     /// # Exactly-once
-    /// The read of the old row and the update are part of the transaction that commits the record's offset. At least once does
-    /// not allow this step: a crash could keep the new row and lose the tombstone.
+    /// The read of the old row and the update are part of the transaction that commits the record's offset. This step
+    /// is refused under at-least-once, because a crash could keep the new row and lose the tombstone.
     pub fn filter(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Table<K, V> {
         self.step(Kind::TableFilter, move |_, value| {
             Some(value).filter(|value| f(value))
@@ -80,11 +81,10 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         })
     }
 
-    /// Changes the value of each row. `f` must return the same result for the same value: it runs at each update, for the
-    /// old value and the new one, and at each read.
+    /// Changes the value of each row. `f` must return the same result for the same value, because it runs at each
+    /// update, for the old and the new value, and at each read.
     ///
-    /// The new table needs no store, see [`filter`](Self::filter). If `f` is expensive, add
-    /// [`stored`](Table::stored).
+    /// The new table needs no store: see [`filter`](Self::filter). If `f` is expensive, add [`stored`](Table::stored).
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -126,13 +126,14 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
 }
 
 impl<K: Clone + 'static, V: Clone + 'static> Table<K, V> {
-    /// Keeps the rows in a store of their own. Without it, each read of a row goes back to the tables that it is made of.
+    /// Keeps the rows in a store of their own. Without this store, each read of a row uses the tables from which this
+    /// table is derived.
     ///
-    /// [`emit_per_commit`](Table::emit_per_commit) and [`rows`](Table::rows) need a stored table, as does the join of two
-    /// tables that are made of the same table. It replaces `Materialized` of Kafka Streams.
+    /// [`emit_per_commit`](Table::emit_per_commit) and [`rows`](Table::rows) need a stored table. So does the join of
+    /// two tables that are derived from the same table. `stored` corresponds to `Materialized` in Kafka Streams.
     ///
-    /// Add it to a new app, or together with its table. The new store begins empty, and the rows that the table already had
-    /// would be missing from it, so such an app does not start
+    /// Add `stored` to a new app, or together with its table. A new store is empty, so it would lack the rows that the
+    /// table already has. Such an app does not start
     /// ([`RestartError::AddedLate`](crate::errors::RestartError::AddedLate)). See [`group_by`](Table::group_by).
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! The node that keeps a result per key.
+//! The node that stores a result per key.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
 
-/// Combines a record with the current result, and keeps and forwards each new result, with the highest time of its
+/// Combines a record with the current result. Stores and forwards each new result, with the highest timestamp of its
 /// records.
 pub(crate) struct Aggregate<K, V, A, F> {
     store: usize,

@@ -26,7 +26,7 @@ impl Graph {
         calls.collect()
     }
 
-    /// Checks that each stage has one node of calls, and that nothing before it needs an order.
+    /// Checks that each stage has at most one node of calls, and that no node before it needs an order.
     pub(super) fn check_calls(&self, mistakes: &mut Mistakes) {
         for (at, calls) in self.calls.iter().enumerate() {
             let name = || calls.name.to_string();
@@ -89,7 +89,7 @@ impl Graph {
                 continue;
             };
             let kind = self.nodes.get(at).map(|node| node.kind);
-            // Two nodes of calls are another mistake.
+            // Two nodes of calls are a mistake of their own.
             let other = kind.filter(|kind| !matches!(kind, Kind::MapAsync(_)));
             if let Some(kind) = other.filter(|kind| !kind.may_precede_calls()) {
                 mistakes.add(Mistake::BeforeCalls {

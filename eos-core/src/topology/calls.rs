@@ -17,7 +17,7 @@ use crate::ctx::Ctx;
 use crate::failure::Failure;
 use crate::record::Record;
 
-/// Prepares a call for each record. Forwards the record with the result when its turn has come.
+/// Prepares a call for each record. Forwards the record with the result in the order of the records.
 pub(crate) struct MapAsync<K, V, I, F> {
     /// Makes the input of a call.
     input: fn(&Record<K, ()>, V) -> I,
@@ -44,7 +44,8 @@ where
     U: Send + 'static,
 {
     fn begin(&self, id: CallId) -> CallFuture {
-        // The worker calls this, so a panic of the user's `clone` must not end it. It fails the call, as one of the closure.
+        // The worker calls this, so a panic of the user's `clone` must not end the worker. It fails the call, as a
+        // panic of the closure does.
         let input = match catch_unwind(AssertUnwindSafe(|| self.input.clone())) {
             Ok(input) => input,
             Err(panic) => return Box::pin(async move { resume_unwind(panic) }),
@@ -95,7 +96,7 @@ where
     ) -> Result<(), Fault> {
         match (rest.downcast::<Record<K, ()>>(), result.downcast::<U>()) {
             (Ok(rest), Ok(value)) => next.forward(ctx, &mut Some(rest.with_value(*value))),
-            // Both were made by this node.
+            // This node made both, so the types match.
             _ => Ok(()),
         }
     }

@@ -120,6 +120,29 @@ impl Topology {
         sources.map(|source| &*source.keys)
     }
 
+    /// Returns the keys of a stage's topics whose partitions decide which records are joined: `None` for topics that the app
+    /// writes itself, and for all topics of a stage without joins.
+    pub(crate) fn joined_keys(&self, stage: &Stage) -> Vec<Option<Arc<dyn SourceKeys>>> {
+        let joins = self.joins_by_key(stage);
+        let topics = stage.topics.iter();
+        let keys = topics.map(|topic| {
+            let is_own = !joins || self.is_internal(topic);
+            let mut sources = stage
+                .sources
+                .iter()
+                .filter_map(|&at| self.graph.sources.get(at));
+            let source = sources.find(|source| !is_own && source.topic == *topic);
+            source.map(|source| Arc::clone(&source.keys))
+        });
+        keys.collect()
+    }
+
+    fn joins_by_key(&self, stage: &Stage) -> bool {
+        let nodes = self.graph.behind(&stage.sources).into_iter();
+        let mut nodes = nodes.filter_map(|at| self.graph.nodes.get(at));
+        nodes.any(|node| node.kind.joins_by_key())
+    }
+
     /// Returns the app's internal topics.
     pub(crate) fn internals(&self) -> &[Internal] {
         &self.graph.internals

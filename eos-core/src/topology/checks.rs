@@ -258,7 +258,7 @@ impl Graph {
     fn check_letters(&self, mistakes: &mut Mistakes) {
         for stage in self.stages() {
             let mut stores = self.stores_of(&stage).map(|(_, store)| store);
-            if !stores.any(|store| store.is_timer() || store.is_final || store.is_alone()) {
+            if !stores.any(StoreSpec::has_items_that_fail) {
                 continue;
             }
             let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));

@@ -9,8 +9,8 @@ use super::graph::Graph;
 use super::kind::Kind;
 
 impl Graph {
-    /// Checks that windows and joins behind results alone wait for these, and that joins wait for what comes late by design.
-    /// Topics between stages are not checked.
+    /// Checks that windows and joins behind unpaired results wait for these results, and that joins wait for results
+    /// that earlier steps hold back. Does not check across topics between stages.
     pub(super) fn check_joins(&self, mistakes: &mut Mistakes) {
         for (at, node) in self.nodes.iter().enumerate() {
             let held_back = match node.kind {
@@ -47,11 +47,11 @@ impl Graph {
         let mut next = first.out.children.clone();
         while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
             let found = match node.kind {
-                // It holds results back until their own moments.
+                // The step holds results back until their own moments.
                 Kind::OnClose(_) | Kind::ReorderByTime(..) | Kind::Reorder { .. } => continue,
                 Kind::JoinThis(join) => self.open_for(join.rows, Side::Left),
                 Kind::JoinOther(join) => self.open_for(join.rows, Side::Right),
-                // Other checks know the windows behind other steps.
+                // Other checks cover the windows behind other steps.
                 kind if is_join => kind.aggregates().and_then(|store| {
                     let store = self.stores.get(store)?;
                     Some((
@@ -80,7 +80,7 @@ impl Graph {
         }
     }
 
-    /// The grace of a join, and how long a record of one side waits beside it.
+    /// Returns the name and the grace of a join, and the additional time for which a record of one side stays open.
     fn open_for(&self, store: usize, side: Side) -> Option<(String, Duration, Duration)> {
         let within = self.terms_of(store)?.within();
         let partners = match side {

@@ -10,7 +10,7 @@ use eos_protocol::identity::{Id, IdAge, IdKey, Seen, SeenWindow, Sighting, Timed
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
-use super::row_store::unreadable_row;
+use super::row_store::{row_fault, unreadable_row};
 use crate::client::Headers;
 use crate::codec::PlainType;
 use crate::ctx::Ctx;
@@ -21,6 +21,9 @@ use crate::rules;
 
 /// The header with the number of the replay.
 const GENERATION: &str = "eos-replay-generation";
+
+/// The first byte of the scope of replayed records whose own time has expired. All other scopes begin with a smaller one.
+const REPLAYED: u8 = 0xff;
 
 /// The rule for one record.
 enum Judge {
@@ -149,49 +152,107 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
             sighting.encode(bucket, row);
             store.write(key, bucket, row).map_err(Fault::State)?;
         }
-        if seen == Seen::TooOld && self.strictness.too_old {
+        Ok(seen)
+    }
+
+    /// Judges a record that is too old for its window. Only a replay of another generation can pass: it asks to process
+    /// again. Its ids are compared with those of its generation that were too old as well.
+    fn judge_too_old(
+        &mut self,
+        ctx: &Ctx<'_>,
+        window: &SeenWindow,
+        (time, generation): (Timestamp, u64),
+    ) -> Result<Seen, Fault> {
+        let now = ctx.stream_time().map_or(time, |seen| seen.max(time));
+        if generation == 0 {
             let behind = millis(now.0.saturating_sub(time.0));
             let lateness = window.max_lateness();
-            return Err(self.fault(|store| IdentityError::TooOld {
+            return self.too_old(|store| IdentityError::TooOld {
                 store,
                 time,
                 behind,
                 lateness,
-            }));
+            });
+        }
+        self.mark_replayed(generation);
+        let store = ctx.windows_at::<Vec<u8>, Vec<u8>>(self.store);
+        let Buffers { key, row, .. } = &mut self.buffers;
+        let mut sightings = Vec::new();
+        for bucket in window.buckets(now) {
+            if let Some(row) = store.read(key, bucket).map_err(Fault::State)? {
+                let sighting = Sighting::decode(bucket, &row);
+                let name = self.seen.shared_name();
+                sightings.push(sighting.map_err(|e| unreadable_row(ctx, name, e))?);
+            }
+        }
+        let (seen, sighting) = window.judge_replayed(time, now, sightings);
+        if let Some(sighting) = sighting {
+            let bucket = window.bucket_of(sighting.at);
+            row.clear();
+            sighting.encode(bucket, row);
+            store.write(key, bucket, row).map_err(Fault::State)?;
         }
         Ok(seen)
     }
 
+    /// Makes the key of a replayed record whose own time has expired: in a scope of its own, because its row is in the
+    /// window of another time.
+    fn mark_replayed(&mut self, generation: u64) {
+        let Buffers { id, scope, key, .. } = &mut self.buffers;
+        scope.insert(0, REPLAYED);
+        key.clear();
+        let id = Id::Bytes(id);
+        let row = IdKey {
+            generation,
+            scope,
+            id,
+        };
+        row.encode(key);
+    }
+
+    fn too_old(&self, error: impl FnOnce(Arc<str>) -> IdentityError) -> Result<Seen, Fault> {
+        match self.strictness.too_old {
+            true => Err(self.fault(error)),
+            false => Ok(Seen::TooOld),
+        }
+    }
+
     /// Judges an id by the time in it, and stores a new one.
     fn judge_timed(
-        &self,
+        &mut self,
         ctx: &Ctx<'_>,
         ids: &TimedIds,
         id: TimedId,
-        first: Timestamp,
+        (first, generation): (Timestamp, u64),
     ) -> Result<Seen, Fault> {
         let now = ctx.stream_time().unwrap_or(first);
         let (time, store) = (id.time(), ctx.windows_at::<Vec<u8>, i64>(self.store));
-        let bucket = match ids.age(time, now) {
-            IdAge::Current(bucket) => bucket,
-            IdAge::TooOld(_) if !self.strictness.too_old => return Ok(Seen::TooOld),
+        let (bucket, before) = match ids.age(time, now) {
+            IdAge::Current(bucket) => (bucket, None),
+            IdAge::TooOld(_) if generation > 0 => {
+                self.mark_replayed(generation);
+                let [bucket, before] = ids.recent_buckets(now);
+                (bucket, Some(before))
+            }
             IdAge::TooOld(behind) => {
                 let remember = ids.remember();
-                return Err(self.fault(|store| IdentityError::OldId {
+                return self.too_old(|store| IdentityError::OldId {
                     store,
                     time,
                     behind,
                     remember,
-                }));
+                });
             }
             IdAge::Future(ahead) => {
                 return Err(self.fault(|store| IdentityError::FutureId { store, time, ahead }));
             }
         };
         let key = &self.buffers.key;
-        if let Some(first) = store.read(key, bucket).map_err(Fault::State)? {
-            let first = Timestamp(first);
-            return Ok(Seen::Duplicate { first });
+        for bucket in [Some(bucket), before].into_iter().flatten() {
+            if let Some(first) = store.read(key, bucket).map_err(|e| row_fault(ctx, e))? {
+                let first = Timestamp(first);
+                return Ok(Seen::Duplicate { first });
+            }
         }
         store.write(key, bucket, &first.0).map_err(Fault::State)?;
         Ok(Seen::New)
@@ -201,7 +262,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
     fn judge_for_ever(&self, ctx: &Ctx<'_>, time: Option<Timestamp>) -> Result<Seen, Fault> {
         let store = ctx.store_at::<Vec<u8>, i64>(self.store);
         let key = &self.buffers.key;
-        if let Some(first) = store.read(key).map_err(Fault::State)? {
+        if let Some(first) = store.read(key).map_err(|e| row_fault(ctx, e))? {
             let first = Timestamp(first);
             return Ok(Seen::Duplicate { first });
         }
@@ -234,8 +295,20 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
                 return Err(self.fault(|store| IdentityError::NoId { store }));
             }
             None => Seen::NoId,
-            Some(Judge::Window(window)) => self.judge(ctx, &window, time()?)?,
-            Some(Judge::Timed(ids, id)) => self.judge_timed(ctx, &ids, id, time()?)?,
+            Some(Judge::Window(window)) => {
+                let time = time()?;
+                match self.judge(ctx, &window, time)? {
+                    Seen::TooOld => {
+                        let of = (time, generation(&record.headers)?);
+                        self.judge_too_old(ctx, &window, of)?
+                    }
+                    seen => seen,
+                }
+            }
+            Some(Judge::Timed(ids, id)) => {
+                let of = (time()?, generation(&record.headers)?);
+                self.judge_timed(ctx, &ids, id, of)?
+            }
             Some(Judge::Ever) => self.judge_for_ever(ctx, record.timestamp)?,
         };
         ctx.judged(seen);
@@ -243,7 +316,7 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
     }
 }
 
-/// The number of the replay in a header; 0 without the header.
+/// Returns the number of the replay in a header; 0 without the header.
 pub(crate) fn generation(headers: &Headers) -> Result<u64, Fault> {
     let Some(header) = headers.get(GENERATION) else {
         return Ok(0);

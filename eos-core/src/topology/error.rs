@@ -158,7 +158,7 @@ pub enum Mistake {
         /// The name of the calls.
         name: String,
     },
-    /// A step leaves out repeated records, and the guarantee is at least once.
+    /// A step drops repeated records, and the guarantee is at least once.
     #[error(
         "the step `{step}` remembers records in {name}, but under processing.guarantee = at_least_once a record that is \
          repeated after a crash would count as its own duplicate or as late, and would be lost. Use \
@@ -182,17 +182,17 @@ pub enum Mistake {
     },
     /// A step needs the rows of a table in a store, and the table has none.
     #[error(
-        "`{method}` needs a table with a store, and this one is made of other tables. Add `.stored(&store)` before \
-         `.{method}(..)`"
+        "`{method}` needs a table with a store, but this table is derived from other tables. Add `.stored(&store)` \
+         before `.{method}(..)`"
     )]
     NotStored {
         /// The method.
         method: &'static str,
     },
-    /// Two joined tables are made of the same table, and the join has no store.
+    /// Two joined tables are derived from the same table, and the join has no store.
     #[error(
-        "`{method}` joins tables that are made of the same table, whose updates change both rows at once, so the result \
-         before an update is known only to a store. Add `.stored(&store)` behind `.{method}(..)`"
+        "`{method}` joins two tables that are derived from the same table. An update of that table changes both rows at \
+         once, so only a store has the previous result. Add `.stored(&store)` after `.{method}(..)`"
     )]
     RelatedTables {
         /// The method.
@@ -331,7 +331,7 @@ pub enum Mistake {
         /// The minimum retention.
         least: Duration,
     },
-    /// An order of records can't work.
+    /// An order of records is invalid.
     #[error("the order with the store {store}: {reason}")]
     Order {
         /// The store of the waiting records.
@@ -341,8 +341,8 @@ pub enum Mistake {
     },
     /// Windows or a join would drop results of an earlier join as late.
     #[error(
-        "the store {store} would drop results of the store {before} as late: these come up to {least:?} after the time that they \
-         have. Give the windows or the join of {store} a grace of at least {needed:?}"
+        "the store {store} would drop results of the store {before} as late: these results are emitted up to {least:?} \
+         after their timestamps. Give the windows or the join of {store} a grace of at least {needed:?}"
     )]
     ShortGraceOfJoin {
         /// The store of the windows or the later join.
@@ -409,10 +409,11 @@ pub enum Mistake {
         /// The policy of the second source.
         second: Box<ErrorPolicy>,
     },
-    /// A stage with timers or final results has two dead-letter topics.
+    /// A stage with timers, final results, waiting records or foreign keys has two dead-letter topics.
     #[error(
-        "one stage has timers or final results, and its sources name the dead-letter topics {first} and {second}. A moment \
-         that fails belongs to no source. Name the same topic in each `on_error`"
+        "one stage has timers, final results, records that wait for their turn, or updates of a foreign-key join, and its \
+         sources name the dead-letter topics {first} and {second}. Such an item belongs to no source if it fails. Name the \
+         same topic in each `on_error`"
     )]
     TwoDeadLetterTopics {
         /// The first topic.
@@ -516,7 +517,7 @@ pub enum Mistake {
         /// The topics of the other sources on the way.
         through: Vec<TopicName>,
     },
-    /// A stage's name can't be a part of a topic's.
+    /// A stage's name is not valid in a topic name.
     #[error(
         "{name:?} is not a valid stage name. Use 1 to 100 letters, digits, dots, underscores and hyphens"
     )]
@@ -564,7 +565,7 @@ pub enum Mistake {
     /// A call of `route` has no topics.
     #[error("`route` has no topics. Pass the topics that its closure can return")]
     NoRoute,
-    /// The limits of asynchronous calls are not possible.
+    /// The limits of asynchronous calls are invalid.
     #[error("the calls {name:?} of `map_async`: {reason}")]
     Calls {
         /// The name of the calls.
@@ -574,7 +575,7 @@ pub enum Mistake {
     },
     /// The name of asynchronous calls is not valid.
     #[error(
-        "{name:?} is not a valid name of calls. Use 1 to 100 letters, digits, dots, underscores and hyphens"
+        "{name:?} is not a valid name for calls. Use 1 to 100 letters, digits, dots, underscores and hyphens"
     )]
     CallName {
         /// The name.
@@ -611,7 +612,7 @@ pub enum Mistake {
         /// The store of the keys with dead letters.
         store: String,
     },
-    /// A step that may not come before asynchronous calls does so.
+    /// A step comes before asynchronous calls, which is not allowed for its kind.
     #[error(
         "`{method}` comes before the calls {name} of `map_async` in one stage. The calls of a record start before earlier records \
          have passed `{method}`. Move it behind `map_async`, or write the records to a topic between them, with \
@@ -626,7 +627,7 @@ pub enum Mistake {
     /// A stream is cloned before asynchronous calls.
     #[error(
         "a stream is cloned before the calls {name} of `map_async` in one stage. Clone it behind `map_async`, or read the \
-         topic by another `app.source(&topic)` instead of the clone"
+         topic with another `app.source(&topic)` instead of the clone"
     )]
     CloneBeforeCalls {
         /// The name of the calls.
@@ -634,8 +635,8 @@ pub enum Mistake {
     },
     /// Two global tables have the same name.
     #[error(
-        "two global tables have the name {name}, which is that of their directory. Give one of them another name, or use one \
-         table for both joins"
+        "two global tables have the name {name}, which is also the name of their directory. Give one of them another \
+         name, or use one table for both joins"
     )]
     SameGlobal {
         /// The name.
@@ -643,8 +644,8 @@ pub enum Mistake {
     },
     /// No stream is joined with a global table.
     #[error(
-        "the global table {name} is read, but no stream is joined with it. Call `stream.join_global(&table, ..)`, or remove \
-         it: each process would read and keep its whole topic"
+        "no stream is joined with the global table {name}, but each process would read and store its whole topic. Call \
+         `stream.join_global(&table, ..)`, or remove the table"
     )]
     UnusedGlobal {
         /// The name.

@@ -96,14 +96,15 @@ pub(crate) enum Fault {
     )]
     Parked(LetterNumber),
     #[error(
-        "the row left a group that has no result in the store {store}, so there is nothing to subtract it from. The store \
+        "the old value of the row can't be subtracted, because its group has no result in the store {store}. The store \
          was added to a running app, or records of the repartition topic were skipped. Reset the app's state and offsets, \
          or give the grouping a repartition topic with a new name and reprocess the table's topic"
     )]
     NothingToSubtract { store: Arc<str> },
     #[error(
-        "the foreign key of the join {join} has other bytes than the keys of the other table's topic, or its partitioner returned no \
-         partition of it. Give `ForeignJoin::with` the codec of that topic's keys"
+        "the foreign key of the join {join} has no known partition: its bytes differ from those of the keys in the other \
+         table's topic, or that topic's partitioner returned no valid partition. Pass the codec of that topic's keys to \
+         `ForeignJoin::with`"
     )]
     ForeignKey { join: Arc<str> },
     #[error("the closure panicked: {0}")]
@@ -217,7 +218,7 @@ fn due_text(name: &str, key: &[u8], at: Timestamp, of: DueOf) -> String {
             let key = key_of_head(key).map_or(key, |(key, _)| key);
             let key = shown(key);
             format!(
-                "the result alone of the join {name} failed for the key {key} and the records that closed at {at} ms"
+                "the unpaired result of the join {name} failed for the key {key} and the records that closed at {at} ms"
             )
         }
         DueOf::FanOut => {

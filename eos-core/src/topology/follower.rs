@@ -1,11 +1,11 @@
-//! A step that has to see each row of its table, and the rows that make it.
+//! A step that must process each row of its table, and the stores of these rows.
 
 use std::sync::Arc;
 
 use eos_protocol::joins::JoinKind;
 use eos_protocol::state::AddedStep;
 
-/// The stores whose rows make the rows of a table.
+/// The stores from whose rows a table is derived.
 #[derive(Debug, Clone)]
 pub(crate) enum MadeOf {
     Store(usize),
@@ -22,7 +22,7 @@ impl MadeOf {
         }
     }
 
-    /// Returns a store that has rows, if the table may have some.
+    /// Returns a store that has rows, if the table may have rows.
     pub(super) fn filled<E>(
         &self,
         has_rows: &impl Fn(usize) -> Result<bool, E>,
@@ -47,7 +47,7 @@ impl MadeOf {
     }
 }
 
-/// A step that has to see each row of its table.
+/// A step that must process each row of its table.
 pub(crate) struct Follower {
     pub(super) step: AddedStep,
     pub(super) rows: MadeOf,

@@ -1,4 +1,4 @@
-//! Steps that have to see each row of their table, from its first one on.
+//! Steps that must process each row of their table, beginning with the first row.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::follower::{Follower, MadeOf};
 use super::graph::Graph;
 
 impl Graph {
-    /// Records that a grouping has to see each row of a table.
+    /// Records that a grouping must process each row of a table.
     pub(crate) fn follow_by_group(&mut self, topic: &str, rows: MadeOf, store: usize) {
         let topic = topic.to_owned();
         let step = AddedStep::Grouping { topic };
         self.followers.push(Follower { step, rows, store });
     }
 
-    /// Records that a store has to see each row of a table.
+    /// Records that a store must receive each row of a table.
     pub(crate) fn follow_in_store(&mut self, store: usize, rows: MadeOf) {
         let name = self.stores.get(store).map(|spec| spec.name.to_string());
         let step = AddedStep::Stored {
@@ -26,7 +26,7 @@ impl Graph {
         self.followers.push(Follower { step, rows, store });
     }
 
-    /// Returns the steps of a stage that have to see each row of their tables.
+    /// Returns the steps of a stage that must process each row of their tables.
     fn followers_of(&self, stage: &Stage) -> impl Iterator<Item = &Follower> {
         let is_here = |store: usize| {
             let users = self.users.get(store);
@@ -38,15 +38,15 @@ impl Graph {
 }
 
 impl Topology {
-    /// Returns the names that a commit of this stage records: those of its stores, and of the steps that have seen all of
-    /// their rows.
+    /// Returns the names that a commit of this stage records: the names of its stores, and of the steps that have
+    /// processed all of their rows.
     pub(crate) fn names_of(&self, stage: &Stage) -> Vec<String> {
         let stores = self.stores_of(stage).map(|store| store.name.to_string());
         let followers = self.graph.followers_of(stage);
         stores.chain(followers.map(|it| it.step.name())).collect()
     }
 
-    /// Returns the first step of a stage that is new although its table has rows, with a store that has some. `is_new`
+    /// Returns the first step of a stage that is new although its table has rows, and a store with such rows. `is_new`
     /// takes the name of a step.
     pub(crate) fn added_late<E>(
         &self,

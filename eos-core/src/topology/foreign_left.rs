@@ -1,4 +1,4 @@
-//! The nodes of foreign-key joins that have the results: at the left table, and at the answers.
+//! Nodes of foreign-key joins that emit results: one at the left table, and one at the answers.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::store::{Stamped, StateError};
 use crate::tables::ForeignJoin;
 use crate::views::{SourceKeys, partition_of};
 
-/// What both nodes with results know.
+/// The parts that both nodes share.
 pub(crate) struct ForeignEnds<K, V, L, W, R> {
     pub(crate) kind: ForeignKind,
     pub(crate) join: ForeignJoin<K, L, W, R>,
@@ -69,7 +69,8 @@ impl<'c> LeftRows<'c> {
         Fault::State(StateError::Store { store, source })
     }
 
-    /// The row has the results of other records, so no error policy may go on.
+    /// Returns the error of a damaged row. It stops the worker under every error policy, because the row contains
+    /// results of other records.
     fn damaged(&self, error: ForeignError) -> Fault {
         self.failed(self.task.unreadable(self.name, error.to_string()))
     }
@@ -94,7 +95,8 @@ impl<'c> LeftRows<'c> {
         set.map_err(|e| self.failed(e))
     }
 
-    /// Returns a token that no subscription of the task had before. The changelog takes its row once per transaction.
+    /// Returns a token that no earlier subscription of the task has. The row of the counter is written to the changelog
+    /// once per transaction.
     fn next_token(&self) -> Result<u64, Fault> {
         let mut row = Vec::new();
         let there = self.task.get(self.id, COUNTER_KEY, &mut row);
@@ -114,7 +116,7 @@ fn unreadable(name: &Arc<str>, source: CodecError) -> Fault {
     Fault::State(StateError::Unreadable { store, source })
 }
 
-/// Reads the result of a key that is out.
+/// Returns the last emitted result of a key.
 pub(crate) fn result_of<K, L, W, R>(
     ctx: &Ctx<'_>,
     join: &ForeignJoin<K, L, W, R>,
@@ -142,7 +144,7 @@ where
 /// Returns the foreign key of a row.
 pub(crate) type ForeignKeyOf<V, L> = Arc<dyn Fn(&V) -> Option<L> + Send + Sync>;
 
-/// Subscribes each left row to the right row that it names (`SubscriptionSendProcessorSupplier`).
+/// Subscribes each left row to the right row of its foreign key (`SubscriptionSendProcessorSupplier`).
 pub(crate) struct ForeignSubscribe<K, V, L, W, R> {
     ends: ForeignEnds<K, V, L, W, R>,
     key: ForeignKeyOf<V, L>,

@@ -1,4 +1,4 @@
-//! The nodes of foreign-key joins at the right table: one keeps the subscribers, and one answers them.
+//! Nodes of foreign-key joins at the right table: one stores the subscribers, and one sends them updates.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::rules;
 use crate::store::StateError;
 use crate::tables::ForeignJoin;
 
-/// The moment of background work: the first one there is.
+/// The moment of background work: the earliest possible moment.
 const AT_ONCE: Timestamp = Timestamp(-Place::LAST.0);
 
 /// The stores of the right side of a join.
@@ -53,7 +53,8 @@ impl<'c> RightRows<'c> {
         Fault::State(StateError::Store { store, source })
     }
 
-    /// The row belongs to other records, so no error policy may go on.
+    /// Returns the error of a damaged row. It stops the worker under every error policy, because the row belongs to
+    /// other records.
     fn damaged(&self, error: ForeignError) -> Fault {
         self.failed(self.task.unreadable(self.name, error.to_string()))
     }
@@ -78,7 +79,7 @@ impl<'c> RightRows<'c> {
     }
 }
 
-/// Keeps the subscriptions, and answers each with the right row (`SubscriptionReceiveProcessorSupplier`).
+/// Stores the subscriptions, and sends the right row as the answer to each (`SubscriptionReceiveProcessorSupplier`).
 pub(crate) struct ForeignAnswer<K, L, W, R> {
     join: ForeignJoin<K, L, W, R>,
     right: RowsOf<L, W>,
@@ -155,12 +156,12 @@ where
     }
 }
 
-/// Sends each update of a right row to its subscribers (`ForeignTableJoinProcessorSupplier`). If they are many, the rest is
-/// background work.
+/// Sends each update of a right row to its subscribers (`ForeignTableJoinProcessorSupplier`). If there are too many
+/// subscribers for one transaction, the rest is background work.
 pub(crate) struct ForeignUpdate<K, L, W, R> {
     join: ForeignJoin<K, L, W, R>,
     right: RowsOf<L, W>,
-    /// The store of the updates that have not reached all subscribers.
+    /// The store of the updates that were not sent to all subscribers yet.
     fan_out: [usize; 1],
     /// The topic of the answers.
     output: usize,
@@ -186,7 +187,7 @@ where
         }
     }
 
-    /// Answers the next subscribers. Returns the place of the rest.
+    /// Sends answers to the next subscribers. Returns the place of the remaining subscribers.
     fn answer(
         &self,
         ctx: &Ctx<'_>,

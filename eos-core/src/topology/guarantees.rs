@@ -18,8 +18,8 @@ impl Description {
         Guarantees(self)
     }
 
-    /// Returns the graph as a Mermaid flowchart with the guarantee of each edge. Edges of failed records only are
-    /// dashed and labelled.
+    /// Returns the graph as a Mermaid flowchart with the guarantee of each edge. Edges that only failed records take
+    /// are dashed and labelled.
     #[must_use]
     pub fn mermaid(&self) -> Mermaid<'_> {
         Mermaid(self)
@@ -183,7 +183,7 @@ impl Described {
 }
 
 impl Graph {
-    /// Returns what a node promises about its results, if it is more than that each record is processed.
+    /// Returns the guarantee of a node for its results, if it exceeds the processing of each record.
     pub(super) fn promise(&self, stage: &Stage, node: &NodeSpec) -> Option<String> {
         match node.kind {
             Kind::OnClose(store) => {
@@ -222,7 +222,7 @@ impl Graph {
             Kind::ForeignResult(..) => Some(
                 "each update of either row once; no result is older than the one before".to_owned(),
             ),
-            Kind::MapAsync(_) => Some("a call may be repeated, its result counts once".to_owned()),
+            Kind::MapAsync(_) => Some("a call may repeat, but its result counts once".to_owned()),
             _ => None,
         }
     }

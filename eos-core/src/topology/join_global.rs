@@ -60,7 +60,7 @@ impl Graph {
     }
 }
 
-/// Types that are named but not held.
+/// Type parameters without values.
 type Types<K, V, R> = PhantomData<fn(K, V) -> R>;
 
 /// Combines a record's value with the row of a global table, if there is one. Forwards the result with the record's own

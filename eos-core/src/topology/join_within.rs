@@ -19,11 +19,11 @@ use crate::record::Record;
 use crate::sides::{Sided, Sides};
 use crate::store::StateError;
 
-/// Stores each record, and forwards its pairs (`KStreamKStreamJoin`). Late records leave unchanged by the second exit.
-/// Records without a pair are forwarded when they close, if their side has such results.
+/// Stores each record, and forwards its pairs (`KStreamKStreamJoin`). Forwards late records unchanged to the second
+/// exit. If a side has unpaired results, forwards its records without a pair when they close.
 pub(crate) struct JoinWithin<K, V, W, U, F> {
     rows: usize,
-    /// The store of the moments at which records go out alone.
+    /// The store of the moments of unpaired results.
     alone: Option<usize>,
     f: Arc<F>,
     types: PhantomData<fn(K, V, W) -> U>,
@@ -68,8 +68,9 @@ impl<'c, K: 'static, V: 'static, W: 'static> View<'c, K, V, W> {
         Fault::State(StateError::Store { store, source })
     }
 
-    /// The error of bytes that the store has. They belong to other records than the current one, so they stop the worker,
-    /// whatever the error policy. A codec that is not available may be so later.
+    /// Returns the error of stored bytes that can't be decoded. The bytes belong to other records than the current one,
+    /// so the error stops the worker under every error policy. An unavailable codec may be available later, so its
+    /// error only fails the record.
     fn unreadable(&self, source: CodecError) -> Fault {
         if !matches!(source, CodecError::Unavailable { .. }) {
             return self.failed(self.rows.unreadable(&source));

@@ -271,6 +271,19 @@ impl Kind {
         )
     }
 
+    /// Whether the node looks for records of another topic that have the same key.
+    pub(crate) fn joins_by_key(self) -> bool {
+        matches!(
+            self,
+            Self::Join
+                | Self::LeftJoin
+                | Self::TableJoin(..)
+                | Self::ForeignUpdate { .. }
+                | Self::JoinThis(_)
+                | Self::JoinOther(_)
+        )
+    }
+
     /// Whether a user closure runs with a context: it may use stores and emit to outputs.
     pub(crate) fn has_context(self) -> bool {
         matches!(self, Self::Process | Self::ProcessValues | Self::ForEach)

@@ -21,14 +21,14 @@ use crate::reorder::{
 use crate::rules;
 use crate::store::StateError;
 
-/// What happens to a record that is late.
+/// The action for a late record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Late {
-    /// It fails.
+    /// The record fails.
     Fail,
-    /// It leaves by the second exit.
+    /// The record leaves by the second exit.
     Leave,
-    /// It is forwarded out of order.
+    /// The record is forwarded out of order.
     Pass,
 }
 
@@ -55,11 +55,11 @@ impl Late {
 /// Holds each record until stream time is ahead of it by a given time, and then forwards it.
 ///
 /// The key of a row is the number of the arrival (8 bytes). Rows of one moment come up in the order of their keys, so
-/// records come out by time and arrival.
+/// records leave by time and arrival.
 pub(crate) struct ReorderByTime<K, V> {
     pub(crate) store: usize,
     pub(crate) rows: ReorderStore<K, V>,
-    /// How long a record waits, in milliseconds.
+    /// The wait of a record, in milliseconds.
     pub(crate) within: i64,
     pub(crate) late: Late,
 }
@@ -91,7 +91,8 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
         let row = self.rows.row(ctx, &record)?;
         let mut totals = rows.totals().map_err(failed)?;
         let number = totals.add(row.len());
-        // The time of this record may make room. If it failed, stream time would stand still, and all later records would fail.
+        // The time of this record may end the wait of others. If the record failed, stream time would not advance, and
+        // all later records would fail.
         if totals.bytes > MOST_WAITING && !rows.has_due(now).map_err(failed)? {
             return Err(full(&self.rows, totals));
         }
@@ -117,8 +118,9 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
 
 /// Holds each record until the numbers before it were forwarded or given up.
 ///
-/// A waiting record has a moment: the end of its wait. Once it is the next one, this moment is now, so it comes up as an
-/// item of its own. If it fails behind this node, it fails for itself, and not for the record that ended its wait.
+/// A waiting record has a moment: the end of its wait. Once the record is the next one, this moment is now, so it comes
+/// up as an item of its own. If it then fails in a later step, the error policy applies to it, and not to the record
+/// that ended its wait.
 pub(crate) struct ReorderByNumber<K, V> {
     pub(crate) store: usize,
     pub(crate) rows: ReorderStore<K, V>,
@@ -148,7 +150,8 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         lower.iter().try_for_each(|key| rows.call(key, now))
     }
 
-    /// Lets a record wait. If it is too far from the next number, or if too much waits, it fails, or its wait ends now.
+    /// Lets a record wait. If it is too far from the next number, or if the waiting records are too large, it fails, or
+    /// its wait ends now.
     fn wait(
         &self,
         ctx: &Ctx<'_>,
@@ -213,7 +216,8 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
             && turn.waiting() > 0
             && rows.waits(&number_key(&scope, number)).map_err(failed)?
         {
-            // Also if it is the next one: by the machine's clock, this record may come before the end of its wait.
+            // This applies to the next number as well: by the machine's clock, this record may arrive before that wait
+            // ends.
             arrival = Arrival::Late;
         }
         match arrival {
@@ -256,7 +260,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         let mut turn = turn.unwrap_or_else(|| Turn::starting_at(self.settings.first));
         let lower = rows.below(scope, &turn, number).map_err(failed)?;
         if !lower.is_empty() {
-            // They came later, and go first.
+            // The lower numbers arrived later, and are forwarded first.
             let mut lower = lower.iter();
             let called = lower.try_for_each(|key| rows.call(key, moment.at));
             called.map_err(failed)?;
@@ -282,7 +286,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
     }
 }
 
-/// The rows of a store of waiting records.
+/// Returns the rows of a store of waiting records.
 fn rows<'c>(ctx: &'c Ctx<'_>, store: usize) -> Result<WaitingRows<'c>, Fault> {
     let state = ctx.state();
     match (state.specs.get(store), state.task) {
@@ -291,7 +295,7 @@ fn rows<'c>(ctx: &'c Ctx<'_>, store: usize) -> Result<WaitingRows<'c>, Fault> {
     }
 }
 
-/// Notes that a record does not wait any longer.
+/// Removes a record from the totals of the waiting records.
 fn release<K, V>(
     rows: &WaitingRows<'_>,
     store: &ReorderStore<K, V>,

@@ -139,3 +139,11 @@ pub(super) fn unreadable_row(ctx: &Ctx<'_>, store: &Arc<str>, error: impl ToStri
     let store = Arc::clone(store);
     Fault::State(StateError::Store { store, source })
 }
+
+/// The fault of a read of an operator's typed rows. A row that can't be read stops the worker.
+pub(super) fn row_fault(ctx: &Ctx<'_>, error: StateError) -> Fault {
+    match error {
+        StateError::Unreadable { store, source } => unreadable_row(ctx, &store, source),
+        error => Fault::State(error),
+    }
+}

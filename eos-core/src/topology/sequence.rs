@@ -3,14 +3,15 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use eos_protocol::Timestamp;
 use eos_protocol::identity::{Follows, Id, IdKey, Mark, Seen, Version};
+use eos_protocol::{Timestamp, dead_letter};
 
 use super::dedup::generation;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
 use super::row_store::unreadable_row;
+use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::dedup::{IdentityError, Judged, encode_key};
 use crate::failure::Failure;
@@ -25,7 +26,8 @@ pub(crate) type MarkOf<K, V> =
 /// Returns the version of a value.
 pub(crate) type VersionOf<V> = Arc<dyn Fn(&V) -> Version + Send + Sync>;
 
-/// Compares each record with the high watermark of its producer, raises it, and forwards the record with the result.
+/// Compares each record with the high watermark of its producer, raises the watermark, and forwards the record with the
+/// result.
 pub(crate) struct Sequenced<K, V> {
     pub(crate) store: usize,
     pub(crate) marks: HighWatermarks,
@@ -44,10 +46,15 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
                 })),
             };
         };
-        // A producer's numbers have an order within one partition only. The partition is that of the task.
+        // A producer's numbers have an order within one partition only, which is the partition of the task.
         let mut key = Vec::new();
+        let generation = generation(&record.headers)?;
+        if generation > 0 {
+            // Replayed records come in the order of their keys, so each number of a producer counts for itself.
+            mark.identify(&mut producer);
+        }
         let id = IdKey {
-            generation: generation(&record.headers)?,
+            generation,
             scope: ctx.topic().as_bytes(),
             id: Id::Bytes(&producer),
         };
@@ -60,6 +67,16 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
             last = last.filter(|last| last.epoch == mark.epoch);
         }
         let follows = mark.follows(last);
+        if let (false, Some(last)) = (follows.is_above() || generation > 0, last)
+            && is_replayed(ctx, &record.headers)
+        {
+            return Err(fault(IdentityError::ReplayedNumber {
+                store: Arc::clone(name),
+                producer: String::from_utf8_lossy(&producer).into_owned(),
+                number: mark.number,
+                last: last.number,
+            }));
+        }
         if let (Follows::Gap { missing }, Some(last)) = (follows, last) {
             if self.marks.gaps == Gaps::Fail {
                 return Err(fault(IdentityError::Gap {
@@ -103,7 +120,8 @@ impl<K: 'static, V: 'static> Node for Sequenced<K, V> {
     }
 }
 
-/// Compares each record with the highest version of its key, raises it, and forwards the record with the result.
+/// Compares each record with the highest version of its key, raises the version, and forwards the record with the
+/// result.
 pub(crate) struct NewestOf<K, V> {
     pub(crate) store: usize,
     pub(crate) versions: Versions<K>,
@@ -144,6 +162,16 @@ impl<K: 'static, V: 'static> Node for NewestOf<K, V> {
         ctx.judged(seen);
         next.forward(ctx, &mut Some(record.map(|value| Judged::new(value, seen))))
     }
+}
+
+/// Whether the record is a dead letter that came back.
+fn is_replayed(ctx: &Ctx<'_>, headers: &Headers) -> bool {
+    let of_topic = |value: &[u8]| {
+        let rest = value.strip_prefix(ctx.topic().as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b" "))
+    };
+    let mut origins = headers.iter().filter(|it| it.name() == dead_letter::ORIGIN);
+    origins.any(|it| it.value().is_some_and(of_topic))
 }
 
 fn fault(error: IdentityError) -> Fault {

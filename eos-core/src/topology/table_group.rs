@@ -16,12 +16,13 @@ use crate::rules;
 use crate::store::Stamped;
 use crate::topic::{TopicOfChanges, WritableTopic};
 
-/// The places of the encoded keys.
+/// The indexes of the encoded keys.
 const OLD: usize = 0;
 const NEW: usize = 1;
 
-/// Gives rows new keys (`KTableRepartitionMap`). A row whose new key is null is left out. If an update keeps the new key, one record has both values (KIP-904), so
-/// the group never misses the row. Otherwise the old value leaves its group first.
+/// Assigns new keys to rows (`KTableRepartitionMap`). A row whose new key is null is left out. If an update does not
+/// change the new key, one record contains both values (KIP-904), so the group always has the row. Otherwise, the old
+/// value is removed from its group first.
 pub(crate) struct Regroup<K, V, L, W, F> {
     topic: TopicOfChanges<L, W>,
     f: Arc<F>,
@@ -40,7 +41,7 @@ impl<K, V, L: 'static, W: 'static, F> Regroup<K, V, L, W, F> {
         }
     }
 
-    /// Returns the new key and value of a row, unless the key is null. Keeps the encoded key.
+    /// Returns the new key and value of a row, unless the key is null. Stores the encoded key in `keys`.
     fn regroup(
         &mut self,
         ctx: &Ctx<'_>,
@@ -119,7 +120,7 @@ where
     }
 }
 
-/// Combines the changes of a group's rows with its result: subtracts the old value, then adds the new one
+/// Combines the changes of a group's rows with its result. Subtracts the old value, then adds the new one
 /// (`KTableAggregate`).
 pub(crate) struct AggregateChanges<K, V, A, U, F> {
     store: usize,
@@ -147,7 +148,7 @@ impl<K, V, A, U, F> AggregateChanges<K, V, A, U, F> {
     }
 }
 
-/// The reason why a change can't be combined with a result: there is nothing to subtract from.
+/// The group has no result from which a value could be subtracted.
 #[derive(Debug)]
 pub(crate) struct NothingToSubtract;
 

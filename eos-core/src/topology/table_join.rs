@@ -1,4 +1,4 @@
-//! The nodes of joins of two tables.
+//! Nodes of joins of two tables.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -13,13 +13,13 @@ use crate::change::Change;
 use crate::ctx::Ctx;
 use crate::record::Record;
 
-/// Joins each update of one table with the row of the other. Each of the two tables has such a node, and both have the
-/// same exits (`KTableKTableInnerJoin` and its siblings). The time of a result is the later one of its rows.
+/// Joins each update of one table with the row of the other. Each of the two tables has such a node, and both nodes
+/// have the same exits (`KTableKTableInnerJoin` and its siblings). A result has the later timestamp of its two rows.
 pub(crate) struct TableJoin<K, V, W, R, F> {
     other: RowsOf<K, W>,
     f: Arc<F>,
-    /// Whether the tables have a common one. An update of that one may have changed the other row already, so the result
-    /// before is unknown, and a store behind this node has it.
+    /// Whether both tables are derived from a common table. An update of the common table may already have changed the
+    /// other row. The previous result is then unknown here, and a store behind this node has it.
     is_related: bool,
     changes: ChangesExit<K, R>,
     types: PhantomData<fn(V)>,

@@ -1,4 +1,4 @@
-//! The nodes of tables that are made of one other table.
+//! Nodes of tables that are derived from one other table.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -13,10 +13,11 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
 
-/// Makes each row of a row of another table, or of none: `filter` and `map`.
+/// Computes each row from a row of another table, or drops it (`filter` and `map`).
 ///
-/// A row that was not there before and is not there now has no update. Kafka Streams forwards a tombstone then
-/// (`KTableMapValues`). Its filter does so only if the table before can't send old values (`KTableFilter`, KAFKA-10077).
+/// If a row existed neither before nor after an update, nothing is forwarded. Kafka Streams forwards a tombstone in
+/// this case (`KTableMapValues`). Its filter does so only if the previous table can't send old values (`KTableFilter`,
+/// KAFKA-10077).
 pub(crate) struct TableStep<K, V, W, F> {
     f: Arc<F>,
     changes: ChangesExit<K, W>,
@@ -70,10 +71,10 @@ where
     }
 }
 
-/// Keeps the rows of a table in a store.
+/// Stores the rows of a table.
 pub(crate) struct KeepChanges<K, V> {
     store: usize,
-    /// Whether the old values are unknown, so that the store has to be read.
+    /// Whether the old values are unknown and must be read from the store.
     reads_old: bool,
     changes: ChangesExit<K, V>,
 }

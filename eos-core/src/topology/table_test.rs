@@ -106,7 +106,7 @@ fn a_table_of_another_app_is_refused_by_both() {
     }
 }
 
-/// The names are those that Kafka Streams gives such nodes.
+/// The nodes have the same names as in Kafka Streams.
 #[test]
 fn a_table_and_its_join_look_as_in_kafka_streams() {
     assert_eq!(
@@ -214,7 +214,7 @@ fn steps_of_a_table_have_the_names_that_kafka_streams_gives_them() {
     );
 }
 
-/// Kafka Streams has one name for each side, whatever the kind of the join. Its `KTABLE-MERGE` behind them is no node here.
+/// Kafka Streams has one name for each side, for all kinds of joins. Here, there is no node for its `KTABLE-MERGE`.
 #[test]
 fn joins_of_tables_have_the_names_that_kafka_streams_gives_them() {
     for kind in ["join", "left_join", "outer_join"] {

@@ -1,4 +1,4 @@
-//! The stores that can be viewed, and the formats of their rows.
+//! Stores that can be viewed, and the formats of their rows.
 
 use std::any::Any;
 use std::fmt;
@@ -47,23 +47,23 @@ pub(super) mod sealed {
         #[doc(hidden)]
         type Access: Send + Sync;
 
-        /// Returns the access to a store with this definition. `None` if it has other types.
+        /// Returns the access to a store with this definition. `None` if the definition has other types.
         #[doc(hidden)]
         fn access(definition: &(dyn Any + Send + Sync), is_ordered: bool) -> Option<Self::Access>;
     }
 }
 
-/// A store that is looked for.
+/// The store that a caller requested.
 #[derive(Debug)]
 pub enum Wanted {
     /// By its name.
     Name(String),
-    /// By the token of its app, and its number there.
+    /// By the token of its app, and its index in the app.
     Handle(u64, usize),
 }
 
 impl Wanted {
-    /// Returns the number of the store in the app.
+    /// Returns the index of the store in the app.
     pub(super) fn index_in(self, topology: &Topology) -> Result<usize, ViewError> {
         let name = match self {
             Self::Handle(app, index) if app == topology.token() => return Ok(index),
@@ -79,10 +79,10 @@ impl Wanted {
     }
 }
 
-/// A value, and the time in front of it in the store of an operator.
+/// A value, and its timestamp in the store of an operator.
 pub(super) type Timed<V> = (V, Option<Timestamp>);
 
-/// The definitions that an app may have for a store: of closures, or of an operator.
+/// The definitions that an app may have for a store: one of closures, or one of an operator.
 enum Form<Own, Table> {
     Own(Own),
     Table(Table),

@@ -1,4 +1,4 @@
-//! The tasks of a process that can be viewed. Workers list them, and views find them.
+//! The tasks of a process that can be viewed. Workers add tasks, and views look them up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -9,12 +9,12 @@ use eos_protocol::views::{ViewPhase, Whereabouts, whereabouts};
 use eos_protocol::{Now, Partition, StageId, TaskId, TopicName, WorkerId};
 use eos_state::StateReader;
 
-/// The tasks of a process with their readers, and the views that wait. Workers lock it when a task starts, is restored,
-/// commits or closes, but not for a record.
+/// The tasks of a process with their readers, and the waiting views. Workers lock the board when a task starts, is
+/// restored, commits or closes, but not for a record.
 #[derive(Debug, Default)]
 pub struct ViewBoard {
     board: Mutex<Board>,
-    /// The number of waiting views. Workers read it in each step, without the lock.
+    /// The number of waiting views. Workers read this number in each step, without the lock.
     waiting: AtomicUsize,
 }
 
@@ -24,7 +24,7 @@ struct Board {
     /// The number of partitions of each input topic.
     widths: BTreeMap<TopicName, u32>,
     tasks: BTreeMap<TaskId, Entry>,
-    /// By worker: the tasks whose start offsets are being read. Present once the worker has an assignment.
+    /// By worker, the tasks whose start offsets are being read. A worker has an entry once it has an assignment.
     starting: BTreeMap<WorkerId, BTreeSet<TaskId>>,
     next: u64,
     waiters: BTreeMap<u64, (Now, Waker)>,
@@ -42,12 +42,12 @@ struct Entry {
 /// The restored state of a task. An engine may have no reader.
 type Restored = Option<StateReader>;
 
-/// What the board knows about a partition of a stage.
+/// The result of a lookup of a stage's partition.
 #[derive(Debug)]
 pub(crate) enum Found {
     Ready(Restored),
     Not(Whereabouts),
-    /// The task is not here, because the app stops or has stopped.
+    /// The task is not in this process, because the app is stopping or has stopped.
     Stopped,
 }
 
@@ -85,7 +85,7 @@ impl ViewBoard {
         }
     }
 
-    /// Returns the partitions of a stage whose tasks are here and ready.
+    /// Returns the partitions of a stage whose tasks are in this process and ready.
     pub(crate) fn ready(&self, stage: StageId) -> Vec<Partition> {
         let phases = self.lock().phases(stage).into_iter();
         let ready = phases.filter(|(_, phase)| *phase == ViewPhase::Ready);
@@ -97,12 +97,12 @@ impl ViewBoard {
         self.lock().widths.get(topic).copied().unwrap_or(0)
     }
 
-    /// Whether the app stops or has stopped.
+    /// Whether the app is stopping or has stopped.
     pub(crate) fn is_stopping(&self) -> bool {
         self.lock().is_stopping
     }
 
-    /// Records that the app stops or has stopped.
+    /// Records that the app is stopping or has stopped.
     pub(crate) fn stop(&self) {
         self.lock().is_stopping = true;
         self.changed();
@@ -113,12 +113,12 @@ impl ViewBoard {
         self.lock().widths.insert(topic, partitions);
     }
 
-    /// Records the tasks of a worker whose start offsets are being read. The worker has an assignment.
+    /// Records the tasks of a worker whose start offsets are being read. Call it once the worker has an assignment.
     pub(crate) fn starting(&self, worker: WorkerId, tasks: BTreeSet<TaskId>) {
         self.lock().starting.insert(worker, tasks);
     }
 
-    /// Adds a task whose state is being restored. It is listed until the ticket is dropped.
+    /// Adds a task whose state is being restored. The task remains on the board until the ticket is dropped.
     pub(crate) fn begin(self: &Arc<Self>, worker: WorkerId, task: TaskId) -> ViewTicket {
         let mut board = self.lock();
         let number = board.number();
@@ -136,19 +136,19 @@ impl ViewBoard {
         }
     }
 
-    /// Removes the tasks of a worker that is replaced. Its thread may hang, and drops no ticket then.
+    /// Removes the tasks of a replaced worker. Its thread may hang and therefore drop no ticket.
     pub(crate) fn clear(&self, worker: WorkerId) {
         let mut board = self.lock();
         board.tasks.retain(|_, it| it.worker != worker);
         board.starting.remove(&worker);
     }
 
-    /// Lets waiting views look again.
+    /// Wakes all waiting views, which then check again.
     pub(crate) fn changed(&self) {
         self.wake(|_| true);
     }
 
-    /// Lets waiting views look again whose deadline has passed. Cheap if no view waits.
+    /// Wakes the waiting views whose deadline has passed. Cheap if no view waits.
     #[inline]
     pub(crate) fn wake_overdue(&self, now: impl FnOnce() -> Now) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -158,7 +158,7 @@ impl ViewBoard {
     }
 
     fn wake(&self, is_due: impl Fn(Now) -> bool) {
-        // Pairs with the fence in `wait`: either the view is listed here, or it sees the change when it looks.
+        // Pairs with the fence in `wait`: either the view is registered here, or its check sees the change.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
@@ -167,11 +167,11 @@ impl ViewBoard {
         let due = board.waiters.values().filter(|(at, _)| is_due(*at));
         let due: Vec<Waker> = due.map(|(_, waker)| waker.clone()).collect();
         drop(board);
-        // A waker may lock something of its own.
+        // A waker may take other locks.
         due.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Adds a waiting view. It is woken until the ticket is dropped.
+    /// Adds a waiting view. The board wakes the view until the ticket is dropped.
     pub(crate) fn wait(self: &Arc<Self>, deadline: Now, waker: &Waker) -> WaitTicket {
         let mut board = self.lock();
         let number = board.number();
@@ -208,7 +208,7 @@ impl Board {
     }
 }
 
-/// The listing of a task.
+/// The entry of a task on the board. Its drop removes the task.
 #[derive(Debug)]
 pub(crate) struct ViewTicket {
     number: u64,
@@ -242,7 +242,7 @@ impl Drop for ViewTicket {
     }
 }
 
-/// A waiting view.
+/// The entry of a waiting view on the board. Its drop removes the view.
 #[derive(Debug)]
 pub(crate) struct WaitTicket {
     number: u64,
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(is(&board, 7), "Missing");
     }
 
-    /// The thread of the replaced worker hangs, and ends later or never.
+    /// The thread of the replaced worker hangs, and ends later or not at all.
     #[test]
     fn the_ticket_of_a_replaced_worker_does_not_remove_its_successor() {
         let board = Arc::new(ViewBoard::new(1, BTreeMap::new()));

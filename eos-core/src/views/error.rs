@@ -1,4 +1,4 @@
-//! The reasons why a view has no result.
+//! Errors of views.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub enum ViewError {
     },
     /// The app keeps the store with other types.
     #[error(
-        "the app keeps the store {store} with other types, or as another kind of store. Read it with the app's own \
-         definition of it"
+        "the app declares the store {store} with other types, or as another kind of store. Pass the app's own \
+         definition of the store"
     )]
     OtherTypes {
         /// The store.
@@ -37,8 +37,8 @@ pub enum ViewError {
     OtherApp,
     /// The rows are in another process.
     #[error(
-        "the rows are in partition {partition} of the store {store}, and this process has {}. Ask the process that has \
-         the partition",
+        "the rows are in partition {partition} of the store {store}, and this process has {}. Query the process \
+         that has the partition",
         match &here[..] {
             [] => "none of its partitions".to_owned(),
             [one] => format!("only partition {one}"),
@@ -53,7 +53,7 @@ pub enum ViewError {
         /// The partitions of the store in this process.
         here: Vec<i32>,
     },
-    /// The task of the partition starts, or this process has not joined the group yet.
+    /// The task of the partition is starting, or this process has not joined the group yet.
     #[error(
         "partition {partition} of the store {store} can't be read yet, because its task or this process is starting. Try \
          again in a moment"
@@ -86,7 +86,7 @@ pub enum ViewError {
         /// The partition.
         partition: i32,
     },
-    /// The app in this process is stopping, or has ended.
+    /// The app in this process is stopping or has ended.
     #[error(
         "the store {store} can't be read any more, because the app in this process stops or has ended"
     )]
@@ -106,8 +106,8 @@ pub enum ViewError {
     },
     /// The partition of a key is unknown.
     #[error(
-        "the partition of a key of the store {store} is unknown, because the topics of its stage have other keys or another \
-         key codec. Name the task with `task(partition)`, or with `task_of(&key)` of the record's key"
+        "the partition of a key of the store {store} is unknown, because the topics of its stage have keys of \
+         another type or codec. Select the task with `task(partition)`, or with `task_of(&key)` and the record's key"
     )]
     NoPlace {
         /// The store.
@@ -142,14 +142,19 @@ pub enum ViewError {
     },
     /// The engine of the store has no snapshots.
     #[error(
-        "the engine of the store {store} has no snapshots, so it can't be viewed. Implement `StoreBackend::reader` for it"
+        "the store {store} can't be viewed, because its engine has no snapshots. Implement `StoreBackend::reader` for \
+         the engine"
     )]
     NoSnapshots {
         /// The store.
         store: Arc<str>,
     },
-    /// The topic is no input of the store's stage.
-    #[error("the store {store} does not depend on the topic {topic}, so no offset of it can be awaited. Its stage reads {}", topics.join(", "))]
+    /// The topic is not an input of the store's stage.
+    #[error(
+        "the stage of the store {store} does not read the topic {topic}, so a view can't wait for its offsets. The stage \
+         reads {}",
+        topics.join(", ")
+    )]
     NotAnInput {
         /// The store.
         store: Arc<str>,
@@ -176,7 +181,7 @@ pub enum ViewError {
         offset: i64,
         /// The next offset to process, if it is known.
         next: Option<i64>,
-        /// The time since the begin of the wait.
+        /// The time since the start of the wait.
         waited: Duration,
     },
 }

@@ -12,21 +12,22 @@ use crate::store::KeyValueStore;
 impl<K: 'static, V: 'static> View<KeyValueStore<K, V>> {
     /// Returns the value of a key, from the task that processes the records with this key.
     ///
-    /// The rows of operators are always there. Closures may use other keys, such as a field of the value: name the task
-    /// then, with [`task_of`](Self::task_of).
+    /// The rows of operators are always in this task. Closures may use other keys, such as a field of the value. In
+    /// that case, select the task with [`task_of`](Self::task_of).
     ///
     /// # Errors
-    /// [`ViewError::Elsewhere`] if the key's task is in another process, [`ViewError::NoPlace`] if the key's partition is
-    /// unknown. Otherwise as [`task`](Self::task).
+    /// [`ViewError::Elsewhere`] if the key's task is in another process, [`ViewError::NoPlace`] if the key's partition
+    /// is unknown. Otherwise as for [`task`](Self::task).
     pub fn get(&self, key: &K) -> Result<Option<V>, ViewError> {
         Ok(self.row(key)?.map(|(value, _)| value))
     }
 
-    /// Returns the value of a key in the store of an operator, with its timestamp: the highest one of its records, or of
-    /// the record of a table's topic. A store of closures has no timestamps.
+    /// Returns the value of a key in the store of an operator, with its timestamp. The timestamp of a result is the
+    /// highest one of its records. A row of a table's topic has the timestamp of its record. A store of closures has no
+    /// timestamps.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     pub fn get_with_time(&self, key: &K) -> Result<Option<(V, Option<Timestamp>)>, ViewError> {
         self.row(key)
     }
@@ -42,7 +43,7 @@ impl<K: 'static, V: 'static> TaskView<KeyValueStore<K, V>> {
     /// Returns the value of a key in this task.
     ///
     /// # Errors
-    /// [`ViewError::Moved`] if the task has moved meanwhile.
+    /// [`ViewError::Moved`] if the task has moved in the meantime.
     pub fn get(&self, key: &K) -> Result<Option<V>, ViewError> {
         Ok(self.get_with_time(key)?.map(|(value, _)| value))
     }
@@ -50,7 +51,7 @@ impl<K: 'static, V: 'static> TaskView<KeyValueStore<K, V>> {
     /// Returns the value of a key in this task with its timestamp: see [`View::get_with_time`].
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     pub fn get_with_time(&self, key: &K) -> Result<Option<(V, Option<Timestamp>)>, ViewError> {
         let bytes = encode(self.store.access.codec(), key, &self.store.name)?;
         self.row(&bytes)
@@ -70,7 +71,7 @@ where
 {
     pub(super) fn row(&self, key: &[u8]) -> Result<Option<Timed<V>>, ViewError> {
         let access = &self.store.access;
-        // The range of one key has the bytes of its row.
+        // The range of one key starts at the key of its row.
         let range = access.range(KeyRange::between(key..=key));
         let Some(row) = self.get_raw(range.from())? else {
             return Ok(None);

@@ -1,8 +1,9 @@
-//! Views of stores from outside of the app's closures: interactive queries.
+//! Views of stores from outside the app's closures (interactive queries).
 //!
-//! [`Handle::view`](crate::Handle::view) takes a store and returns a [`View`] of its committed rows in this process.
-//! A view reads the databases beside the workers. It sees no open transaction, and processing does not wait for it. Without
-//! the feature `rocksdb`, state is in memory, and a commit copies the stores that it writes and a view still holds.
+//! [`Handle::view`](crate::Handle::view) takes a store and returns a [`View`] of its committed rows in this process. A
+//! view reads the databases without the workers. It does not read open transactions, and processing does not wait for
+//! it. Without the feature `rocksdb`, state is in memory. A commit then copies each store that it writes while a view
+//! still holds the store.
 //!
 //! ```
 //! use eos_core::{Handle, KeyValueStore};
@@ -17,19 +18,20 @@
 //!
 //! # Which rows
 //! A process has the rows of its own tasks only. For a key of another process, a read returns [`ViewError::Elsewhere`]
-//! with the key's partition: ask the process that has it. Kafka Streams finds that process by `application.server`; here
-//! the program knows its processes, e.g. by asking each for its [`partitions`](View::partitions).
+//! with the key's partition. Send the query to the process that has this partition. Kafka Streams finds that process by
+//! `application.server`. With eos, the program must find it, for example by querying the
+//! [`partitions`](View::partitions) of each process.
 //!
 //! # Snapshots
-//! A view has one snapshot for each task, taken at the first read of that task. It contains all stores of the task after
-//! one transaction, with the [offsets](TaskView::offsets) of its inputs. [`View::beside`] reads another store in the same
-//! snapshots. The view does not change: take a new one to see later transactions. Drop it after use, because RocksDB keeps
-//! old rows as long as a snapshot exists. A view keeps no database open: once its task has moved to another worker or
-//! process, reads return [`ViewError::Moved`].
+//! A view has one snapshot for each task, taken at the first read of that task. It contains all stores of the task
+//! after one transaction, with the [offsets](TaskView::offsets) of its inputs. [`View::beside`] reads another store in
+//! the same snapshots. The view does not change. To read later transactions, create a new view. Drop a view after use,
+//! because RocksDB keeps old rows as long as a snapshot exists. A view does not keep a database open. Once its task has
+//! moved to another worker or process, reads return [`ViewError::Moved`].
 //!
 //! # Exactly-once
-//! A view shows only the effects of committed transactions, each of them whole. It may be behind the last commit by the
-//! time of a database write, some milliseconds. [`View::at_least`] waits until the effects of a certain record are there.
+//! A view contains only the effects of whole committed transactions. It may lag behind the last commit by the duration
+//! of a database write, a few milliseconds. [`View::at_least`] waits for the effects of a given record.
 
 mod access;
 mod board;

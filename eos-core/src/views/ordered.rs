@@ -16,7 +16,7 @@ impl<K: OrderedKey, V: 'static> View<OrderedStore<K, V>> {
     /// [`task_of`](Self::task_of).
     ///
     /// # Errors
-    /// As [`View::<KeyValueStore<K, V>>::get`](View::get).
+    /// As for [`View::<KeyValueStore<K, V>>::get`](View::get).
     pub fn get(&self, key: &K) -> Result<Option<V>, ViewError> {
         let codec = self.store.access.codec();
         let bytes = encode(codec, key, &self.store.name)?;
@@ -29,7 +29,7 @@ impl<K: OrderedKey, V: 'static> TaskView<OrderedStore<K, V>> {
     /// Returns the value of a key in this task.
     ///
     /// # Errors
-    /// [`ViewError::Moved`] if the task has moved meanwhile.
+    /// [`ViewError::Moved`] if the task has moved in the meantime.
     pub fn get(&self, key: &K) -> Result<Option<V>, ViewError> {
         let bytes = encode(self.store.access.codec(), key, &self.store.name)?;
         Ok(self.row(&bytes)?.map(|(value, _)| value))

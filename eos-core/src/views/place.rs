@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use eos_protocol::partition_for;
+use eos_protocol::{Partition, partition_for};
 
 use crate::client::Headers;
 use crate::codec::{Decode, Encode, Encoded, Field, Part};
@@ -10,13 +10,17 @@ use crate::topic::{Topic, chosen_partition};
 
 /// The keys of a source, with their type erased.
 pub(crate) trait SourceKeys: Send + Sync {
-    /// Returns the partition that the topic's own partitioner chooses. `None` without one, or for a key of another type.
+    /// Returns the partition that the topic's own partitioner chooses. `None` without such a partitioner, or for a key
+    /// of another type.
     fn choose(&self, key: &dyn Any, partitions: u32) -> Option<u32>;
 
     /// Decodes a key of a record.
     fn decode(&self, bytes: &[u8]) -> Option<Box<dyn Any>>;
 
     fn has_partitioner(&self) -> bool;
+
+    /// Returns the partition of a key's bytes. `None` if it is unknown.
+    fn partition(&self, bytes: &[u8], partitions: u32) -> Option<Partition>;
 }
 
 impl<K, V, KC, VC> SourceKeys for Topic<K, V, KC, VC>
@@ -38,9 +42,26 @@ where
     fn has_partitioner(&self) -> bool {
         self.partitioner().is_some()
     }
+
+    fn partition(&self, bytes: &[u8], partitions: u32) -> Option<Partition> {
+        if self.has_partitioner() {
+            let key = SourceKeys::decode(self, bytes)?;
+            let chosen = self.choose(&*key, partitions)?;
+            return Partition::new(i32::try_from(chosen).ok()?).ok();
+        }
+        // The window of a windowed key does not decide the partition.
+        (!is_windowed::<K>()).then(|| partition_for(bytes, partitions))
+    }
 }
 
-/// Returns the bytes of a key. `None` if it is null.
+fn is_windowed<K>() -> bool {
+    std::any::type_name::<K>().starts_with(concat!(
+        env!("CARGO_CRATE_NAME"),
+        "::windowed_key::Windowed<"
+    ))
+}
+
+/// Returns the bytes of a key. `None` if the key is null.
 pub(super) fn key_bytes<K: 'static>(
     codec: &dyn Encode<K>,
     key: &K,
@@ -51,10 +72,11 @@ pub(super) fn key_bytes<K: 'static>(
     Ok((encoded == Encoded::Bytes).then_some(bytes))
 }
 
-/// Returns the partition of a key: by the topics' own partitioner, or by the key's bytes as Kafka's partitioner does.
+/// Returns the partition of a key. It is chosen by the topics' own partitioner, or from the key's bytes, as by Kafka's
+/// partitioner.
 ///
-/// A source only decodes keys, so the bytes come from `codec`, for example that of a store. They count only if the topic
-/// reads them as the same key. Otherwise the partition is unknown.
+/// A source only decodes keys, so the bytes come from `codec`, for example the codec of a store. They are used only if
+/// the topic decodes them to the same key. Otherwise the partition is unknown.
 pub(crate) fn partition_of<'s, K: 'static>(
     mut sources: impl Iterator<Item = &'s dyn SourceKeys>,
     codec: &dyn Encode<K>,
@@ -99,7 +121,21 @@ mod tests {
         assert_eq!(of(&own, &"ada".to_owned()), Some(3));
     }
 
-    /// Otherwise the view would look into a wrong partition, and find no row.
+    #[test]
+    fn the_partition_of_bytes_is_that_of_their_key() {
+        let of = |source: &dyn SourceKeys| source.partition(b"ada", 10).map(Partition::get);
+        let plain = Topic::<String, u64>::json("t");
+        assert_eq!(of(&plain), Some(partition_for(b"ada", 10).get()));
+        let own = plain
+            .clone()
+            .partition_by("length", |key, _| key.len() as u32);
+        assert_eq!(of(&own), Some(3));
+        let windowed = crate::codec::TimeWindowed::of(std::time::Duration::from_secs(1));
+        let windows = Topic::<crate::windows::Windowed<String>, u64>::with("t", windowed, Json);
+        assert_eq!(of(&windows), None);
+    }
+
+    /// Otherwise the view would read the wrong partition and find no row.
     #[test]
     fn the_partition_of_another_key_is_unknown() {
         let numbers = Topic::<u64, u64>::json("t");

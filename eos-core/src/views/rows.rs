@@ -14,7 +14,7 @@ type Decode<D, T> = fn(&TaskView<D>, &[u8], &[u8]) -> Result<Option<T>, ViewErro
 
 /// Rows in the order of their keys' bytes. The iterator reads the database page by page, and ends after an error.
 ///
-/// It is a part of the view's snapshot: transactions that commit meanwhile are not in it.
+/// The rows are those of the view's snapshot. Transactions that commit in the meantime have no effect.
 pub struct ViewRows<D: ViewedStore, T> {
     task: TaskView<D>,
     direction: Direction,

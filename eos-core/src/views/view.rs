@@ -18,8 +18,8 @@ use crate::store::{TERMS, windows_over_before};
 /// A read-only view of the committed rows of a store in this process. Returned by
 /// [`Handle::view`](crate::Handle::view).
 ///
-/// `D` is the kind of the store. The [module](crate::views) describes snapshots and partitions. Reads block for the time
-/// of a database read: in an async program, use `tokio::task::spawn_blocking` for large ranges.
+/// `D` is the kind of the store. The [module](crate::views) describes snapshots and partitions. A read blocks for the
+/// duration of a database read. In an async program, use `tokio::task::spawn_blocking` for large ranges.
 pub struct View<D: ViewedStore> {
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) store: Arc<ViewStore<D>>,
@@ -47,7 +47,7 @@ impl<D: ViewedStore> View<D> {
     /// Returns the view of the task with this partition.
     ///
     /// # Errors
-    /// If the task is in another process, starts, is being restored, or has moved meanwhile.
+    /// If the task is in another process, is starting, is being restored, or has moved in the meantime.
     pub fn task(&self, partition: i32) -> Result<TaskView<D>, ViewError> {
         let number = Partition::new(partition).map_err(|_| ViewError::NoSuchPartition {
             store: Arc::clone(&self.store.name),
@@ -59,10 +59,10 @@ impl<D: ViewedStore> View<D> {
         TaskView::new(self, number, snapshot)
     }
 
-    /// Returns the views of all tasks that this process can read now: see [`partitions`](Self::partitions).
+    /// Returns views of all tasks that this process can read now: see [`partitions`](Self::partitions).
     ///
     /// # Errors
-    /// If a task moves meanwhile.
+    /// If a task moves in the meantime.
     pub fn tasks(&self) -> Result<Vec<TaskView<D>>, ViewError> {
         let partitions = self.partitions().into_iter();
         partitions.map(|partition| self.task(partition)).collect()
@@ -84,7 +84,7 @@ impl<D: ViewedStore> View<D> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::NoPlace`] if the topics of the stage have keys of another type or codec. Otherwise as
+    /// [`ViewError::NoPlace`] if the topics of the stage have keys of another type or codec. Otherwise as for
     /// [`task`](Self::task).
     pub fn task_of<Q: PlainType>(&self, record_key: &Q) -> Result<TaskView<D>, ViewError> {
         let bytes = key_bytes::<Q>(&Plain, record_key, &self.store.name);
@@ -92,11 +92,11 @@ impl<D: ViewedStore> View<D> {
         self.task_at(&Plain, record_key, &bytes)
     }
 
-    /// Returns a view of another store in the same snapshots. A task that keeps both stores is at one transaction in both
-    /// views.
+    /// Returns a view of another store in the same snapshots. If a task has both stores, both views show it after the
+    /// same transaction.
     ///
     /// # Errors
-    /// As [`Handle::view`](crate::Handle::view).
+    /// As for [`Handle::view`](crate::Handle::view).
     pub fn beside<H: Viewable>(&self, store: &H) -> Result<View<H::Store>, ViewError> {
         Arc::clone(&self.snapshots).view(store)
     }
@@ -166,7 +166,7 @@ impl<D: ViewedStore> TaskView<D> {
         self.partition.get()
     }
 
-    /// Returns the offsets at which the rows stand: for each input partition, the offset of the first record whose
+    /// Returns the input offsets of the snapshot: for each input partition, the offset of the first record whose
     /// effects are not included. Empty before the first transaction of the task.
     #[must_use]
     pub fn offsets(&self) -> Vec<(TopicPartition, i64)> {
@@ -179,7 +179,7 @@ impl<D: ViewedStore> TaskView<D> {
         offsets.collect()
     }
 
-    /// Returns the stream time at which the rows stand: the highest timestamp of the included records.
+    /// Returns the stream time of the snapshot: the highest timestamp of the records whose effects are included.
     #[must_use]
     pub fn stream_time(&self) -> Option<Timestamp> {
         match self.snapshot.position().map(|it| &it.standing) {

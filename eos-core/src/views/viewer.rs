@@ -1,4 +1,4 @@
-//! The views of an app in one process.
+//! Views of an app in one process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,7 +66,7 @@ impl Snapshots {
         })
     }
 
-    /// Returns the snapshot of a task, and takes it before the first use.
+    /// Returns the snapshot of a task. The first call takes it.
     pub(super) fn of(
         &self,
         store: &Arc<str>,
@@ -136,7 +136,7 @@ impl Viewer {
     }
 }
 
-/// Returns an offset from its number. A negative number is before every offset.
+/// Converts a number to an offset. A negative number becomes offset 0.
 pub(super) fn offset(number: i64) -> Offset {
     Offset::new(number).unwrap_or(Offset::ZERO)
 }

@@ -14,12 +14,14 @@ use super::view::View;
 use super::viewer::{Snapshots, offset};
 
 impl<D: ViewedStore> View<D> {
-    /// Waits until this process has the effects of the record at an offset, and returns a new view that includes them.
+    /// Waits until the state of this process includes the effects of the record at an offset. Returns a new view that
+    /// includes them.
     ///
-    /// A caller that wrote a record to the app's input topic reads its own write that way: the producer returns the
-    /// partition and the offset. Pass the offset of a committed record. `patience` limits the wait.
+    /// With this method, a caller that wrote a record to the app's input topic can read its own write. The producer
+    /// returns the partition and the offset. Pass the offset of a committed record. `patience` limits the wait.
     ///
-    /// While the task starts or is being restored, the call waits. It needs no async runtime: the workers wake it.
+    /// The call also waits while the task is starting or being restored. It needs no async runtime, because the workers
+    /// wake it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -36,8 +38,8 @@ impl<D: ViewedStore> View<D> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::Behind`] if the offset is not reached in time, [`ViewError::NotAnInput`] if the stage of the store does
-    /// not read the topic. Otherwise as [`task`](Self::task).
+    /// [`ViewError::Behind`] if the state does not reach the offset in time, [`ViewError::NotAnInput`] if the stage of
+    /// the store does not read the topic. Otherwise as for [`task`](Self::task).
     ///
     /// # Cancel safety
     /// Safe: dropping the future ends the wait.
@@ -53,7 +55,7 @@ impl<D: ViewedStore> View<D> {
         let board = Arc::clone(&self.viewer().board);
         let mut ticket = None;
         poll_fn(|context| {
-            // Listed before it looks, so that no change is missed.
+            // Registered before the check, so that no change is missed.
             let waits = board.wait(deadline, context.waker());
             let now = self.viewer().env.now();
             let looked = self.look(&input, record);
@@ -70,7 +72,7 @@ impl<D: ViewedStore> View<D> {
         .await
     }
 
-    /// Takes a new view, if its task has the effects of a record.
+    /// Returns a new view, if its task has the effects of a record.
     fn look(&self, input: &TopicPartition, record: i64) -> Result<Self, ViewError> {
         let store = &self.store;
         let snapshots = Snapshots::new(self.viewer().clone());

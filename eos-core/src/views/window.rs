@@ -14,12 +14,12 @@ use crate::store::{WindowStore, start_bytes};
 type Found<K, V> = (TaskView<WindowStore<K, V>>, Vec<u8>);
 
 impl<K: 'static, V: 'static> View<WindowStore<K, V>> {
-    /// Returns the value of a key in the window that starts at `start`, from the task that processes the records with this
-    /// key. An expired window has none.
+    /// Returns the value of a key in the window that starts at `start`, from the task that processes the records with
+    /// this key. An expired window has no value.
     ///
     /// # Errors
-    /// [`ViewError::Elsewhere`] if the key's task is in another process, [`ViewError::NoPlace`] if the key's partition is
-    /// unknown. Otherwise as [`task`](Self::task).
+    /// [`ViewError::Elsewhere`] if the key's task is in another process, [`ViewError::NoPlace`] if the key's partition
+    /// is unknown. Otherwise as for [`task`](Self::task).
     pub fn get(&self, key: &K, start: Timestamp) -> Result<Option<V>, ViewError> {
         let (task, bytes) = self.of(key)?;
         Ok(task.row(&bytes, start)?.map(|(value, _)| value))
@@ -29,7 +29,7 @@ impl<K: 'static, V: 'static> View<WindowStore<K, V>> {
     /// timestamps.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     pub fn get_with_time(
         &self,
         key: &K,
@@ -43,7 +43,7 @@ impl<K: 'static, V: 'static> View<WindowStore<K, V>> {
     /// [`Tumbling::starts`](crate::windows::Tumbling::starts) returns the starts in a range of time.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     pub fn fetch(
         &self,
         key: &K,
@@ -65,7 +65,7 @@ impl<K: 'static, V: 'static> TaskView<WindowStore<K, V>> {
     /// Returns the value of a key in the window that starts at `start`, in this task.
     ///
     /// # Errors
-    /// [`ViewError::Moved`] if the task has moved meanwhile.
+    /// [`ViewError::Moved`] if the task has moved in the meantime.
     pub fn get(&self, key: &K, start: Timestamp) -> Result<Option<V>, ViewError> {
         let bytes = encode(self.store.access.codec(), key, &self.store.name)?;
         Ok(self.row(&bytes, start)?.map(|(value, _)| value))
@@ -74,7 +74,7 @@ impl<K: 'static, V: 'static> TaskView<WindowStore<K, V>> {
     /// Returns the values of a key in the windows that start at these times, in this task.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     pub fn fetch(
         &self,
         key: &K,
@@ -84,8 +84,8 @@ impl<K: 'static, V: 'static> TaskView<WindowStore<K, V>> {
         self.values(&bytes, starts)
     }
 
-    /// Returns all rows of this task in the windows that start in this range of time, in order of start, then of the keys'
-    /// bytes. Expired windows are left out.
+    /// Returns all rows of this task in the windows that start in this range of time, sorted by start and then by the
+    /// keys' bytes. Expired windows are left out.
     #[must_use]
     pub fn all(
         &self,

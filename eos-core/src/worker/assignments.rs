@@ -15,6 +15,7 @@ use crate::failpoints::{self, Point};
 use crate::rules;
 
 use super::group::{GroupStep, NewTask, Sought};
+use super::key_places::KeyPlaces;
 use super::restore::RestoreStep;
 use super::task::Task;
 use super::{Worker, WorkerError};
@@ -231,6 +232,9 @@ impl<C: Client> Worker<C> {
             let claimed = claimed && !numbers;
             let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);
             task.closes_when_idle(topology.idle_of(stage));
+            let keys = topology.joined_keys(stage).into_iter().zip(&stage.topics);
+            let keys = keys.map(|(keys, topic)| Some((keys?, self.shared.width(topic))));
+            task.places = KeyPlaces::of(keys.collect());
             self.starts += 1;
             task.makes_calls(topology.calls_of(stage), self.starts);
             if stateful {

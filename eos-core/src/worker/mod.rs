@@ -36,6 +36,7 @@ mod fake;
 mod future_timestamps;
 mod group;
 mod intake;
+mod key_places;
 mod lifecycle;
 mod parked_keys;
 mod pipeline;

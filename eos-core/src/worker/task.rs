@@ -11,6 +11,7 @@ use eos_protocol::{
 use super::ahead::Ahead;
 use super::apart::Apart;
 use super::between::Between;
+use super::key_places::KeyPlaces;
 use super::parked_keys::ParkedKeys;
 use super::rounds::Rounds;
 use super::task_pause::TaskPause;
@@ -75,6 +76,8 @@ pub(super) struct Task<R> {
     pub(super) pauses: Vec<TaskPause>,
     /// The keys with sequenced dead letters, if a source has these.
     pub(super) parked: Option<Box<ParkedKeys>>,
+    /// The keys of the inputs, if the stage joins records by them.
+    pub(super) places: Option<Box<KeyPlaces>>,
     /// A record that aborts its transactions, while the moments in its unit are handled apart from it.
     pub(super) apart: Option<Box<Apart>>,
     /// The moments that handlers of timers have set into the past.
@@ -144,6 +147,7 @@ impl<R: Records> Task<R> {
                 &chains,
                 progress.inputs().iter().map(|input| &input.partition.topic),
             ),
+            places: None,
             apart: None,
             rounds: Rounds::default(),
             ticks: Ticks::default(),

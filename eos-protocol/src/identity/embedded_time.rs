@@ -202,9 +202,18 @@ impl TimedIds {
         if ahead > MOST_SKEW {
             return IdAge::Future(ahead);
         }
-        IdAge::Current(Timestamp(
-            id.0.saturating_sub(id.0.rem_euclid(self.bucket())),
-        ))
+        IdAge::Current(self.bucket_of(id))
+    }
+
+    /// The starts of the bucket of this time and of the one before it.
+    #[must_use]
+    pub fn recent_buckets(&self, time: Timestamp) -> [Timestamp; 2] {
+        let current = self.bucket_of(time);
+        [current, Timestamp(current.0.saturating_sub(self.bucket()))]
+    }
+
+    fn bucket_of(&self, time: Timestamp) -> Timestamp {
+        Timestamp(time.0.saturating_sub(time.0.rem_euclid(self.bucket())))
     }
 }
 

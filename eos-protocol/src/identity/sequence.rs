@@ -58,6 +58,12 @@ impl Mark {
         }
     }
 
+    /// Appends epoch (8 bytes) and number (16 bytes), big-endian, to the name of a producer.
+    pub fn identify(self, producer: &mut Vec<u8>) {
+        producer.extend_from_slice(&self.epoch.to_be_bytes());
+        producer.extend_from_slice(&self.number.to_be_bytes());
+    }
+
     /// Appends the row: format (1 byte), epoch (8), number (16), big-endian.
     pub fn encode(self, into: &mut Vec<u8>) {
         into.push(FORMAT);

@@ -256,6 +256,30 @@ impl SeenWindow {
         let moved = (self.slides && time > latest).then_some(Sighting { at, first });
         (Seen::Duplicate { first }, moved)
     }
+
+    /// Judges a record of a replay whose own window has expired. The sightings are those of such records with its id and its
+    /// generation, in [`buckets`](Self::buckets) of stream time. Two of them are one if their times are within a window.
+    ///
+    /// Returns the sighting to store in the bucket of stream time, if one is to be stored.
+    #[must_use]
+    pub fn judge_replayed(
+        &self,
+        time: Timestamp,
+        stream_time: Timestamp,
+        sightings: impl IntoIterator<Item = Sighting>,
+    ) -> (Seen, Option<Sighting>) {
+        let same = |it: &Sighting| {
+            let apart = it.first.0.saturating_sub(time.0);
+            apart.saturating_abs() < self.window
+        };
+        match sightings.into_iter().find(same) {
+            Some(Sighting { first, .. }) => (Seen::Duplicate { first }, None),
+            None => {
+                let (at, first) = (stream_time, time);
+                (Seen::New, Some(Sighting { at, first }))
+            }
+        }
+    }
 }
 
 /// A record whose id was seen.

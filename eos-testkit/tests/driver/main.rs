@@ -34,6 +34,7 @@ mod parked;
 mod past;
 mod pauses;
 mod pauses_after_aborts;
+mod places;
 mod policies;
 mod programs;
 mod reorder;

@@ -133,7 +133,7 @@ fn a_gap_is_counted_or_fails() {
     let text = error(&mut driver, "p 0 101");
     assert!(
         text.contains(
-            "the number 101 of producer \"p\" does not follow 99: 1 are missing (store marks)"
+            "the number 101 of producer \"p\" does not follow 99; missing numbers: 1 (store marks)"
         ),
         "{text}"
     );
@@ -365,7 +365,7 @@ fn a_version_needs_a_key() {
     let record = Input::<Option<String>, String>::new(None, "1");
     let text = driver.try_pipe(&keyless(), record).unwrap_err().to_string();
     assert!(
-        text.contains("the record has no key, and versions are compared within a key"),
+        text.contains("the record has no key, but versions are compared within a key"),
         "{text}"
     );
 }
@@ -424,4 +424,35 @@ fn another_operator_over_known_rows_does_not_start() {
         let text = driver.error().unwrap().to_string();
         assert!(text.contains(word), "{text}");
     }
+}
+
+/// A number that failed is below the high watermark once a later number has passed. Its replay is not a duplicate: it fails, or
+/// passes once in a generation, in any order.
+#[test]
+fn a_replayed_number_is_not_dropped_as_a_duplicate() {
+    let replayed = |value: &str, generation: Option<&str>| {
+        let record = Input::<String, String>::new("k", value).header("eos-origin", "in 0 1");
+        match generation {
+            Some(generation) => record.header("eos-replay-generation", generation),
+            None => record,
+        }
+    };
+    let scenario = |driver: &mut TestDriver| {
+        for value in ["p 0 1", "p 0 4"] {
+            driver.pipe(&input(), "k", value);
+        }
+        for value in ["p 0 3", "p 0 2", "p 0 3"] {
+            driver.pipe_input(&input(), replayed(value, Some("1")));
+        }
+        read(driver, "out")
+    };
+    let start = || TestDriver::new(app(&marks()));
+    let mut driver = start();
+    assert_eq!(scenario(&mut driver), ["p 0 1", "p 0 4", "p 0 3", "p 0 2"]);
+    assert_eq!(read(&mut driver, "repeated"), ["p 0 3"]);
+    crash_everywhere(start, scenario);
+    let error = driver.try_pipe(&input(), replayed("p 0 2", None));
+    let error = error.unwrap_err().to_string();
+    let expected = "the replayed number 2 of producer \"p\" is not above 4 (store marks)";
+    assert!(error.contains(expected), "{error}");
 }

@@ -72,7 +72,7 @@ fn a_preset_may_fail_gaps() {
     let gap = Input::<String, String>::new("k", "p 7");
     let error = driver.try_pipe(&topic("in"), gap).unwrap_err().to_string();
     assert!(
-        error.contains("does not follow 5: 1 are missing"),
+        error.contains("does not follow 5; missing numbers: 1"),
         "{error}"
     );
 }

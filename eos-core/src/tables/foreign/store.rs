@@ -15,10 +15,12 @@ const AT_ONCE: usize = 10_000;
 
 /// The name and the codecs of a join by foreign key: see [`Table::join_by`](crate::Table::join_by).
 ///
-/// `K` is the key of the left table, `L` that of the right one, `W` the value of the right table, and `R` the result. The name is part
-/// of the names of two internal topics, and of the stores of both sides. Other stores need other names.
+/// `K` is the key of the left table, `L` that of the right one, `W` the value of the right table, and `R` the result.
+/// The name is part of the names of two internal topics, and of the stores of both sides. No other store may have this
+/// name.
 ///
-/// The codec of `L` must write the same bytes as that of the right table's topic, because they decide the partition.
+/// The codec of `L` must write the same bytes as the codec of the right table's topic, because these bytes determine
+/// the partition.
 ///
 /// ```
 /// # use eos_core::state::ForeignJoin;
@@ -78,9 +80,9 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
         }
     }
 
-    /// Sets how many left rows an update of a right row reaches in its own transaction. The default is 10,000. The others
-    /// follow between later records, a tenth of this number each time. If the right row is updated again meanwhile, they begin again
-    /// with the newer value.
+    /// Sets the maximum number of left rows to which an update of a right row sends answers in its own transaction. The
+    /// default is 10,000. Answers to the other rows follow between later records, a tenth of this number each time. If
+    /// the right row is updated again in the meantime, the answers begin again with the newer value.
     #[must_use]
     pub fn at_once(mut self, rows: usize) -> Self {
         self.at_once = rows.max(1);
@@ -102,7 +104,7 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
         self.at_once
     }
 
-    /// The number of answers of each later stretch.
+    /// The number of answers of each later step.
     pub(crate) fn later_answers(&self) -> usize {
         self.at_once.div_ceil(10)
     }
@@ -123,12 +125,12 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         self.spec(OwnRows::ForeignLeft, StoreKind::Point)
     }
 
-    /// The store of the subscribers. Those of one foreign key are read as a range.
+    /// The store of the subscribers. The subscribers of one foreign key are read as a range.
     pub(crate) fn right_spec(&self) -> StoreSpec {
         self.spec(OwnRows::ForeignRight, StoreKind::Ordered)
     }
 
-    /// The store of the updates that have not reached all subscribers.
+    /// The store of the updates that were not sent to all subscribers yet.
     pub(crate) fn fan_out_spec(&self) -> StoreSpec {
         StoreSpec {
             clock: Some(Clock::Background),

@@ -22,6 +22,7 @@ use eos_protocol::{
 };
 
 use super::future_timestamps::between;
+use super::key_places::MisplacedKeys;
 use super::shared::Shared;
 use super::task::{Readiness, Task};
 use super::task_state::TaskState;
@@ -113,6 +114,7 @@ struct Counters {
     dead_letters: u64,
     retries: u64,
     repeated_letters: u64,
+    misplaced: u64,
     of_operators: Counts,
 }
 
@@ -138,6 +140,7 @@ pub(super) struct Pipeline {
     not_ahead: Timestamp,
     counters: Counters,
     log: LogLimiter,
+    misplaced: MisplacedKeys,
     /// The calls of the worker, if the app makes asynchronous calls.
     calls: Option<CallsOfWorker>,
     pub(super) wake: Wake,
@@ -165,6 +168,7 @@ impl Pipeline {
             not_ahead: UNKNOWN,
             counters: Counters::default(),
             log: LogLimiter::default(),
+            misplaced: MisplacedKeys::default(),
             calls: executor.map(CallsOfWorker::new),
             wake: Wake::default(),
         }
@@ -256,6 +260,7 @@ impl Pipeline {
             (Count::JoinAlone, counts.of_operators.alone),
             (Count::JoinTooLatePairs, counts.of_operators.too_late_pairs),
             (Count::StaleAnswers, counts.of_operators.stale_answers),
+            (Count::Misplaced, counts.misplaced),
             (Count::Retried, counts.retries),
             (Count::RepeatedLetters, counts.repeated_letters),
         ] {
@@ -379,6 +384,16 @@ impl Pipeline {
         };
         let (state, headers) = (task.state.as_ref(), message.headers());
         let seen = task.progress.stream_time().max(task.time_given_back);
+        if let Some(places) = &task.places {
+            let (key, partition) = (message.key(), from.partition.partition);
+            if let Some(expected) = places.misplaced(input, key, partition) {
+                self.counters.misplaced += 1;
+                let (app, topic) = (shared.spec.app.as_str(), &from.partition.topic);
+                let found = (partition, expected);
+                self.misplaced
+                    .warn(app, topic, key.unwrap_or_default(), found);
+            }
+        }
         let place = (&from.partition, offset, timestamp);
         let origin = origin(shared, task.progress.task, place, seen, state, &headers);
         let run = self.run(shared, &mut task.chains, state, input, origin, message);

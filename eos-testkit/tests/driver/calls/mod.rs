@@ -363,7 +363,10 @@ fn mistakes_are_refused_when_the_app_is_built() {
             .to(&output());
     });
     assert!(text.contains("0 calls at once are not possible"), "{text}");
-    assert!(text.contains("\"\" is not a valid name of calls"), "{text}");
+    assert!(
+        text.contains("\"\" is not a valid name for calls"),
+        "{text}"
+    );
 }
 
 #[test]

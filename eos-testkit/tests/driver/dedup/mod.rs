@@ -329,6 +329,53 @@ fn another_generation_passes_once() {
     );
 }
 
+/// A dead letter may come back long after the window of its id has expired. With a generation it passes once. Two letters with
+/// one id are two records if they were more than a window apart.
+#[test]
+fn a_replayed_record_that_is_too_old_passes_once_in_a_generation() {
+    let records = [
+        (Some("1"), 0, true),
+        (Some("1"), 1, false),
+        (Some("1"), 30, true),
+        (Some("1"), 33, false),
+        (Some("2"), 1, true),
+        (None, 0, false),
+    ];
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("k", "z", 55 * MINUTE)]);
+        for (generation, at, _) in records {
+            let record = Input::<String, String>::new("k", "a");
+            let mut record = record.at(Timestamp(BEGIN + at * MINUTE));
+            if let Some(generation) = generation {
+                record = record.header("eos-replay-generation", generation);
+            }
+            driver.pipe_input(&input(), record);
+        }
+        driver.read_pairs(&output())
+    };
+    let strict = |seen: &SeenIds<String>| {
+        app_with(seen, ErrorPolicy::dead_letter("letters"), |it| {
+            it.duplicates_to(&repeated()).by(String::clone)
+        })
+    };
+    let passing = records.iter().filter(|(.., passes)| *passes).count();
+    let mut driver = TestDriver::new(strict(&five_minutes()));
+    assert_eq!(scenario(&mut driver).len(), 1 + passing);
+    assert_eq!(driver.read_pairs(&repeated()).len(), 2);
+    let letters = driver.read(&Topic::<String, String>::plain("letters"));
+    let [letter] = &letters[..] else {
+        panic!("{letters:?}");
+    };
+    let text = letter.headers.get("__streams.errors.message").unwrap();
+    let text = String::from_utf8_lossy(text);
+    assert!(
+        text.contains("replay it with `.as_generation(1)`"),
+        "{text}"
+    );
+    // A restart in the middle changes nothing.
+    crash_everywhere(|| TestDriver::new(strict(&five_minutes())), scenario);
+}
+
 #[test]
 fn judged_records_say_what_is_known() {
     let mut app = App::new("a");

@@ -240,7 +240,7 @@ fn what_is_no_letter_of_the_origin_is_refused() {
         error.to_string()
     };
     let foreign = refused(&|headers| *headers = Headers::new());
-    assert!(foreign.contains("no dead letter") && foreign.contains("__streams.errors.topic"));
+    assert!(foreign.contains("not a dead letter") && foreign.contains("__streams.errors.topic"));
     let partition = refused(&|headers| headers.push("__streams.errors.partition", Some(b"-1")));
     assert!(
         partition.contains("__streams.errors.partition"),

@@ -1,4 +1,4 @@
-//! Kafka Streams' anomaly detection: users with three clicks or more in a minute.
+//! Kafka Streams' anomaly detection: users with at least three clicks in a minute.
 
 use std::time::Duration;
 

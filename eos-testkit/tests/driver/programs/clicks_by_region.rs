@@ -1,18 +1,18 @@
-//! Kafka Streams' user clicks by region: clicks join the region of their user, and sum up per region.
+//! Kafka Streams' user clicks by region: clicks are joined with the region of their user and summed per region.
 
 use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 
-/// By user.
+/// The key is the user.
 fn clicks() -> PlainTopic<String, u64> {
     Topic::plain("user-clicks")
 }
 
-/// By user.
+/// The key is the user.
 fn regions() -> PlainTopic<String, Option<String>> {
     Topic::plain("user-regions")
 }
 
-/// By region.
+/// The key is the region.
 fn totals() -> PlainTopic<String, u64> {
     Topic::plain("clicks-of-regions")
 }
@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    /// The records and the results of Kafka Streams' own example.
+    /// The records and the results of the example in Kafka Streams.
     #[test]
     fn clicks_sum_up_in_the_region_of_their_user() {
         let mut driver = TestDriver::new(app());

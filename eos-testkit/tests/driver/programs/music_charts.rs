@@ -5,19 +5,19 @@ use std::cmp::Reverse;
 use eos_core::{App, KeyValueStore, Topic};
 use serde::{Deserialize, Serialize};
 
-/// A shorter play does not count.
+/// The shortest play that counts, in ms.
 const SHORTEST_MS: u64 = 30_000;
-/// The length of a chart.
+/// The maximum number of songs in a chart.
 const MOST: usize = 2;
 
-/// Goes through a repartition topic, so it is written and read.
+/// Passes through a repartition topic, so it is both serialized and deserialized.
 #[derive(Serialize, Deserialize)]
 struct Play {
     song: u64,
     duration_ms: u64,
 }
 
-/// By user.
+/// The key is the user.
 fn plays() -> Topic<String, Play> {
     Topic::json("play-events")
 }
@@ -28,7 +28,7 @@ struct Song {
     genre: String,
 }
 
-/// By the number of the song.
+/// The key is the number of the song.
 fn songs() -> Topic<u64, Option<Song>> {
     Topic::json("song-feed")
 }
@@ -40,7 +40,7 @@ struct Played {
     plays: u64,
 }
 
-/// By genre: titles and plays.
+/// The key is the genre. The value has titles and plays.
 fn charts() -> Topic<String, Vec<(String, u64)>> {
     Topic::json("charts")
 }
@@ -65,7 +65,7 @@ fn app() -> App {
             |played| played.song.genre.clone(),
             &Topic::json("songs-by-genre"),
         )
-        // A song's plays only grow, so its new count replaces the old one, and nothing has to be subtracted.
+        // The number of a song's plays only grows. A new count replaces the old one, so no value has to be subtracted.
         .aggregate(
             &KeyValueStore::<String, Vec<(String, u64)>>::json("charts"),
             Vec::new,

@@ -1,5 +1,5 @@
-//! Kafka Streams' orders and payments: an order and its payment within a minute, sent to the customer by mail. What is not
-//! paid is named, too.
+//! Kafka Streams' orders and payments: an order and its payment within a minute, sent to the customer by mail.
+//! Customers also receive a mail for each unpaid order.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use eos_core::{App, PlainTopic, Topic};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// By order: the customer.
+/// The key is the order, the value is the customer.
 fn orders() -> PlainTopic<String, String> {
     Topic::plain("orders")
 }
 
-/// By order: the amount.
+/// The key is the order, the value is the amount.
 fn payments() -> PlainTopic<String, u64> {
     Topic::plain("payments")
 }
 
-/// By customer: the address.
+/// The key is the customer, the value is the address.
 fn customers() -> PlainTopic<String, Option<String>> {
     Topic::plain("customers")
 }
 
-/// By order.
+/// The key is the order.
 fn mails() -> PlainTopic<String, String> {
     Topic::plain("mails")
 }

@@ -1,4 +1,5 @@
-//! Kafka Streams' page views by region: views join their user's profile, and count per region in windows that overlap.
+//! Kafka Streams' page views by region: views are joined with their user's profile, and counted per region in windows
+//! that overlap.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// By user. The value is the page.
+/// The key is the user, the value is the page.
 fn views() -> PlainTopic<String, String> {
     Topic::plain("page-views")
 }
@@ -20,7 +21,7 @@ struct Profile {
     region: String,
 }
 
-/// By user.
+/// The key is the user.
 fn profiles() -> Topic<String, Option<Profile>> {
     Topic::json("user-profiles")
 }

@@ -10,10 +10,10 @@ use eos_core::{App, Topic};
 use serde::{Deserialize, Serialize};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// The length of a list.
+/// The maximum number of articles in a list.
 const MOST: usize = 2;
 
-/// Goes through a repartition topic, so it is written and read.
+/// Passes through a repartition topic, so it is both serialized and deserialized.
 #[derive(Serialize, Deserialize)]
 struct View {
     page: String,
@@ -21,7 +21,7 @@ struct View {
     is_article: bool,
 }
 
-/// By user.
+/// The key is the user.
 fn views() -> Topic<String, View> {
     Topic::json("page-views")
 }
@@ -43,7 +43,7 @@ fn app() -> App {
         )
         .windowed_by(Tumbling::of(HOUR))
         .count(&WindowStore::with("views-of-articles", Json, Plain))
-        // The final counts of an hour, so no list takes anything back.
+        // These are the final counts of an hour, so no list has to subtract a count.
         .emit_on_close()
         .without_windows()
         .rekey(|record| {

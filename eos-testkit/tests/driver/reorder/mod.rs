@@ -404,6 +404,21 @@ fn settings_that_can_not_work_are_refused() {
     );
 }
 
+/// A waiting record belongs to no source, so its letter needs one topic.
+#[test]
+fn two_dead_letter_topics_in_front_of_an_order_are_refused() {
+    let mut app = App::new("a");
+    let [left, right] = ["left", "right"].map(|name| {
+        let source = app.source(&Topic::<String, String>::plain(name));
+        source.on_error(ErrorPolicy::dead_letter(&format!("{name}-letters")))
+    });
+    let both = left.merge(right).reorder_by_time(ms(100), &waiting());
+    both.ordered().to(&Topic::plain("out"));
+    let text = app.describe().unwrap_err().to_string();
+    let expected = "the dead-letter topics left-letters and right-letters";
+    assert!(text.contains(expected), "{text}");
+}
+
 /// Two orders in a row: the second one sees each record at the end of its first wait.
 #[test]
 fn an_order_behind_an_order_waits_at_least_as_long() {
@@ -419,7 +434,7 @@ fn an_order_behind_an_order_waits_at_least_as_long() {
     };
     let text = app(99).describe().unwrap_err().to_string();
     assert!(
-        text.contains("the order with the store second: records wait in the store waiting first, so they come too late. Let them wait for at least 100ms"),
+        text.contains("the order with the store second: records wait in the store waiting first, so they arrive here too late. Set a wait of at least 100ms"),
         "{text}"
     );
     let scenario = |driver: &mut TestDriver| {

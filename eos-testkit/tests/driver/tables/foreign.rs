@@ -447,7 +447,7 @@ fn a_foreign_key_in_another_codec_than_its_topic_is_an_error() {
     let piped = driver.try_pipe(&rows("left"), Input::new("k", Some("v".to_owned())));
     let text = format!("{:?} {:?}", piped, driver.error().map(ToString::to_string));
     assert!(
-        text.contains("the foreign key of the join join has other bytes"),
+        text.contains("the foreign key of the join join has no known partition"),
         "{text}"
     );
 }

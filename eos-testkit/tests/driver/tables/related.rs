@@ -13,7 +13,7 @@ fn related(app: &mut App) -> eos_core::Table<String, String> {
 
 #[test]
 fn they_need_a_store() {
-    let expected = "`join` joins tables that are made of the same table";
+    let expected = "`join` joins two tables that are derived from the same table";
     let text = mistakes(|app| related(app).to(&rows("out")));
     assert!(text.contains(expected), "{text}");
     let text = mistakes(|app| related(app).filter(|_| true).to(&rows("out")));

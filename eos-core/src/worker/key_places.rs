@@ -1,0 +1,68 @@
+//! Looks for keys in other partitions than their topic's partitioner chooses.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use eos_protocol::{Partition, TopicName};
+
+use crate::views::SourceKeys;
+
+/// The keys of a task's inputs, if the task joins records by their keys.
+pub(super) struct KeyPlaces {
+    /// By input: the keys, and the number of partitions of the topic. `None` for topics that the app writes itself.
+    inputs: Vec<Option<(Arc<dyn SourceKeys>, u32)>>,
+}
+
+impl KeyPlaces {
+    /// Returns `None` if no input has keys to check.
+    pub(super) fn of(inputs: Vec<Option<(Arc<dyn SourceKeys>, u32)>>) -> Option<Box<Self>> {
+        let any = inputs.iter().any(Option::is_some);
+        any.then(|| Box::new(Self { inputs }))
+    }
+
+    /// Returns the partition in which the record of an input should be, if that is another one.
+    pub(super) fn misplaced(
+        &self,
+        input: usize,
+        key: Option<&[u8]>,
+        partition: Partition,
+    ) -> Option<Partition> {
+        let (keys, partitions) = self.inputs.get(input)?.as_ref()?;
+        let expected = keys.partition(key?, *partitions)?;
+        (expected != partition).then_some(expected)
+    }
+}
+
+impl fmt::Debug for KeyPlaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyPlaces").finish_non_exhaustive()
+    }
+}
+
+/// The topics whose misplaced keys were logged.
+#[derive(Debug, Default)]
+pub(super) struct MisplacedKeys(BTreeSet<TopicName>);
+
+impl MisplacedKeys {
+    /// Logs the first misplaced key of a topic.
+    pub(super) fn warn(
+        &mut self,
+        app: &str,
+        topic: &TopicName,
+        key: &[u8],
+        (found, expected): (Partition, Partition),
+    ) {
+        if !self.0.insert(topic.clone()) {
+            return;
+        }
+        let key = String::from_utf8_lossy(key.get(..key.len().min(100)).unwrap_or_default());
+        tracing::warn!(
+            app, %topic, %key, %found, %expected,
+            "a key of a joined topic is in another partition than Kafka's partitioner chooses, so its record may find no \
+             partner: another partitioner wrote it. Read the topic through `repartition`, or, if all joined topics have \
+             this partitioner, declare it with `Topic::partition_by`. The metric eos_misplaced_keys_total counts such \
+             records"
+        );
+    }
+}
