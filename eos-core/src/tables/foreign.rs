@@ -78,9 +78,15 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     ///
     /// # Errors
     /// A record fails if the codec of `join` encodes the foreign key to other bytes than the keys of the other table's
-    /// topic have, because its partition would be unknown. It also fails if a key or value can't be encoded. If the
-    /// error policy skips a record of an internal topic, the result does not change until the next update of one of its
-    /// rows.
+    /// topic have, because its partition would be unknown. It also fails if a key or value can't be encoded.
+    ///
+    /// [`App::on_error`](crate::App::on_error) sets the error policy of the subscriptions. [`Table::on_error`] on the
+    /// joined table sets the policy of the answers. If a policy skips a record of an internal topic, the result stays as
+    /// it was until the next update of the row in this table. An update of the other table may not reach it. A dead
+    /// letter with a subscription may be replayed: a later subscription of its row stays. A dead letter with an answer
+    /// restores the result of its own time, also until the next update of the row in this table.
+    ///
+    /// An unreadable row of the join or of its tables stops the worker, whatever the error policy.
     pub fn join_by<L, W, X, R>(
         self,
         other: &Table<L, W, X>,

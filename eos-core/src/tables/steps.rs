@@ -148,7 +148,8 @@ impl<K: Clone + 'static, V: Clone + 'static> Table<K, V> {
     /// ```
     ///
     /// # Exactly-once
-    /// A row changes in the transaction that commits the offset of the record that caused the update.
+    /// A row changes in the transaction that commits the offset of the record that caused the update. This
+    /// step is refused under at-least-once, because a crash could delete the row and lose the tombstone.
     pub fn stored(self, store: &KeyValueStore<K, V>) -> Table<K, V> {
         let changes = self.changes();
         let store = changes.own_store(&store.stamped());

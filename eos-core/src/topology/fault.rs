@@ -102,11 +102,31 @@ pub(crate) enum Fault {
     )]
     NothingToSubtract { store: Arc<str> },
     #[error(
-        "the foreign key of the join {join} has no known partition: its bytes differ from those of the keys in the other \
-         table's topic, or that topic's partitioner returned no valid partition. Pass the codec of that topic's keys to \
-         `ForeignJoin::with`"
+        "the foreign key {} of the join {join} has other bytes than that key in the topic {topics}, so the partition of its row is \
+         unknown. Pass the codec of that topic's keys to `ForeignJoin::with`",
+        shown(.key)
     )]
-    ForeignKey { join: Arc<str> },
+    ForeignKeyBytes {
+        join: Arc<str>,
+        /// The encoded foreign key.
+        key: Box<[u8]>,
+        /// The topics of the other table.
+        topics: String,
+    },
+    #[error(
+        "the partitioner of the topic {topics} returned {chosen} for the foreign key {} of the join {join}, but the topic has \
+         {partitions} partitions. Return a smaller number",
+        shown(.key)
+    )]
+    ForeignKeyPartition {
+        join: Arc<str>,
+        /// The encoded foreign key.
+        key: Box<[u8]>,
+        /// The topics of the other table.
+        topics: String,
+        chosen: u32,
+        partitions: u32,
+    },
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -133,7 +153,8 @@ impl Fault {
             Self::TimeOut(_) => "TimeOut",
             Self::Parked(_) => "ParkedKey",
             Self::NothingToSubtract { .. } => "NothingToSubtract",
-            Self::ForeignKey { .. } => "ForeignKey",
+            Self::ForeignKeyBytes { .. } => "ForeignKey",
+            Self::ForeignKeyPartition { .. } => "UnknownPartition",
             Self::Panic(_) => "Panic",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",
@@ -161,7 +182,8 @@ impl Fault {
                 !matches!(error, CodecError::Unavailable { .. })
             }
             Self::Rounds(_) | Self::Route { .. } | Self::Partition { .. } | Self::NoTime(_) => true,
-            Self::NoOwnTime | Self::NothingToSubtract { .. } | Self::ForeignKey { .. } => true,
+            Self::NoOwnTime | Self::NothingToSubtract { .. } => true,
+            Self::ForeignKeyBytes { .. } | Self::ForeignKeyPartition { .. } => true,
             Self::State(error) => error.is_permanent(),
             Self::User(failure) => failure.is_permanent(),
             Self::Due { source, .. } | Self::Call { source, .. } => source.is_permanent(),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use eos_protocol::Stage;
-use eos_protocol::state::{AddedStep, StoreId};
+use eos_protocol::state::AddedStep;
 
 use super::checked::Topology;
 use super::follower::{Follower, MadeOf};
 use super::graph::Graph;
+use crate::store::StoreSpec;
 
 impl Graph {
     /// Records that a grouping must process each row of a table.
@@ -52,11 +53,11 @@ impl Topology {
         &self,
         stage: &Stage,
         is_new: impl Fn(&str) -> bool,
-        has_rows: impl Fn(StoreId) -> Result<bool, E>,
+        has_rows: impl Fn(&StoreSpec) -> Result<bool, E>,
     ) -> Result<Option<(AddedStep, Arc<str>)>, E> {
         let stores = &self.graph.stores;
         let has_rows = |store: usize| match stores.get(store) {
-            Some(spec) => has_rows(spec.id),
+            Some(spec) => has_rows(spec),
             None => Ok(false),
         };
         let followers = self.graph.followers_of(stage);

@@ -15,6 +15,7 @@ use super::changes::ChangesExit;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
+use super::row_store::{row_fault, unreadable_row};
 use super::rows_of::RowsOf;
 use crate::change::Change;
 use crate::client::Headers;
@@ -111,9 +112,13 @@ impl<'c> LeftRows<'c> {
     }
 }
 
-fn unreadable(name: &Arc<str>, source: CodecError) -> Fault {
-    let store = Arc::clone(name);
-    Fault::State(StateError::Unreadable { store, source })
+/// Returns the fault of a read of a table's row. If the row can't be read, no error policy may go on: the result would miss
+/// its update.
+pub(super) fn table_row_fault(ctx: &Ctx<'_>, fault: Fault) -> Fault {
+    match fault {
+        Fault::State(error) => row_fault(ctx, error),
+        other => other,
+    }
 }
 
 /// Returns the last emitted result of a key.
@@ -134,7 +139,7 @@ where
         return Ok(None);
     };
     let value = join.decode_result(&value);
-    let value = value.map_err(|e| unreadable(join.shared_name(), e))?;
+    let value = value.map_err(|e| unreadable_row(ctx, join.shared_name(), e))?;
     Ok(Some(Stamped {
         value,
         timestamp: time,
@@ -179,26 +184,39 @@ where
     W: 'static,
     R: 'static,
 {
-    /// Sends a message to the task of the right row.
+    /// Sends a message to the task of the right row. `foreign` is its key, and the key's bytes.
     fn send(
         &self,
         ctx: &Ctx<'_>,
-        foreign: &[u8],
+        (key, foreign): (&L, &[u8]),
         message: &Subscription,
         (timestamp, headers): (Option<Timestamp>, &Headers),
     ) -> Result<(), Fault> {
         let join = &self.ends.join;
-        let key = join.decode_foreign(foreign);
-        let key = key.map_err(|e| unreadable(join.shared_name(), e))?;
         let partitions = ctx.partitions_of(self.output);
-        let sources = self.right.iter().map(|source| &**source);
+        let sources = || self.right.iter().map(|source| &**source);
         let codec = join.foreign_codec();
-        let chosen = partition_of(sources, codec, &key, foreign, partitions);
-        let chosen = chosen.filter(|chosen| *chosen < partitions);
-        let partition = chosen.and_then(|chosen| Partition::new(i32::try_from(chosen).ok()?).ok());
-        let Some(partition) = partition else {
-            return Err(Fault::ForeignKey {
+        let topics = || {
+            let topics: Vec<_> = sources().map(|it| it.topic().to_string()).collect();
+            topics.join(" or ")
+        };
+        let Some(chosen) = partition_of(sources(), codec, key, foreign, partitions) else {
+            return Err(Fault::ForeignKeyBytes {
                 join: Arc::clone(join.shared_name()),
+                key: foreign.into(),
+                topics: topics(),
+            });
+        };
+        let partition = Some(chosen).filter(|chosen| *chosen < partitions);
+        let partition =
+            partition.and_then(|chosen| Partition::new(i32::try_from(chosen).ok()?).ok());
+        let Some(partition) = partition else {
+            return Err(Fault::ForeignKeyPartition {
+                join: Arc::clone(join.shared_name()),
+                key: foreign.into(),
+                topics: topics(),
+                chosen,
+                partitions,
             });
         };
         let headers = headers.clone();
@@ -240,11 +258,9 @@ where
         let rows = LeftRows::new(ctx, join.shared_name())?;
         let bytes = join.encode_key(&key).map_err(Fault::State)?;
         let row = rows.get(&bytes)?;
-        let foreign = new.as_ref().and_then(|new| (self.key)(new));
-        let foreign = foreign
-            .map(|foreign| join.encode_foreign(&foreign))
-            .transpose();
-        let foreign = foreign.map_err(Fault::State)?;
+        let named = new.as_ref().and_then(|new| (self.key)(new));
+        let foreign = named.as_ref().map(|named| join.encode_foreign(named));
+        let foreign = foreign.transpose().map_err(Fault::State)?;
         let update = match (&new, &foreign) {
             (None, _) => LeftUpdate::Deleted,
             (Some(_), None) => LeftUpdate::NoKey,
@@ -267,12 +283,16 @@ where
             && rules::ends_former_subscriptions()
         {
             let end = message(Message::Unsubscribe, token);
-            self.send(ctx, &before, &end, about)?;
+            let left = join.decode_foreign(&before);
+            let left = left.map_err(|e| unreadable_row(ctx, join.shared_name(), e))?;
+            self.send(ctx, (&left, &before), &end, about)?;
         }
-        if let Some((to_none, foreign)) = step.subscribes.zip(foreign.as_ref()) {
+        if let Some(to_none) = step.subscribes
+            && let Some((named, foreign)) = named.as_ref().zip(foreign.as_ref())
+        {
             token = rows.next_token()?;
             let begin = message(Message::Subscribe { to_none }, token);
-            self.send(ctx, foreign, &begin, about)?;
+            self.send(ctx, (named, foreign), &begin, about)?;
         }
         let old = match step.outcome {
             Outcome::Unchanged => None,
@@ -322,7 +342,7 @@ where
         let old = old
             .map(|old| self.join.decode_result(&old.value))
             .transpose();
-        let old = old.map_err(|e| unreadable(self.join.shared_name(), e))?;
+        let old = old.map_err(|e| unreadable_row(ctx, self.join.shared_name(), e))?;
         let record = Record {
             key,
             value: Change { old, new },
@@ -394,7 +414,8 @@ where
             return Ok(());
         }
         let key = join.decode_key(&bytes).map_err(Fault::Key)?;
-        let Some(left) = self.left.get(ctx, &key)? else {
+        let left = self.left.get(ctx, &key);
+        let Some(left) = left.map_err(|fault| table_row_fault(ctx, fault))? else {
             ctx.left_stale_answer_out();
             return Ok(());
         };

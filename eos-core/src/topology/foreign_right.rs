@@ -4,17 +4,18 @@ use std::any::Any;
 use std::sync::Arc;
 
 use eos_protocol::foreign::{
-    Answer, FanOut, ForeignError, Message, Subscriber, Subscription, subscriber_key,
-    subscriber_of_key, subscriber_prefix,
+    Answer, FanOut, ForeignError, Message, Received, Share, Subscriber, Subscription, receive,
+    subscriber_key, subscriber_of_key, subscriber_prefix,
 };
 use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::{Partition, Place, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
 use super::fault::Fault;
-use super::foreign_left::unreadable_message;
+use super::foreign_left::{table_row_fault, unreadable_message};
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
+use super::row_store::unreadable_row;
 use super::rows_of::RowsOf;
 use crate::change::Change;
 use crate::client::Headers;
@@ -127,16 +128,18 @@ where
         } = Subscription::decode(&value).map_err(|e| unreadable_message(&e))?;
         let rows = RightRows::new(ctx, self.join.shared_name())?;
         let key = subscriber_key(&foreign, &left);
-        let Message::Subscribe { to_none } = message else {
-            // A later subscription of the same row has a higher token.
-            return match rows.get(&key)? {
-                Some(kept) if kept.token <= token => rows.set(&key, None),
-                _ => Ok(()),
-            };
-        };
+        let kept = rows.get(&key)?;
+        match receive(kept, message, token) {
+            Received::Stale => return Ok(()),
+            Received::Unsubscribed if kept.is_none() => return Ok(()),
+            Received::Unsubscribed => return rows.set(&key, None),
+            Received::Subscribed => {}
+        }
+        let to_none = message == Message::Subscribe { to_none: true };
         rows.set(&key, Some(Subscriber { token, partition }))?;
         let foreign = self.join.decode_foreign(&foreign).map_err(Fault::Key)?;
-        let row = self.right.get(ctx, &foreign)?;
+        let row = self.right.get(ctx, &foreign);
+        let row = row.map_err(|fault| table_row_fault(ctx, fault))?;
         if row.is_none() && !to_none {
             return Ok(());
         }
@@ -154,6 +157,12 @@ where
         ctx.write_to((self.output, partition), (&left, &bytes), time, headers);
         Ok(())
     }
+}
+
+/// The end of a unit of answers.
+struct Last {
+    /// The left key of the last answer; `None` if there was none in the stretch.
+    key: Option<Vec<u8>>,
 }
 
 /// Sends each update of a right row to its subscribers (`ForeignTableJoinProcessorSupplier`). If there are too many
@@ -192,39 +201,70 @@ where
         &self,
         ctx: &Ctx<'_>,
         rows: &RightRows<'_>,
-        (foreign, place): (&[u8], &FanOut),
-        (value, time, headers): (Option<&W>, Option<Timestamp>, &Headers),
+        (foreign, mut place): (&[u8], FanOut),
+        about: (Option<&W>, Option<Timestamp>, &Headers),
         limit: usize,
     ) -> Result<Option<FanOut>, Fault> {
+        let (mut share, mut value) = (Share::of(limit), None);
+        loop {
+            let to = (foreign, &place);
+            if let Some(last) =
+                self.answer_stretch(ctx, rows, to, about, (&mut share, &mut value))?
+            {
+                return Ok(Some(place.reached(last.key)));
+            }
+            match place.wrapped() {
+                Some(first) => place = first,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Answers the subscribers up to the end of their order, or to that of a circle. Returns the last one if the share is
+    /// used up before. `encoded` is the value of all answers, once there is one.
+    fn answer_stretch(
+        &self,
+        ctx: &Ctx<'_>,
+        rows: &RightRows<'_>,
+        (foreign, place): (&[u8], &FanOut),
+        (value, time, headers): (Option<&W>, Option<Timestamp>, &Headers),
+        (share, encoded): (&mut Share, &mut Option<Option<Vec<u8>>>),
+    ) -> Result<Option<Last>, Fault> {
         let prefix = subscriber_prefix(foreign);
-        let all = KeyRange::prefix(&prefix);
-        let range = match &place.after {
-            Some(after) => all.after(&[&prefix[..], after].concat()),
-            None => all,
-        };
+        let full = |left: &[u8]| [&prefix[..], left].concat();
+        let (after, until) = place.next();
+        let mut range = KeyRange::prefix(&prefix);
+        if let Some(until) = until {
+            range = range.before(KeyRange::all().after(&full(until)).from());
+        }
+        if let Some(after) = after {
+            range = range.after(&full(after));
+        }
         let scan = rows.task.scan(rows.subscribers, &range, Direction::Forward);
         let mut scan = scan.map_err(|e| rows.failed(e))?;
-        let (mut value_bytes, mut bytes) = (None, Vec::new());
-        let (mut answered, mut last) = (0, None);
+        let mut bytes = Vec::new();
+        let mut last = None;
         while let Some((key, row)) = scan.next().map_err(|e| rows.failed(e))? {
-            if answered == limit {
-                return Ok(place.next(last, true));
+            if share.is_used_up() {
+                return Ok(Some(Last { key: last }));
             }
-            if answered == 0 {
-                let value = value.map(|value| self.join.encode_right(value));
-                value_bytes = value.transpose().map_err(Fault::State)?;
-            }
+            let value = match encoded {
+                Some(encoded) => encoded,
+                None => {
+                    let value = value.map(|value| self.join.encode_right(value));
+                    encoded.insert(value.transpose().map_err(Fault::State)?)
+                }
+            };
             let (_, left) = subscriber_of_key(key).map_err(|e| rows.damaged(e))?;
             let subscriber = Subscriber::decode(row).map_err(|e| rows.damaged(e))?;
             let answer = Answer {
                 token: subscriber.token,
-                value: value_bytes.as_deref(),
+                value: value.as_deref(),
             };
             answer.encode(&mut bytes);
             let to: (usize, Partition) = (self.output, subscriber.partition);
             ctx.write_to(to, (left, &bytes), time, headers.clone());
-            answered += 1;
-            if answered == limit {
+            if share.take(bytes.len()) {
                 last = Some(left.to_vec());
             }
         }
@@ -257,15 +297,17 @@ where
         let rows = RightRows::new(ctx, self.join.shared_name())?;
         let foreign = self.join.encode_foreign(&key).map_err(Fault::State)?;
         let mut before = Vec::new();
-        let is_under_way = rows.task.get_due(rows.fan_out, &foreign, &mut before);
-        let is_under_way = is_under_way.map_err(|e| rows.failed(e))?.is_some();
+        let under_way = rows.task.get_due(rows.fan_out, &foreign, &mut before);
+        let is_under_way = under_way.map_err(|e| rows.failed(e))?.is_some();
         if is_under_way && !rules::begins_fan_outs_anew() {
             return Ok(());
         }
-        let place = FanOut::begin(timestamp);
+        let under_way = is_under_way.then(|| FanOut::decode(&before));
+        let under_way = under_way.transpose().map_err(|e| rows.damaged(e))?;
+        let place = FanOut::begin(timestamp, under_way);
         let about = (new.as_ref(), timestamp, &headers);
         let limit = self.join.first_answers();
-        let rest = self.answer(ctx, &rows, (&foreign, &place), about, limit)?;
+        let rest = self.answer(ctx, &rows, (&foreign, place), about, limit)?;
         let set = match rest {
             Some(rest) => rows
                 .task
@@ -283,13 +325,17 @@ where
     fn due(&mut self, ctx: &Ctx<'_>, moment: Moment<'_>, _: &mut Next<'_>) -> Result<(), Fault> {
         let rows = RightRows::new(ctx, self.join.shared_name())?;
         let place = FanOut::decode(moment.value).map_err(|e| rows.damaged(e))?;
-        let key = self.join.decode_foreign(moment.key).map_err(Fault::Key)?;
-        let row = self.right.get(ctx, &key)?;
-        let time = row.as_ref().and_then(|row| row.timestamp).or(place.time);
+        // No error policy may drop the cursor: all later rows would miss the update.
+        let key = self.join.decode_foreign(moment.key);
+        let key = key.map_err(|e| unreadable_row(ctx, self.join.shared_name(), e))?;
+        let row = self.right.get(ctx, &key);
+        let row = row.map_err(|fault| table_row_fault(ctx, fault))?;
+        let time = row.as_ref().and_then(|row| row.timestamp);
+        let time = time.or(place.time());
         let value = row.as_ref().map(|row| &row.value);
         let about = (value, time, &Headers::new());
         let limit = self.join.later_answers();
-        match self.answer(ctx, &rows, (moment.key, &place), about, limit)? {
+        match self.answer(ctx, &rows, (moment.key, place), about, limit)? {
             Some(rest) => {
                 let (key, rest) = (moment.key, rest.encode());
                 let put = rows.task.put_due_again(rows.fan_out, key, AT_ONCE, &rest);

@@ -1,5 +1,6 @@
 //! Replays Kafka Streams' results of tables that are made of other tables, or of a stream.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
@@ -137,6 +138,26 @@ fn without_needless(lines: &mut Vec<Value>) -> usize {
     before - lines.len()
 }
 
+/// The lines of a case without results that follow the tombstone of a row that was missing. Returns the number of these.
+fn without_repeated(lines: &mut Vec<Value>) -> usize {
+    let (mut there, mut is_repeated) = (HashSet::new(), false);
+    let before = lines.len();
+    lines.retain(|line| {
+        if let Some(row) = line.get("in") {
+            let key = (row["topic"].to_string(), row["key"].to_string());
+            is_repeated = match row["value"].is_null() {
+                true => !there.remove(&key),
+                false => {
+                    there.insert(key);
+                    false
+                }
+            };
+        }
+        line.get("out").is_none() || !is_repeated
+    });
+    before - lines.len()
+}
+
 /// Replays all cases. Returns their number.
 fn all(
     operators: &[&'static str],
@@ -173,8 +194,26 @@ fn joins_of_tables_answer_as_kafka_streams_does() {
     assert_eq!(all(&JOINS, &declare, &leave_out_needless), expected);
     // Behind other steps, left and outer joins do not repeat their result for a tombstone of a missing row, see
     // `DIFFERENCES.md`.
-    let inner = all(&JOINS[..1], &declare_behind_steps, &leave_out_needless);
-    assert_eq!(inner, BTreeMap::from([("table_join", (11, 11))]));
+    let differ = RefCell::new(Vec::new());
+    let change = |lines: &mut Vec<Value>| {
+        leave_out_needless(lines);
+        if without_repeated(lines) > 0 {
+            let (operator, name) = (&lines[0]["case"]["operator"], &lines[0]["case"]["name"]);
+            let name = format!("{}/{}", operator.as_str().unwrap(), name.as_str().unwrap());
+            differ.borrow_mut().push(name);
+        }
+    };
+    assert_eq!(all(&JOINS, &declare_behind_steps, &change), expected);
+    let listed = [
+        "table_left_join/random_52",
+        "table_left_join/random_53",
+        "table_left_join/transitions_right",
+        "table_outer_join/random_52",
+        "table_outer_join/random_53",
+        "table_outer_join/transitions_left",
+        "table_outer_join/transitions_right",
+    ];
+    assert_eq!(differ.into_inner(), listed);
 }
 
 #[test]

@@ -263,6 +263,8 @@ impl Kind {
         matches!(
             self,
             Self::TableFilter
+                | Self::TableMap
+                | Self::Stored(_)
                 | Self::TableJoin(..)
                 | Self::TableSelect
                 | Self::ForeignSubscribe(..)

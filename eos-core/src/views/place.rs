@@ -10,6 +10,9 @@ use crate::topic::{Topic, chosen_partition};
 
 /// The keys of a source, with their type erased.
 pub(crate) trait SourceKeys: Send + Sync {
+    /// The name of the topic.
+    fn topic(&self) -> &str;
+
     /// Returns the partition that the topic's own partitioner chooses. `None` without such a partitioner, or for a key
     /// of another type.
     fn choose(&self, key: &dyn Any, partitions: u32) -> Option<u32>;
@@ -30,6 +33,10 @@ where
     KC: Decode<K>,
     VC: Send + Sync + 'static,
 {
+    fn topic(&self) -> &str {
+        self.name()
+    }
+
     fn choose(&self, key: &dyn Any, partitions: u32) -> Option<u32> {
         chosen_partition(self, key.downcast_ref()?, partitions)
     }

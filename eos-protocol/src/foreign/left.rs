@@ -113,6 +113,15 @@ impl LeftRow {
     }
 }
 
+/// Whether a row of the store of left rows has a result that is out. Those of the counter, and of rows that wait for their first
+/// answer, have none. Damaged rows may have one.
+#[must_use]
+pub fn has_result(key: &[u8], row: &[u8]) -> bool {
+    let waits =
+        matches!(row, [VERSION, _, _, _, _, _, _, _, _, flags, ..] if flags & HAS_RESULT == 0);
+    key.first() == Some(&ROW) && !waits
+}
+
 /// An update of a left row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftUpdate<'a> {

@@ -122,6 +122,9 @@ fn rows_are_read_as_they_were_written() {
     for foreign in [None, Some(""), Some("abc")] {
         for is_out in [false, true] {
             let row = row(foreign, is_out);
+            let mut key = Vec::new();
+            left_key(&mut key, b"k");
+            assert_eq!(has_result(&key, &row.encode()), is_out);
             assert_eq!(LeftRow::decode(&row.encode()), Ok(row));
         }
     }
@@ -131,6 +134,7 @@ fn rows_are_read_as_they_were_written() {
         *b"\x01\0\0\0\0\0\0\0\x04\x03\0\0\0\x01a\0\0\0\0\0\0\0\x09r"
     );
     assert_eq!(token_of_row(&token_row(8)), Ok(8));
+    assert!(!has_result(COUNTER_KEY, &token_row(8)));
     for cut in 1..bytes.len() - 1 {
         let row = LeftRow::decode(&bytes[..cut]);
         assert!(matches!(row, Err(ForeignError::Damaged { .. })), "{cut}");

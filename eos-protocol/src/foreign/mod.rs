@@ -11,6 +11,7 @@
 //! **Order.** The messages from one left task about one foreign key are in one partition, and so are the answers of one right
 //! task to one left task. An answer has the right value at the time of its writing. So no result is older than one before.
 
+mod fan_out;
 mod left;
 mod messages;
 mod right;
@@ -18,16 +19,19 @@ mod right;
 #[cfg(test)]
 mod left_test;
 
+pub use fan_out::{FanOut, Share};
 pub use left::{
-    COUNTER_KEY, LeftRow, LeftStep, LeftUpdate, Outcome, Reached, Stamp, left_key, resolve,
-    token_of_row, token_row, update_left,
+    COUNTER_KEY, LeftRow, LeftStep, LeftUpdate, Outcome, Reached, Stamp, has_result, left_key,
+    resolve, token_of_row, token_row, update_left,
 };
 pub use messages::{Answer, Message, Subscription};
-pub use right::{FanOut, Subscriber, subscriber_key, subscriber_of_key, subscriber_prefix};
+pub use right::{
+    Received, Subscriber, receive, subscriber_key, subscriber_of_key, subscriber_prefix,
+};
 
 use crate::Timestamp;
 
-/// The format of all rows and messages.
+/// The format of all rows and messages but the cursors.
 const VERSION: u8 = 1;
 /// No time.
 const NO_TIME: i64 = i64::MIN;
@@ -58,13 +62,15 @@ impl ForeignKind {
 pub enum ForeignError {
     /// Written by a newer version of this library.
     #[error(
-        "{what} has format {version}, this version reads up to {VERSION}: run the newest version that ever used this state"
+        "{what} has format {version}, this version reads up to {newest}: run the newest version that ever used this state"
     )]
     Newer {
         /// The row or message.
         what: &'static str,
         /// The format's number.
         version: u8,
+        /// The newest format that this version reads.
+        newest: u8,
     },
     /// The bytes are damaged.
     #[error(
@@ -88,11 +94,20 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Reads the version first.
     fn of(what: &'static str, bytes: &'a [u8]) -> Result<Self, ForeignError> {
+        Ok(Self::up_to(VERSION, what, bytes)?.1)
+    }
+
+    /// The same, for something with formats up to `newest`. Returns the format, too.
+    fn up_to(newest: u8, what: &'static str, bytes: &'a [u8]) -> Result<(u8, Self), ForeignError> {
         let mut fields = Self::of_key(what, bytes);
         match fields.byte()? {
-            VERSION => Ok(fields),
             0 => Err(fields.damaged()),
-            version => Err(ForeignError::Newer { what, version }),
+            version if version <= newest => Ok((version, fields)),
+            version => Err(ForeignError::Newer {
+                what,
+                version,
+                newest,
+            }),
         }
     }
 

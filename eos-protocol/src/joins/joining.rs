@@ -100,9 +100,10 @@ pub struct Joining {
 }
 
 /// The records of a spread row that a reader wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    All,
+#[derive(Clone, Copy)]
+enum Wanted<'w> {
+    /// Those of times that are open. The others are counted.
+    Open(&'w dyn Fn(Timestamp) -> bool),
     /// Those that have not met a partner.
     Unmet,
     /// The first one that has not met a partner, or the one at which the search ends for now.
@@ -225,18 +226,16 @@ impl Joining {
                 entry_key(head.key, side, from, 0),
                 entry_key(head.key, side, to, u64::MAX),
             );
-            for (key, entry) in self.spread(store, head.key.len(), &range, Wanted::All)? {
-                if !is_open(entry.stored.time) {
-                    missed += 1;
-                    continue;
-                }
+            let (open, closed) =
+                self.spread(store, head.key.len(), &range, Wanted::Open(&is_open))?;
+            for (key, entry) in open {
                 if marks && !entry.met {
                     let row = SpreadEntry::encode(true, &entry.stored.value);
                     store.put(&key, &row).map_err(JoinError::Storage)?;
                 }
                 partners.push(entry.stored);
             }
-            return Ok(missed);
+            return Ok(closed);
         }
         let its =
             |entry: &&mut Entry<'_>| entry.side == side && from <= entry.time && entry.time <= to;
@@ -349,7 +348,7 @@ impl Joining {
                 entry_key(key, side, from, 0),
                 entry_key(key, side, to, u64::MAX),
             );
-            let entries = self.spread(store, key.len(), &range, Wanted::Unmet)?;
+            let (entries, _) = self.spread(store, key.len(), &range, Wanted::Unmet)?;
             alone.extend(entries.into_iter().map(|(_, entry)| entry.stored));
             return Ok(());
         }
@@ -381,7 +380,7 @@ impl Joining {
                 entry_key(key, side, from, 0),
                 entry_key(key, side, Timestamp(i64::MAX), u64::MAX),
             );
-            let entries = self.spread(store, key.len(), &range, Wanted::Next)?;
+            let (entries, _) = self.spread(store, key.len(), &range, Wanted::Next)?;
             if let Some((_, last)) = entries.last() {
                 let due = self.terms.within().closes_at(side, last.stored.time);
                 next = Some(next.map_or(due, |next| next.min(due)));
@@ -390,24 +389,33 @@ impl Joining {
         Ok(next)
     }
 
-    /// Reads records of a spread row, with their keys. Copies only those that are wanted.
+    /// Reads records of a spread row, with their keys. Decodes and copies only those that are wanted. Returns the number of
+    /// closed ones, too.
     fn spread<S: JoinStorage>(
         &self,
         store: &S,
         head: usize,
         (from, to): &(Vec<u8>, Vec<u8>),
-        wanted: Wanted,
-    ) -> Result<Vec<Spread>, JoinError<S::Error>> {
+        wanted: Wanted<'_>,
+    ) -> Result<(Vec<Spread>, u64), JoinError<S::Error>> {
         let (mut found, mut count): (Vec<Spread>, usize) = (Vec::new(), 0);
-        let mut failed = None;
+        let (mut failed, mut closed) = (None, 0);
         let read = store.scan(from, to, &mut |key, row| {
             count += 1;
-            let is_last = wanted == Wanted::Next && count == LOOK_AHEAD;
-            let skips = wanted != Wanted::All && !is_last;
-            if skips && SpreadEntry::has_met(row) {
+            let place = key.get(head..).unwrap_or_default();
+            let skips = match wanted {
+                Wanted::Open(is_open) => {
+                    let is_closed = SpreadEntry::time_of(place).is_some_and(|time| !is_open(time));
+                    closed += u64::from(is_closed);
+                    is_closed
+                }
+                Wanted::Unmet => SpreadEntry::has_met(row),
+                Wanted::Next => SpreadEntry::has_met(row) && count != LOOK_AHEAD,
+            };
+            if skips {
                 return ControlFlow::Continue(());
             }
-            match SpreadEntry::decode(key.get(head..).unwrap_or_default(), row) {
+            match SpreadEntry::decode(place, row) {
                 Ok(entry) => found.push((key.to_vec(), entry)),
                 Err(error) => {
                     failed = Some(error);
@@ -416,12 +424,12 @@ impl Joining {
             }
             match wanted {
                 Wanted::Next => ControlFlow::Break(()),
-                Wanted::All | Wanted::Unmet => ControlFlow::Continue(()),
+                Wanted::Open(_) | Wanted::Unmet => ControlFlow::Continue(()),
             }
         });
         read.map_err(JoinError::Storage)?;
         match failed {
-            None => Ok(found),
+            None => Ok((found, closed)),
             Some(error) => Err(JoinError::Row(error)),
         }
     }

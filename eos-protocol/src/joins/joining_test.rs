@@ -298,37 +298,87 @@ fn a_closed_record_would_be_both_alone_and_in_a_pair() {
     assert_eq!(both(&out), Some(0));
 }
 
-/// A key with 100,000 records costs the same for each.
+/// A key with 100,000 records of both sides in one row costs the same for each.
 #[test]
 fn a_hot_key_costs_the_same_per_record() {
-    let within = Within::of(Duration::from_millis(200_000)).grace(Duration::from_millis(1));
+    // A left record meets right ones that are not before it.
+    let within = Within::of(Duration::ZERO).after(Duration::from_millis(400_000));
     for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Outer] {
         let joining = Joining::new(JoinTerms::new(kind, within));
         let store = Memory::default();
-        let mut most = 0;
-        for time in 0..100_000 {
+        let cost = |side, time| {
             *store.work.borrow_mut() = 0;
             let record = Arrival {
-                side: Side::Left,
+                side,
                 time: Timestamp(time),
                 key: b"hot",
                 value: &[7; 10],
             };
             joining.arrive(&store, record, Timestamp(time)).unwrap();
-            if time > 1_000 {
-                most = most.max(*store.work.borrow());
+            *store.work.borrow()
+        };
+        // The first of each side are not spread yet.
+        for (side, from) in [(Side::Right, 0), (Side::Left, 100_000)] {
+            let early = (from..from + 1_000)
+                .map(|time| cost(side, time))
+                .last()
+                .unwrap();
+            assert!(early <= 5, "{kind:?}: {early}");
+            for time in from + 1_000..from + 50_000 {
+                assert_eq!(cost(side, time), early, "{kind:?} {side:?} {time}");
             }
         }
-        assert!(most <= 5, "{kind:?}: {most}");
         let mut alone = 0;
         loop {
             let first = store.visits.borrow_mut().pop_first();
             let Some((key, moment)) = first else { break };
             *store.work.borrow_mut() = 0;
-            alone += joining.take_alone(&store, &key, moment).unwrap().len();
-            assert!(*store.work.borrow() <= 4);
+            let taken = joining.take_alone(&store, &key, moment).unwrap().len();
+            alone += taken;
+            // The row, and what goes out.
+            assert!(*store.work.borrow() <= taken + 6, "{}", store.work.borrow());
         }
-        assert_eq!(alone, if kind == JoinKind::Inner { 0 } else { 100_000 });
+        let expected = match kind {
+            JoinKind::Inner => 0,
+            JoinKind::Left => 50_000,
+            JoinKind::Outer => 100_000,
+        };
+        assert_eq!(alone, expected);
+    }
+}
+
+/// A record whose partners have closed reads none of their values: here, they are unreadable.
+#[test]
+fn closed_partners_are_counted_and_not_copied() {
+    let within = Within::of(Duration::from_millis(3)).after(Duration::from_millis(10));
+    for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Outer] {
+        let joining = Joining::new(JoinTerms::new(kind, within)).spreading_above(100);
+        let store = Memory::default();
+        let arrive = |side, time: i64, now: i64| {
+            let record = Arrival {
+                side,
+                time: Timestamp(time),
+                key: b"hot",
+                value: &[7; 10],
+            };
+            joining.arrive(&store, record, Timestamp(now)).unwrap()
+        };
+        for _ in 0..10_000 {
+            arrive(Side::Right, 100, 100);
+        }
+        for (key, row) in store.rows.borrow_mut().iter_mut() {
+            let (_, place) = crate::joins::key_of_head(key).unwrap();
+            if !place.is_empty() {
+                *row = vec![9];
+            }
+        }
+        // The right ones are open until 103, and the left one until 110.
+        let found = arrive(Side::Left, 100, 108);
+        let expected = Arrived::Taken {
+            partners: Vec::new(),
+            missed: 10_000,
+        };
+        assert_eq!(found, expected, "{kind:?}");
     }
 }
 

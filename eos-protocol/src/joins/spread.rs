@@ -72,6 +72,12 @@ impl SpreadEntry {
         matches!(row, [VERSION, 1, ..])
     }
 
+    /// The time in the rest of a row's key. `None` if it is damaged.
+    pub(super) fn time_of(place: &[u8]) -> Option<Timestamp> {
+        let time = place.get(1..)?.first_chunk()?;
+        Some(Timestamp(i64::from_be_bytes(*time) ^ i64::MIN))
+    }
+
     /// Reads a row with one record. `place` is the rest of its key.
     ///
     /// # Errors
@@ -83,9 +89,8 @@ impl SpreadEntry {
             return Err(JoinRowError::Newer { version: *version });
         }
         let (met, value) = rest.split_first().ok_or(damaged)?;
-        let (side, time) = place.split_first().ok_or(damaged)?;
-        let time = time.first_chunk().ok_or(damaged)?;
-        let side = match side {
+        let time = Self::time_of(place).ok_or(damaged)?;
+        let side = match place.first().ok_or(damaged)? {
             0 => Side::Left,
             1 => Side::Right,
             _ => return Err(damaged),
@@ -96,7 +101,7 @@ impl SpreadEntry {
         Ok(Self {
             stored: Stored {
                 side,
-                time: Timestamp(i64::from_be_bytes(*time) ^ i64::MIN),
+                time,
                 value: value.to_vec(),
             },
             met: *met == 1,

@@ -20,6 +20,9 @@ const LEFT_OUT: [&str; 9] = [
 /// Names by class or type.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
+/// The cells beside a method that name nothing of eos.
+const WITHOUT_A_NAME: [&str; 1] = ["not built"];
+
 /// A row: a method of Kafka Streams, and the cell beside it.
 type Row<'p> = (&'p str, &'p str);
 
@@ -118,20 +121,23 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The type that a line without indentation begins to describe.
-fn described(line: &str) -> Option<&str> {
-    let line = line.strip_prefix("pub ").unwrap_or(line);
-    let words = ["struct ", "enum ", "trait "];
-    let rest = match words.iter().find_map(|word| line.strip_prefix(word)) {
-        Some(rest) => rest,
+/// The type that a line without indentation begins to describe, and whether the line makes it public.
+fn described(line: &str) -> Option<(&str, bool)> {
+    let (is_public, line) = match line.strip_prefix("pub ") {
+        Some(line) => (true, line),
+        None => (false, line),
+    };
+    let words = ["struct ", "enum ", "trait ", "type "];
+    let (rest, is_public) = match words.iter().find_map(|word| line.strip_prefix(word)) {
+        Some(rest) => (rest, is_public),
         None => {
             let rest = line.strip_prefix("impl")?;
             let rest = without_generics(rest).trim_start();
-            rest.rsplit(" for ").next()?
+            (rest.rsplit(" for ").next()?, false)
         }
     };
-    rest.split(|c: char| !c.is_alphanumeric() && c != '_')
-        .next()
+    let mut name = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
+    name.next().map(|name| (name, is_public))
 }
 
 fn without_generics(text: &str) -> &str {
@@ -157,12 +163,13 @@ fn surface() -> Names {
         sources(&repository().join(folder), &mut files);
     }
     files.push(repository().join("eos-state/src/backend.rs"));
-    let mut surface = Names::new();
+    let (mut surface, mut public) = (Names::new(), BTreeSet::new());
     for file in files {
         let (mut current, mut is_trait) = (None, false);
         for line in fs::read_to_string(file).unwrap().lines() {
-            if let Some(name) = described(line) {
+            if let Some((name, is_public)) = described(line) {
                 surface.entry(name.to_owned()).or_default();
+                public.extend(is_public.then(|| name.to_owned()));
                 (current, is_trait) = (Some(name.to_owned()), line.starts_with("pub trait "));
             }
             let Some(line) = line.strip_prefix("    ") else {
@@ -182,6 +189,7 @@ fn surface() -> Names {
             }
         }
     }
+    surface.retain(|name, _| public.contains(name));
     surface
 }
 
@@ -214,9 +222,38 @@ fn each_method_of_kafka_streams_has_a_row() {
     assert_eq!(differences(&page()), [""; 0]);
 }
 
+/// The cells beside methods that name nothing, and are not on the list.
+fn nameless(page: &str) -> Vec<String> {
+    let rows = rows(page);
+    let cells = rows.values().flatten().map(|(_, ours)| ours.trim());
+    let nameless = cells.filter(|ours| !ours.contains('`') && !WITHOUT_A_NAME.contains(ours));
+    nameless.map(str::to_owned).collect()
+}
+
 #[test]
 fn each_named_method_of_eos_exists() {
     assert_eq!(unknown(&page(), &surface()), [""; 0]);
+}
+
+#[test]
+fn each_row_names_something_of_eos_or_says_that_it_does_not() {
+    assert_eq!(nameless(&page()), [""; 0]);
+    let vague = page().replacen("| not built |", "| soon |", 1);
+    assert_eq!(nameless(&vague), ["soon"]);
+}
+
+#[test]
+fn private_types_do_not_count() {
+    let surface = surface();
+    assert!(surface.contains_key("Stream") && !surface.contains_key("ForeignUpdate"));
+    assert_eq!(described("pub struct A<K> {"), Some(("A", true)));
+    for private in [
+        "struct A;",
+        "pub(crate) struct A;",
+        "impl<K> Debug for A<K> {",
+    ] {
+        assert!(described(private).is_none_or(|(_, is_public)| !is_public));
+    }
 }
 
 #[test]

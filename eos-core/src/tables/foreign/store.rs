@@ -81,8 +81,10 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
     }
 
     /// Sets the maximum number of left rows to which an update of a right row sends answers in its own transaction. The
-    /// default is 10,000. Answers to the other rows follow between later records, a tenth of this number each time. If
-    /// the right row is updated again in the meantime, the answers begin again with the newer value.
+    /// default is 10,000. Answers to the other rows follow between later records, a tenth of this number each time. Each
+    /// time also ends after 1 MiB of answers. If the right row is updated again in the meantime, answers with the newer
+    /// value go to all left rows once more, beginning behind the last row with an answer. So frequent updates reach all
+    /// rows.
     #[must_use]
     pub fn at_once(mut self, rows: usize) -> Self {
         self.at_once = rows.max(1);

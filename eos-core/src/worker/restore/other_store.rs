@@ -1,7 +1,8 @@
 //! State of renamed, removed or reformatted stores, and steps that were added over existing rows.
 
 use eos_protocol::TaskId;
-use eos_protocol::state::{Family, Local, RestartError, StoreId, StoreNames};
+use eos_protocol::foreign::has_result;
+use eos_protocol::state::{Family, Local, OwnRows, RestartError, StoreId, StoreNames};
 use eos_state::changelog::BadRecord;
 use eos_state::{Direction, KeyRange, StoreBackend, TaskStore};
 
@@ -114,9 +115,16 @@ impl<C: Client> Restoring<C> {
             return Ok(());
         };
         let is_new = |step: &str| self.names.lacks(step);
-        let added = topology.added_late(stage, is_new, |id| {
-            let mut rows = store.scan(id, &KeyRange::all(), Direction::Forward)?;
-            Ok(rows.next()?.is_some())
+        let added = topology.added_late(stage, is_new, |spec| {
+            // A join by foreign key also keeps rows of its own, without a result.
+            let has_others = spec.id.own_rows(&spec.name) == Some(OwnRows::ForeignLeft);
+            let mut rows = store.scan(spec.id, &KeyRange::all(), Direction::Forward)?;
+            while let Some((key, row)) = rows.next()? {
+                if !has_others || has_result(key, row) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         });
         match added.map_err(|source| store_failed(self.task, source))? {
             Some((step, rows)) => Err(WorkerError::Restart(Box::new(RestartError::AddedLate {

@@ -253,7 +253,7 @@ fn what_is_no_letter_of_the_origin_is_refused() {
     );
     let due = refused(&|headers| headers.push("eos-due", Some(b"idle 7")));
     assert!(
-        due.contains("idle 7") && due.contains("replay it by hand"),
+        due.contains("idle 7") && due.contains("to its topic by hand"),
         "{due}"
     );
     let number = refused(&|headers| headers.push("eos-sequence", Some(b"9 9 9")));

@@ -131,6 +131,40 @@ fn a_grouping_that_was_away_is_refused() {
     assert!(error.contains("topic by-value"), "{error}");
 }
 
+/// Joins by a foreign key. The join keeps rows of its own for left rows that wait for a partner.
+fn named(app: &mut App) -> Table<String, String> {
+    let (left, right) = (table(app, "in"), table(app, "right"));
+    let join = eos_core::state::ForeignJoin::<String, String, String, String>::plain("join");
+    left.join_by(
+        &right,
+        &join,
+        |left| Some(left.clone()),
+        |_, right| right.clone(),
+    )
+}
+
+#[test]
+fn a_store_over_a_foreign_key_join_is_refused_only_once_it_has_a_result() {
+    for has_result in [false, true] {
+        let mut app = Versions::of([
+            |app| named(app).to(&rows("out")),
+            |app| named(app).stored(&store("kept")).to(&rows("out")),
+        ]);
+        app.pipe(&rows("in"), "k", "eu");
+        if has_result {
+            app.pipe(&rows("right"), "eu", "Europe");
+            app.is_refused(
+                false,
+                ["`stored` with the store kept is new", "the store join,"],
+            );
+        } else {
+            app.go_on(false);
+            app.pipe(&rows("right"), "eu", "Europe");
+            assert_eq!(app.driver.store(&store("kept")).len(), 1);
+        }
+    }
+}
+
 #[test]
 fn a_store_over_existing_rows_is_refused() {
     let mut app = Versions::of([

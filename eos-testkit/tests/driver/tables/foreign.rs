@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use eos_core::state::ForeignJoin;
-use eos_core::{App, ErrorPolicy, Guarantee, KeyValueStore, Timestamp, Topic};
+use eos_core::{App, Guarantee, KeyValueStore, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn foreign(value: &str) -> Option<String> {
 }
 
 #[expect(clippy::ptr_arg, reason = "`join_by` passes a reference to the value")]
-fn key_of(value: &String) -> Option<String> {
+pub(super) fn key_of(value: &String) -> Option<String> {
     foreign(value)
 }
 
@@ -34,7 +34,7 @@ fn inner_by(app: &mut App, join: &Join) {
     .to(&rows("out"));
 }
 
-fn inner(app: &mut App) {
+pub(super) fn inner(app: &mut App) {
     inner_by(app, &join());
 }
 
@@ -299,7 +299,7 @@ fn many_subscribers(driver: &mut TestDriver) {
     }
 }
 
-fn results(driver: &mut TestDriver) -> BTreeMap<String, Vec<Option<String>>> {
+pub(super) fn results(driver: &mut TestDriver) -> BTreeMap<String, Vec<Option<String>>> {
     let mut results: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (key, value) in driver.read_pairs(&rows("out")) {
         results.entry(key).or_default().push(value);
@@ -422,34 +422,6 @@ fn tables_may_have_other_partition_counts_and_partitioners() {
         let expected = Some(format!("{name}={row}+R{newest}"));
         assert_eq!(last[&format!("k{row}")].last(), Some(&expected));
     }
-}
-
-/// KAFKA-10049: a foreign key in another codec would be in another partition, and its row would never be found.
-#[test]
-fn a_foreign_key_in_another_codec_than_its_topic_is_an_error() {
-    let mut app = App::new("a");
-    let numbers = app.table(
-        &Topic::<u64, Option<String>>::json("numbers"),
-        &KeyValueStore::plain("numbers"),
-    );
-    let join = ForeignJoin::<String, u64, String, String>::with(
-        "join",
-        eos_core::codec::Plain,
-        eos_core::codec::Json,
-        eos_core::codec::Plain,
-        eos_core::codec::Plain,
-    );
-    table(&mut app, "left")
-        .on_error(ErrorPolicy::fail())
-        .join_by(&numbers, &join, |_| Some(7), |left, _| left.clone())
-        .to(&rows("out"));
-    let mut driver = TestDriver::new(app);
-    let piped = driver.try_pipe(&rows("left"), Input::new("k", Some("v".to_owned())));
-    let text = format!("{:?} {:?}", piped, driver.error().map(ToString::to_string));
-    assert!(
-        text.contains("the foreign key of the join join has no known partition"),
-        "{text}"
-    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use eos_testkit::{TestDriver, crash_everywhere};
 
 mod added;
 mod foreign;
+mod foreign_faults;
 mod foreign_golden;
 mod grouped;
 mod joins;

@@ -41,7 +41,7 @@ fn the_updates_of_a_table_are_related_to_it() {
         all.join(&short, |one, other| format!("{one}/{other}"))
     };
     let text = mistakes(|app| build(app).to(&rows("out")));
-    assert!(text.contains("Add `.stored(&store)` behind"), "{text}");
+    assert!(text.contains("Add `.stored(&store)` after"), "{text}");
     check(
         |app| {
             build(app)

@@ -191,9 +191,15 @@ fn at_least_once_refuses_steps_that_compare_rows() {
         TestDriver::build(app).unwrap_err().to_string()
     };
     type Build<'a> = (&'a str, &'a dyn Fn(&mut App));
-    let builds: [Build; 3] = [
+    let builds: [Build; 5] = [
         ("filter", &|app| {
             table(app, "in").filter(|_| true).to(&rows("out"));
+        }),
+        ("map", &|app| {
+            table(app, "in").map(|row| row).to(&rows("out"))
+        }),
+        ("stored", &|app| {
+            table(app, "in").stored(&store("again")).to(&rows("out"));
         }),
         ("outer_join", &|app| {
             let (left, right) = (table(app, "left"), table(app, "right"));

@@ -1,0 +1,234 @@
+//! Joins by a foreign key with rows that can't be read, keys without a partition, and updates of many or large rows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Json, Plain};
+use eos_core::state::ForeignJoin;
+use eos_core::{App, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
+use eos_testkit::{Input, TestDriver};
+
+use super::foreign::{inner, key_of, results};
+use super::{pipe, rows, table};
+
+/// Plain text that can't be read while `is_broken`.
+#[derive(Clone, Default)]
+struct Breaking(Arc<AtomicBool>);
+
+impl Breaking {
+    fn set(&self, is_broken: bool) {
+        self.0.store(is_broken, Ordering::Relaxed);
+    }
+}
+
+impl Decode<String> for Breaking {
+    fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<String, CodecError> {
+        if self.0.load(Ordering::Relaxed) {
+            return Err(CodecError::invalid("a row", "it is broken"));
+        }
+        Plain.decode(bytes, field)
+    }
+}
+
+impl Encode<String> for Breaking {
+    fn encode(
+        &self,
+        value: &String,
+        into: &mut Vec<u8>,
+        field: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
+        Plain.encode(value, into, field)
+    }
+}
+
+/// The codecs of a join that may break.
+#[derive(Clone, Default)]
+struct Codecs {
+    left: Breaking,
+    right: Breaking,
+    foreign: Breaking,
+    result: Breaking,
+}
+
+/// An app that skips each record that fails.
+fn skipping(codecs: &Codecs) -> App {
+    let mut app = App::new("a");
+    app.on_error(ErrorPolicy::skip());
+    let codecs = codecs.clone();
+    let left = app.table(
+        &rows("left"),
+        &KeyValueStore::with("left", Plain, codecs.left),
+    );
+    let right = app.table(
+        &rows("right"),
+        &KeyValueStore::with("right", Plain, codecs.right),
+    );
+    let join = ForeignJoin::with("join", Plain, codecs.foreign, Plain, codecs.result);
+    // The filter reads the result before an update.
+    left.join_by(&right, &join.at_once(2), key_of, |left, right| {
+        format!("{left}+{right}")
+    })
+    .filter(|_| true)
+    .to(&rows("out"));
+    app
+}
+
+/// A row that can't be read stops the worker, although the policy skips what fails: a result would miss an update. When it
+/// can be read again, no update is missing.
+#[test]
+fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
+    type Part = fn(&Codecs) -> &Breaking;
+    let cases: [(&str, Part, (&str, &str, Option<&str>), &str); 6] = [
+        // An update that has not reached all rows.
+        ("right", |it| &it.right, ("right", "a", Some("B")), "a=9+B"),
+        ("join", |it| &it.foreign, ("right", "a", Some("B")), "a=9+B"),
+        // A subscription.
+        (
+            "right",
+            |it| &it.right,
+            ("left", "k9", Some("b=9")),
+            "b=9+b",
+        ),
+        // The end of a subscription.
+        (
+            "join",
+            |it| &it.foreign,
+            ("left", "k9", Some("b=9")),
+            "b=9+b",
+        ),
+        // An answer.
+        ("left", |it| &it.left, ("right", "b", Some("B")), "b=8+B"),
+        ("join", |it| &it.result, ("right", "b", Some("B")), "b=8+B"),
+    ];
+    for (name, part, update, expected) in cases {
+        let codecs = Codecs::default();
+        let app = codecs.clone();
+        let mut driver = TestDriver::of(move || skipping(&app));
+        pipe(&mut driver, ("right", "b", Some("b")));
+        pipe(&mut driver, ("left", "k8", Some("b=8")));
+        for row in 0..10 {
+            let (key, value) = (format!("k{row}"), format!("a={row}"));
+            if row != 8 {
+                pipe(&mut driver, ("left", &key, Some(&value)));
+            }
+        }
+        let broken = part(&codecs);
+        broken.set(true);
+        let (topic, key, value) = update;
+        let input = Input::new(key, value.map(str::to_owned));
+        let piped = driver.try_pipe(&rows(topic), input);
+        let error = piped.expect_err("the worker went on").to_string();
+        for part in [&*format!("a row of the store {name}"), "it is broken"] {
+            assert!(error.contains(part), "{name} {update:?}: {error}");
+        }
+        broken.set(false);
+        driver.restart();
+        let found = results(&mut driver);
+        let last = |key: &str| found.get(key).and_then(|it| it.last().cloned()).flatten();
+        let row = if expected.contains("=8") { "k8" } else { "k9" };
+        assert_eq!(last(row).as_deref(), Some(expected), "{name} {update:?}");
+    }
+}
+
+fn numbers_with(partitioner: Option<u32>) -> (TestDriver, PlainTopic<u64, Option<String>>) {
+    let mut numbers = Topic::<u64, Option<String>>::plain("numbers");
+    if let Some(chosen) = partitioner {
+        numbers = numbers.partition_by("fixed", move |_, _| chosen);
+    }
+    let mut app = App::new("a");
+    let right = app.table(&numbers, &KeyValueStore::plain("numbers"));
+    let join = ForeignJoin::<String, u64, String, String>::with("join", Plain, Json, Plain, Plain);
+    table(&mut app, "left")
+        .on_error(ErrorPolicy::fail())
+        .join_by(&right, &join, |_| Some(7), |left, _| left.clone())
+        .to(&rows("out"));
+    (TestDriver::new(app), numbers)
+}
+
+/// KAFKA-10049: a foreign key in another codec would be in another partition, and its row would never be found.
+#[test]
+fn a_foreign_key_without_a_partition_is_an_error_with_its_fix() {
+    for (partitioner, parts) in [
+        (
+            None,
+            [
+                "the foreign key \"7\" of the join join has other bytes",
+                "in the topic numbers",
+                "Pass the codec of that topic's keys to `ForeignJoin::with`",
+            ],
+        ),
+        (
+            Some(3),
+            [
+                "the partitioner of the topic numbers returned 3",
+                "the foreign key \"7\" of the join join, but the topic has 1 partitions",
+                "Return a smaller number",
+            ],
+        ),
+    ] {
+        let (mut driver, _) = numbers_with(partitioner);
+        let piped = driver.try_pipe(&rows("left"), Input::new("k", Some("v".to_owned())));
+        let text = format!("{:?} {:?}", piped, driver.error().map(ToString::to_string));
+        for part in parts {
+            let escaped = part.replace('"', "\\\"");
+            assert!(text.contains(part) || text.contains(&escaped), "{text}");
+        }
+    }
+}
+
+/// Ten rows of 300 KiB are more than one unit of work may send, although they are few.
+#[test]
+fn large_answers_are_background_work_too() {
+    let mut app = App::new("a");
+    inner(&mut app);
+    let mut driver = TestDriver::new(app);
+    for row in 0..10 {
+        let (key, value) = (format!("k{row}"), format!("a={row}"));
+        pipe(&mut driver, ("left", &key, Some(&value)));
+    }
+    let large = "x".repeat(300 << 10);
+    let update = |value: &str| Input::new("a", Some(format!("{value}{large}")));
+    driver.pipe_all(&rows("right"), [update("A"), update("B")]);
+    let (mut with_both, mut with_one) = (0, 0);
+    for results in results(&mut driver).values() {
+        let ends = |it: &Option<String>, with: &str| {
+            let value = it.as_deref().and_then(|it| it.split('+').nth(1));
+            value.is_some_and(|value| value.starts_with(with))
+        };
+        assert!(results.last().is_some_and(|it| ends(it, "B")));
+        match results.iter().any(|it| ends(it, "A")) {
+            true => with_both += 1,
+            false => with_one += 1,
+        }
+    }
+    assert_eq!(with_both + with_one, 10);
+    assert!(with_one > 0, "the second update came in the middle");
+}
+
+/// An update for each row that the one before has reached: each goes on where that one was.
+#[test]
+fn frequent_updates_reach_the_last_rows() {
+    let mut app = App::new("a");
+    let (left, right) = (table(&mut app, "left"), table(&mut app, "right"));
+    left.join_by(
+        &right,
+        &ForeignJoin::plain("join").at_once(1),
+        key_of,
+        |left, right| format!("{left}+{right}"),
+    )
+    .to(&rows("out"));
+    let mut driver = TestDriver::new(app);
+    for row in 0..10 {
+        let (key, value) = (format!("k{row}"), format!("a={row}"));
+        pipe(&mut driver, ("left", &key, Some(&value)));
+    }
+    let update = |n: usize| Input::new("a", Some(n.to_string()));
+    driver.pipe_all(&rows("right"), (0..40).map(update).collect::<Vec<_>>());
+    let found = results(&mut driver);
+    for row in 0..10 {
+        let results = &found[&format!("k{row}")];
+        let last = Some(format!("a={row}+39"));
+        assert_eq!(results.last(), Some(&last));
+        assert!(results.len() > 2, "{row}: {results:?}");
+    }
+}
