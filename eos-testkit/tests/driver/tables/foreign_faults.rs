@@ -78,7 +78,8 @@ fn skipping(codecs: &Codecs) -> App {
 #[test]
 fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
     type Part = fn(&Codecs) -> &Breaking;
-    let cases: [(&str, Part, (&str, &str, Option<&str>), &str); 6] = [
+    type Update = (&'static str, &'static str, Option<&'static str>);
+    let cases: [(&str, Part, Update, &str); 6] = [
         // An update that has not reached all rows.
         ("right", |it| &it.right, ("right", "a", Some("B")), "a=9+B"),
         ("join", |it| &it.foreign, ("right", "a", Some("B")), "a=9+B"),
