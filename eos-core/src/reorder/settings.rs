@@ -18,9 +18,8 @@ pub enum OnGap {
     /// If the record is too far ahead, and the policy skips it or writes a dead letter, the wait for the missing
     /// numbers continues. So later numbers that are too far ahead fail as well, until the missing ones arrive.
     ///
-    /// If the gap stops the app or pauses the task, write the missing records to the topic, and restart the app or call
-    /// [`Resume::Retry`](crate::run::Resume::Retry). The waiting record then waits once more for `max_wait`, and the task reads
-    /// on.
+    /// If the gap stops the app or pauses the task, write the missing records to the topic and restart the app. A record whose
+    /// wait ended before the task started waits once more for `max_wait`, and the task reads on.
     Fail,
     /// The record becomes a dead letter. The error policy of the source must end in a dead-letter topic.
     /// As with `Fail`, later numbers that are too far ahead become dead letters, too.

@@ -54,14 +54,15 @@ impl fmt::Display for Told {
 
 /// The letters of a task that are stuck in this start.
 ///
-/// A round reads rows again, after an abort or if a letter arrives before them. Rows are read in order at first, and no stuck
-/// letter arrives after the start, so each one is counted once.
+/// A round reads rows again, after an abort or if a letter arrives before them. Rows are read in order at first, so each one
+/// is counted at most once. A stuck letter that arrives before counted ones is not counted.
 #[derive(Debug, Default)]
 pub(super) struct Stuck {
     /// The last row that is counted.
     counted: Vec<u8>,
     letters: BTreeMap<(String, Why), u64>,
-    is_told: bool,
+    /// The numbers of the last warnings.
+    told: BTreeMap<(String, Why), u64>,
 }
 
 impl Stuck {
@@ -73,18 +74,23 @@ impl Stuck {
         }
     }
 
-    /// Returns what to warn of, once, when all rows have been read.
+    /// Returns the warnings, when all rows have been read: once for each topic and reason, and again when the number has
+    /// doubled.
     pub(super) fn tell(&mut self) -> Vec<Told> {
-        if std::mem::replace(&mut self.is_told, true) {
-            return Vec::new();
+        let mut new = Vec::new();
+        for (of, letters) in &self.letters {
+            let told = self.told.entry(of.clone()).or_default();
+            if *letters >= (2 * *told).max(1) {
+                *told = *letters;
+                let (topic, why) = of.clone();
+                new.push(Told {
+                    topic,
+                    why,
+                    letters: *letters,
+                });
+            }
         }
-        let letters = self.letters.iter();
-        let told = letters.map(|((topic, why), letters)| Told {
-            topic: topic.clone(),
-            why: why.clone(),
-            letters: *letters,
-        });
-        told.collect()
+        new
     }
 }
 

@@ -235,8 +235,10 @@ impl<K: 'static, V: 'static> BySequence<K, V> {
             ..
         } = self;
         let store = stream.own(marks.spec());
+        let app: Arc<str> = stream.app_name().into();
         let make = move || -> Box<dyn Node> {
             Box::new(Sequenced {
+                app: Arc::clone(&app),
                 store,
                 marks: marks.clone(),
                 mark: Arc::clone(&mark),

@@ -103,6 +103,11 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         at
     }
 
+    /// The name of the app.
+    pub(crate) fn app_name(&self) -> String {
+        self.graph().app_name().to_owned()
+    }
+
     /// Records that a grouping has to see each row of the table with these updates.
     pub(crate) fn follow_by_group(&self, topic: &str, rows: MadeOf, store: usize) {
         self.graph().follow_by_group(topic, rows, store);

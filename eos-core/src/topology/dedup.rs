@@ -24,6 +24,7 @@ const GENERATION: &str = "eos-replay-generation";
 
 /// The first byte of the scope of replayed records whose own time has expired. All other scopes begin with a smaller one.
 const REPLAYED: u8 = 0xff;
+const REPLAYED_HEAD: usize = 9;
 
 /// The rule for one record.
 enum Judge {
@@ -174,32 +175,56 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
                 lateness,
             });
         }
-        self.mark_replayed(generation);
         let store = ctx.windows_at::<Vec<u8>, Vec<u8>>(self.store);
-        let Buffers { key, row, .. } = &mut self.buffers;
         let mut sightings = Vec::new();
-        for bucket in window.buckets(now) {
-            if let Some(row) = store.read(key, bucket).map_err(Fault::State)? {
-                let sighting = Sighting::decode(bucket, &row);
-                let name = self.seen.shared_name();
-                sightings.push(sighting.map_err(|e| unreadable_row(ctx, name, e))?);
+        // Each part of the record's own window has a row, in the part of stream time.
+        for own in window.buckets(time) {
+            self.mark_replayed(generation, own);
+            for bucket in window.buckets(now) {
+                let row = store.read(&self.buffers.key, bucket);
+                if let Some(row) = row.map_err(Fault::State)? {
+                    let sighting = Sighting::decode(bucket, &row);
+                    let name = self.seen.shared_name();
+                    sightings.push(sighting.map_err(|e| unreadable_row(ctx, name, e))?);
+                }
             }
         }
         let (seen, sighting) = window.judge_replayed(time, now, sightings);
         if let Some(sighting) = sighting {
-            let bucket = window.bucket_of(sighting.at);
-            row.clear();
-            sighting.encode(bucket, row);
-            store.write(key, bucket, row).map_err(Fault::State)?;
+            self.note_replayed(ctx, window, (sighting, generation))?;
         }
         Ok(seen)
     }
 
-    /// Makes the key of a replayed record whose own time has expired: in a scope of its own, because its row is in the
-    /// window of another time.
-    fn mark_replayed(&mut self, generation: u64) {
+    /// Stores that a record passed in a generation, for copies that come when its own window has expired.
+    fn note_replayed(
+        &mut self,
+        ctx: &Ctx<'_>,
+        window: &SeenWindow,
+        (sighting, generation): (Sighting, u64),
+    ) -> Result<(), Fault> {
+        self.mark_replayed(generation, window.bucket_of(sighting.first));
+        let store = ctx.windows_at::<Vec<u8>, Vec<u8>>(self.store);
+        let bucket = window.bucket_of(sighting.at);
+        let Buffers { key, row, .. } = &mut self.buffers;
+        row.clear();
+        sighting.encode(bucket, row);
+        (store.write(key, bucket, row).map(drop)).map_err(Fault::State)
+    }
+
+    /// Makes the key of a replayed record whose own time has expired, or will: in a scope of its own, because its row is in
+    /// the window of stream time.
+    ///
+    /// ```text
+    /// scope: 0xff · own part of time (8 bytes) · scope
+    /// ```
+    fn mark_replayed(&mut self, generation: u64, own: Timestamp) {
         let Buffers { id, scope, key, .. } = &mut self.buffers;
-        scope.insert(0, REPLAYED);
+        if scope.first() == Some(&REPLAYED) {
+            scope.drain(..REPLAYED_HEAD);
+        }
+        let head = [&[REPLAYED][..], &own.0.to_be_bytes()].concat();
+        scope.splice(0..0, head);
         key.clear();
         let id = Id::Bytes(id);
         let row = IdKey {
@@ -230,7 +255,8 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         let (bucket, before) = match ids.age(time, now) {
             IdAge::Current(bucket) => (bucket, None),
             IdAge::TooOld(_) if generation > 0 => {
-                self.mark_replayed(generation);
+                // The time of an id is always the same.
+                self.mark_replayed(generation, time);
                 let [bucket, before] = ids.recent_buckets(now);
                 (bucket, Some(before))
             }
@@ -255,6 +281,13 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
             }
         }
         store.write(key, bucket, &first.0).map_err(Fault::State)?;
+        if generation > 0 && before.is_none() {
+            // For copies that come when the id is too old.
+            self.mark_replayed(generation, time);
+            let [bucket, _] = ids.recent_buckets(now);
+            let written = store.write(&self.buffers.key, bucket, &first.0);
+            written.map_err(Fault::State)?;
+        }
         Ok(Seen::New)
     }
 
@@ -297,12 +330,17 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
             None => Seen::NoId,
             Some(Judge::Window(window)) => {
                 let time = time()?;
-                match self.judge(ctx, &window, time)? {
-                    Seen::TooOld => {
-                        let of = (time, generation(&record.headers)?);
-                        self.judge_too_old(ctx, &window, of)?
+                let generation = generation(&record.headers)?;
+                let seen = self.judge(ctx, &window, time)?;
+                if seen == Seen::TooOld {
+                    self.judge_too_old(ctx, &window, (time, generation))?
+                } else {
+                    if seen == Seen::New && generation > 0 {
+                        let at = ctx.stream_time().map_or(time, |seen| seen.max(time));
+                        let sighting = Sighting { at, first: time };
+                        self.note_replayed(ctx, &window, (sighting, generation))?;
                     }
-                    seen => seen,
+                    seen
                 }
             }
             Some(Judge::Timed(ids, id)) => {

@@ -15,7 +15,7 @@ use super::changes::ChangesExit;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
-use super::row_store::{row_fault, unreadable_row};
+use super::row_store::{codec_fault, row_fault};
 use super::rows_of::RowsOf;
 use crate::change::Change;
 use crate::client::Headers;
@@ -139,7 +139,7 @@ where
         return Ok(None);
     };
     let value = join.decode_result(&value);
-    let value = value.map_err(|e| unreadable_row(ctx, join.shared_name(), e))?;
+    let value = value.map_err(|e| codec_fault(ctx, join.shared_name(), e))?;
     Ok(Some(Stamped {
         value,
         timestamp: time,
@@ -284,7 +284,7 @@ where
         {
             let end = message(Message::Unsubscribe, token);
             let left = join.decode_foreign(&before);
-            let left = left.map_err(|e| unreadable_row(ctx, join.shared_name(), e))?;
+            let left = left.map_err(|e| codec_fault(ctx, join.shared_name(), e))?;
             self.send(ctx, (&left, &before), &end, about)?;
         }
         if let Some(to_none) = step.subscribes
@@ -342,7 +342,7 @@ where
         let old = old
             .map(|old| self.join.decode_result(&old.value))
             .transpose();
-        let old = old.map_err(|e| unreadable_row(ctx, self.join.shared_name(), e))?;
+        let old = old.map_err(|e| codec_fault(ctx, self.join.shared_name(), e))?;
         let record = Record {
             key,
             value: Change { old, new },

@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::foreign_left::{table_row_fault, unreadable_message};
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
-use super::row_store::unreadable_row;
+use super::row_store::codec_fault;
 use super::rows_of::RowsOf;
 use crate::change::Change;
 use crate::client::Headers;
@@ -129,7 +129,7 @@ where
         let rows = RightRows::new(ctx, self.join.shared_name())?;
         let key = subscriber_key(&foreign, &left);
         let kept = rows.get(&key)?;
-        match receive(kept, message, token) {
+        match receive(kept, message, Subscriber { token, partition }) {
             Received::Stale => return Ok(()),
             Received::Unsubscribed if kept.is_none() => return Ok(()),
             Received::Unsubscribed => return rows.set(&key, None),
@@ -327,7 +327,7 @@ where
         let place = FanOut::decode(moment.value).map_err(|e| rows.damaged(e))?;
         // No error policy may drop the cursor: all later rows would miss the update.
         let key = self.join.decode_foreign(moment.key);
-        let key = key.map_err(|e| unreadable_row(ctx, self.join.shared_name(), e))?;
+        let key = key.map_err(|e| codec_fault(ctx, self.join.shared_name(), e))?;
         let row = self.right.get(ctx, &key);
         let row = row.map_err(|fault| table_row_fault(ctx, fault))?;
         let time = row.as_ref().and_then(|row| row.timestamp);

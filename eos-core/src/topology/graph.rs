@@ -593,6 +593,11 @@ impl Graph {
         }
     }
 
+    /// The app's name.
+    pub(crate) fn app_name(&self) -> &str {
+        &self.app
+    }
+
     /// Returns the topics of a stage. Repartition topics are without the app's name as prefix.
     pub(super) fn topics_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = &'g str> {
         let own = |topic: &'g TopicName| {

@@ -281,6 +281,7 @@ impl Kind {
                 | Self::LeftJoin
                 | Self::TableJoin(..)
                 | Self::ForeignUpdate { .. }
+                | Self::ForeignSubscribe(..)
                 | Self::JoinThis(_)
                 | Self::JoinOther(_)
         )

@@ -130,13 +130,11 @@ pub(crate) struct ReorderByNumber<K, V> {
     pub(crate) repairs: Repairs,
 }
 
-/// The gaps that a restart, or a decision about a paused task, leaves time to repair.
+/// The gaps that a restart leaves time to repair.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     /// The time of the clock at the first record or item of the task.
     began: Option<Timestamp>,
-    /// The key of the last gap that failed, and the time.
-    failed: Option<(Vec<u8>, Timestamp)>,
 }
 
 impl Repairs {
@@ -145,20 +143,10 @@ impl Repairs {
         self.began = self.began.or(now);
     }
 
-    fn fails(&mut self, scope: &[u8], now: Timestamp) {
-        self.failed = Some((scope.to_vec(), now));
-    }
-
-    /// Whether an item with a gap waits once more: its wait began before the task started, or before the last gap of its key
-    /// failed. Otherwise no record that fills the gap could be read, because due items come before records.
-    fn allow(&self, scope: &[u8], moment: Moment<'_>, wait: Duration) -> bool {
-        let since = Timestamp(moment.at.0.saturating_sub(ms(wait)));
-        let failed = self.failed.as_ref().filter(|(key, _)| key == scope);
-        let failed = failed.map(|(_, at)| *at);
-        [self.began, failed]
-            .into_iter()
-            .flatten()
-            .any(|at| since < at)
+    /// Whether an item with a gap waits once more: it was due when the task started. Otherwise no record that fills the gap
+    /// could be read after a restart, because due items come before records.
+    fn allow(&self, moment: Moment<'_>) -> bool {
+        self.began.is_some_and(|began| moment.at <= began)
     }
 }
 
@@ -295,7 +283,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         let first = first.map_or(number, |(_, number)| number);
         if u128::from(first) > turn.next()
             && self.settings.on_gap == OnGap::Fail
-            && self.repairs.allow(scope, moment, self.settings.wait)
+            && self.repairs.allow(moment)
         {
             let until = self.settings.until(moment.fired);
             return (rows.hold(moment.key, until, moment.value)).map_err(failed);
@@ -311,7 +299,6 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
         }
         if u128::from(number) > turn.next() {
             if self.settings.on_gap != OnGap::PassOn {
-                self.repairs.fails(scope, moment.fired);
                 return Err(self.gap(&turn, number));
             }
             ctx.gave_numbers_up();
@@ -381,10 +368,6 @@ fn full<K, V>(store: &ReorderStore<K, V>, totals: Waiting) -> Fault {
 
 fn fault(error: ReorderError) -> Fault {
     Fault::User(Failure::permanent(error))
-}
-
-fn ms(wait: Duration) -> i64 {
-    i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn millis(ms: i64) -> Duration {

@@ -140,10 +140,19 @@ pub(super) fn unreadable_row(ctx: &Ctx<'_>, store: &Arc<str>, error: impl ToStri
     Fault::State(StateError::Store { store, source })
 }
 
-/// The fault of a read of an operator's typed rows. A row that can't be read stops the worker.
+/// The same for a codec of the program. One that is not available is tried again, if the policy retries.
+pub(super) fn codec_fault(ctx: &Ctx<'_>, store: &Arc<str>, source: CodecError) -> Fault {
+    if matches!(source, CodecError::Unavailable { .. }) {
+        let store = Arc::clone(store);
+        return Fault::State(StateError::Unreadable { store, source });
+    }
+    unreadable_row(ctx, store, source)
+}
+
+/// The same for a read of typed rows.
 pub(super) fn row_fault(ctx: &Ctx<'_>, error: StateError) -> Fault {
     match error {
-        StateError::Unreadable { store, source } => unreadable_row(ctx, &store, source),
+        StateError::Unreadable { store, source } => codec_fault(ctx, &store, source),
         error => Fault::State(error),
     }
 }

@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use eos_protocol::Timestamp;
 use eos_protocol::identity::{Follows, Id, IdKey, Mark, Seen, Version};
-use eos_protocol::{Timestamp, dead_letter};
+use eos_protocol::sequence::REPLAY_FOR;
 
 use super::dedup::generation;
 use super::fault::Fault;
@@ -29,6 +30,7 @@ pub(crate) type VersionOf<V> = Arc<dyn Fn(&V) -> Version + Send + Sync>;
 /// Compares each record with the high watermark of its producer, raises the watermark, and forwards the record with the
 /// result.
 pub(crate) struct Sequenced<K, V> {
+    pub(crate) app: Arc<str>,
     pub(crate) store: usize,
     pub(crate) marks: HighWatermarks,
     pub(crate) mark: MarkOf<K, V>,
@@ -68,7 +70,7 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
         }
         let follows = mark.follows(last);
         if let (false, Some(last)) = (follows.is_above() || generation > 0, last)
-            && is_replayed(ctx, &record.headers)
+            && self.is_replayed(ctx, &record.headers)
         {
             return Err(fault(IdentityError::ReplayedNumber {
                 store: Arc::clone(name),
@@ -101,6 +103,15 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
             },
             Follows::Stale => Seen::Stale,
         })
+    }
+}
+
+impl<K, V> Sequenced<K, V> {
+    /// Whether the record is a dead letter of this app that came back. For another app that reads the topic, it is a
+    /// duplicate like any other.
+    fn is_replayed(&self, ctx: &Ctx<'_>, headers: &Headers) -> bool {
+        let own = format!("{} {}", self.app, ctx.topic());
+        headers.get(REPLAY_FOR) == Some(own.as_bytes())
     }
 }
 
@@ -162,16 +173,6 @@ impl<K: 'static, V: 'static> Node for NewestOf<K, V> {
         ctx.judged(seen);
         next.forward(ctx, &mut Some(record.map(|value| Judged::new(value, seen))))
     }
-}
-
-/// Whether the record is a dead letter that came back.
-fn is_replayed(ctx: &Ctx<'_>, headers: &Headers) -> bool {
-    let of_topic = |value: &[u8]| {
-        let rest = value.strip_prefix(ctx.topic().as_bytes());
-        rest.is_some_and(|rest| rest.starts_with(b" "))
-    };
-    let mut origins = headers.iter().filter(|it| it.name() == dead_letter::ORIGIN);
-    origins.any(|it| it.value().is_some_and(of_topic))
 }
 
 fn fault(error: IdentityError) -> Fault {

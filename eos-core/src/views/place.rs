@@ -62,10 +62,8 @@ where
 }
 
 fn is_windowed<K>() -> bool {
-    std::any::type_name::<K>().starts_with(concat!(
-        env!("CARGO_CRATE_NAME"),
-        "::windowed_key::Windowed<"
-    ))
+    // Also in an `Option` or another wrapper.
+    std::any::type_name::<K>().contains("::windowed_key::Windowed<")
 }
 
 /// Returns the bytes of a key. `None` if the key is null.

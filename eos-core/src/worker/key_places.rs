@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use eos_protocol::{Partition, TopicName};
@@ -29,7 +30,9 @@ impl KeyPlaces {
         partition: Partition,
     ) -> Option<Partition> {
         let (keys, partitions) = self.inputs.get(input)?.as_ref()?;
-        let expected = keys.partition(key?, *partitions)?;
+        // A codec or a partitioner that panics does so again in the record's own run, where the error policy decides.
+        let expected = catch_unwind(AssertUnwindSafe(|| keys.partition(key?, *partitions)));
+        let expected = expected.ok().flatten()?;
         (expected != partition).then_some(expected)
     }
 }
@@ -59,8 +62,8 @@ impl MisplacedKeys {
         let key = String::from_utf8_lossy(key.get(..key.len().min(100)).unwrap_or_default());
         tracing::warn!(
             app, %topic, %key, %found, %expected,
-            "a key of a joined topic is in another partition than Kafka's partitioner chooses, so its record may find no \
-             partner: another partitioner wrote it. Read the topic through `repartition`, or, if all joined topics have \
+            "a key of a joined topic is in another partition than the topic's partitioner chooses (Kafka's, unless the app \
+             declares another one), so its record may find no partner: another partitioner wrote it. Read the topic through `repartition`, or, if all joined topics have \
              this partitioner, declare it with `Topic::partition_by`. The metric eos_misplaced_keys_total counts such \
              records"
         );

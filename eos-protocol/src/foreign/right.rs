@@ -53,13 +53,18 @@ pub enum Received {
     Unsubscribed,
 }
 
-/// Decides about a message with this token. A later subscription of a row has a higher token. A message from before it comes
-/// only as a dead letter that is replayed. If it counted, the answers would have its token, and the left task would ignore
-/// all of them.
+/// Decides about a message of a left task with this token. A later subscription of a row has a higher token. A message from
+/// before it comes only as a dead letter that is replayed. If it counted, the answers would have its token, and the left task
+/// would ignore all of them.
+///
+/// Each left task counts its own tokens. If the left key is in two tasks, because another partitioner wrote it, the last one
+/// that subscribes has the answers, and the other one does not end that.
 #[must_use]
-pub fn receive(kept: Option<Subscriber>, message: Message, token: u64) -> Received {
+pub fn receive(kept: Option<Subscriber>, message: Message, from: Subscriber) -> Received {
+    let is_own = |kept: &Subscriber| kept.partition == from.partition;
     match message {
-        _ if kept.is_some_and(|kept| kept.token > token) => Received::Stale,
+        _ if kept.is_some_and(|it| is_own(&it) && it.token > from.token) => Received::Stale,
+        Message::Unsubscribe if kept.is_some_and(|it| !is_own(&it)) => Received::Stale,
         Message::Subscribe { .. } => Received::Subscribed,
         Message::Unsubscribe => Received::Unsubscribed,
     }
@@ -109,10 +114,11 @@ mod tests {
 
     #[test]
     fn a_message_that_comes_late_does_not_end_a_later_subscription() {
-        let kept = |token| {
-            let partition = Partition::new(3).unwrap();
+        let kept_in = |token, partition| {
+            let partition = Partition::new(partition).unwrap();
             Some(Subscriber { token, partition })
         };
+        let kept = |token| kept_in(token, 3);
         let (begin, end) = (Message::Subscribe { to_none: true }, Message::Unsubscribe);
         for (kept, message, expected) in [
             (None, begin, Received::Subscribed),
@@ -125,7 +131,19 @@ mod tests {
             (kept(6), begin, Received::Stale),
             (kept(6), end, Received::Stale),
         ] {
-            assert_eq!(receive(kept, message, 5), expected, "{kept:?} {message:?}");
+            let from = kept_in(5, 3).unwrap();
+            assert_eq!(
+                receive(kept, message, from),
+                expected,
+                "{kept:?} {message:?}"
+            );
+        }
+        // Tokens of another task mean nothing here.
+        for (message, expected) in [(begin, Received::Subscribed), (end, Received::Stale)] {
+            for token in [4, 6] {
+                let from = kept_in(5, 3).unwrap();
+                assert_eq!(receive(kept_in(token, 2), message, from), expected);
+            }
         }
     }
 

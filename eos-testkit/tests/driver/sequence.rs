@@ -431,7 +431,7 @@ fn another_operator_over_known_rows_does_not_start() {
 #[test]
 fn a_replayed_number_is_not_dropped_as_a_duplicate() {
     let replayed = |value: &str, generation: Option<&str>| {
-        let record = Input::<String, String>::new("k", value).header("eos-origin", "in 0 1");
+        let record = Input::<String, String>::new("k", value).header("eos-replay-for", "a in");
         match generation {
             Some(generation) => record.header("eos-replay-generation", generation),
             None => record,
@@ -451,6 +451,10 @@ fn a_replayed_number_is_not_dropped_as_a_duplicate() {
     assert_eq!(scenario(&mut driver), ["p 0 1", "p 0 4", "p 0 3", "p 0 2"]);
     assert_eq!(read(&mut driver, "repeated"), ["p 0 3"]);
     crash_everywhere(start, scenario);
+    // The letter of another app is a duplicate.
+    let other = Input::<String, String>::new("k", "p 0 2").header("eos-replay-for", "b in");
+    driver.pipe_input(&input(), other);
+    assert_eq!(read(&mut driver, "repeated"), ["p 0 2"]);
     let error = driver.try_pipe(&input(), replayed("p 0 2", None));
     let error = error.unwrap_err().to_string();
     let expected = "the replayed number 2 of producer \"p\" is not above 4 (store marks)";
