@@ -117,10 +117,10 @@ pub(super) fn replayed(
         let origin = format!("{topic} {} {}", letter.partition, letter.offset);
         push(dead_letter::ORIGIN, origin);
     }
-    push(REPLAY_FOR, format!("{app} {topic}"));
     if let Some(action) = replay.decisions.action(letter) {
         push(REPLAY, action.header());
     }
+    push(REPLAY_FOR, format!("{app} {topic}"));
     // A new generation passes every deduplication, so only the operator may choose it.
     let generation = match rules::keeps_generation_in_replay() {
         true => replay.generation,

@@ -121,22 +121,23 @@ impl Topology {
     }
 
     /// Returns the keys of a stage's topics whose partitions decide which records are joined: `None` for topics that the app
-    /// writes itself, and for topics that no join reads.
+    /// writes itself, and for all topics of a stage without joins.
     pub(crate) fn joined_keys(&self, stage: &Stage) -> Vec<Option<Arc<dyn SourceKeys>>> {
+        let joins = self.joins_by_key(stage);
         let topics = stage.topics.iter();
         let keys = topics.map(|topic| {
-            let mut its = stage.sources.iter().filter_map(|&at| {
-                let source = self.graph.sources.get(at)?;
-                (source.topic == *topic && self.joins_by_key(at)).then_some(source)
-            });
-            let source = its.next().filter(|_| !self.is_internal(topic))?;
-            Some(Arc::clone(&source.keys))
+            let mut sources = stage
+                .sources
+                .iter()
+                .filter_map(|&at| self.graph.sources.get(at));
+            let source = sources.find(|it| joins && it.topic == *topic && !self.is_internal(topic));
+            source.map(|source| Arc::clone(&source.keys))
         });
         keys.collect()
     }
 
-    fn joins_by_key(&self, source: usize) -> bool {
-        let nodes = self.graph.behind(&[source]).into_iter();
+    fn joins_by_key(&self, stage: &Stage) -> bool {
+        let nodes = self.graph.behind(&stage.sources).into_iter();
         let mut nodes = nodes.filter_map(|at| self.graph.nodes.get(at));
         nodes.any(|node| node.kind.joins_by_key())
     }
