@@ -22,6 +22,12 @@ pub const REPLAY: &str = "eos-replay";
 /// travel to output topics.
 pub const REPLAY_FOR: &str = "eos-replay-for";
 
+/// Returns the value of [`REPLAY_FOR`]: the app whose dead letter it was, and the topic of origin.
+#[must_use]
+pub fn replay_for(app: &str, topic: &str) -> String {
+    format!("{app} {topic}")
+}
+
 /// The version of rows and headers.
 const VERSION: u8 = 1;
 

@@ -1,7 +1,9 @@
 //! A dead letter, and the record that it becomes.
 
 use eos_protocol::letter::WaitingLetter;
-use eos_protocol::sequence::{LetterNumber, REPLAY, REPLAY_FOR, SEQUENCE, SequenceError};
+use eos_protocol::sequence::{
+    LetterNumber, REPLAY, REPLAY_FOR, SEQUENCE, SequenceError, replay_for,
+};
 use eos_protocol::{Timestamp, dead_letter};
 
 use super::Replay;
@@ -120,7 +122,7 @@ pub(super) fn replayed(
     if let Some(action) = replay.decisions.action(letter) {
         push(REPLAY, action.header());
     }
-    push(REPLAY_FOR, format!("{app} {topic}"));
+    push(REPLAY_FOR, replay_for(app, topic));
     // A new generation passes every deduplication, so only the operator may choose it.
     let generation = match rules::keeps_generation_in_replay() {
         true => replay.generation,

@@ -70,14 +70,18 @@ impl Buffers {
 }
 
 impl<K: 'static, V: 'static> Deduplicate<K, V> {
-    /// Makes the key of the record's id. Returns `None` if the record has no id.
+    /// Makes the key of the record's id, and returns the rule and the generation. Returns `None` if the record has no id.
     ///
     /// ```text
     /// scope with a tenant:     has a tenant (1 byte) · length (8 bytes) · tenant · rest
     /// rest within a key:       has a key (1 byte) · key
     /// rest within a partition: number (4 bytes)
     /// ```
-    fn identify(&mut self, ctx: &Ctx<'_>, record: &Record<K, V>) -> Result<Option<Judge>, Fault> {
+    fn identify(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &Record<K, V>,
+    ) -> Result<Option<(Judge, u64)>, Fault> {
         self.buffers.clear();
         let Buffers {
             id,
@@ -110,8 +114,9 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         if !rules::keeps_scopes_apart() {
             scope.clear();
         }
+        let generation = generation(&record.headers)?;
         let row = IdKey {
-            generation: generation(&record.headers)?,
+            generation,
             scope,
             id: match judge {
                 Judge::Timed(_, id) => Id::Timed(id),
@@ -119,7 +124,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
             },
         };
         row.encode(key);
-        Ok(Some(judge))
+        Ok(Some((judge, generation)))
     }
 
     /// Judges an id by its sightings in a window, and stores a new one.
@@ -328,9 +333,8 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
                 return Err(self.fault(|store| IdentityError::NoId { store }));
             }
             None => Seen::NoId,
-            Some(Judge::Window(window)) => {
+            Some((Judge::Window(window), generation)) => {
                 let time = time()?;
-                let generation = generation(&record.headers)?;
                 let seen = self.judge(ctx, &window, time)?;
                 if seen == Seen::TooOld {
                     self.judge_too_old(ctx, &window, (time, generation))?
@@ -343,11 +347,10 @@ impl<K: 'static, V: 'static> Node for Deduplicate<K, V> {
                     seen
                 }
             }
-            Some(Judge::Timed(ids, id)) => {
-                let of = (time()?, generation(&record.headers)?);
-                self.judge_timed(ctx, &ids, id, of)?
+            Some((Judge::Timed(ids, id), generation)) => {
+                self.judge_timed(ctx, &ids, id, (time()?, generation))?
             }
-            Some(Judge::Ever) => self.judge_for_ever(ctx, record.timestamp)?,
+            Some((Judge::Ever, _)) => self.judge_for_ever(ctx, record.timestamp)?,
         };
         ctx.judged(seen);
         next.forward(ctx, &mut Some(record.map(|value| Judged::new(value, seen))))

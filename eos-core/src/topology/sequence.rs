@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eos_protocol::Timestamp;
 use eos_protocol::identity::{Follows, Id, IdKey, Mark, Seen, Version};
-use eos_protocol::sequence::REPLAY_FOR;
+use eos_protocol::sequence::{REPLAY_FOR, replay_for};
 
 use super::dedup::generation;
 use super::fault::Fault;
@@ -110,7 +110,7 @@ impl<K, V> Sequenced<K, V> {
     /// Whether the record is a dead letter of this app that came back. For another app that reads the topic, it is a
     /// duplicate like any other.
     fn is_replayed(&self, ctx: &Ctx<'_>, headers: &Headers) -> bool {
-        let own = format!("{} {}", self.app, ctx.topic());
+        let own = replay_for(&self.app, ctx.topic());
         headers.get(REPLAY_FOR) == Some(own.as_bytes())
     }
 }

@@ -63,9 +63,9 @@ impl MisplacedKeys {
         tracing::warn!(
             app, %topic, %key, %found, %expected,
             "a key of a joined topic is in another partition than the topic's partitioner chooses (Kafka's, unless the app \
-             declares another one), so its record may find no partner: another partitioner wrote it. Read the topic through `repartition`, or, if all joined topics have \
-             this partitioner, declare it with `Topic::partition_by`. The metric eos_misplaced_keys_total counts such \
-             records"
+             declares another one), so its record may find no partner. Read the topic through `repartition`. If all joined \
+             topics were written by the same other partitioner, declare it with `Topic::partition_by` instead. The metric \
+             eos_misplaced_keys_total counts such records"
         );
     }
 }

@@ -4,7 +4,7 @@
 //! and no read.
 
 use eos_protocol::sequence::{
-    Arrival, LetterNumber, ParkedKey, REPLAY, REPLAY_FOR, Replay, arrives,
+    Arrival, LetterNumber, ParkedKey, REPLAY, REPLAY_FOR, Replay, arrives, replay_for,
 };
 use eos_state::StoreError;
 
@@ -39,7 +39,7 @@ impl Pipeline {
         let is_culprit = txn.blame.is_culprit(partition, offset);
         let headers = message.headers();
         // Headers travel to output topics, where the place in a replay of this topic means nothing.
-        let own = |of: &[u8]| of == format!("{} {topic}", shared.spec.app).as_bytes();
+        let own = |of: &[u8]| of == replay_for(shared.spec.app.as_str(), topic.as_str()).as_bytes();
         let replay = headers.get(REPLAY);
         let replay = replay.filter(|_| headers.get(REPLAY_FOR).is_none_or(own));
         let replay = match replay.map(Replay::of_header).transpose() {

@@ -2,28 +2,36 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Json, Plain};
 use eos_core::state::ForeignJoin;
-use eos_core::{App, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
 use eos_testkit::{Input, TestDriver};
 
 use super::foreign::{inner, key_of, results};
 use super::{pipe, rows, table};
 
-/// Plain text that can't be read while `is_broken`.
+/// Plain text that can't be read while it is broken.
 #[derive(Clone, Default)]
-struct Breaking(Arc<AtomicBool>);
+struct Breaking {
+    is_broken: Arc<AtomicBool>,
+    /// The next read fails, because the codec is not available.
+    is_away: Arc<AtomicBool>,
+}
 
 impl Breaking {
     fn set(&self, is_broken: bool) {
-        self.0.store(is_broken, Ordering::Relaxed);
+        self.is_broken.store(is_broken, Ordering::Relaxed);
     }
 }
 
 impl Decode<String> for Breaking {
     fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<String, CodecError> {
-        if self.0.load(Ordering::Relaxed) {
+        if self.is_away.swap(false, Ordering::Relaxed) {
+            return Err(CodecError::unavailable("the registry is down"));
+        }
+        if self.is_broken.load(Ordering::Relaxed) {
             return Err(CodecError::invalid("a row", "it is broken"));
         }
         Plain.decode(bytes, field)
@@ -52,8 +60,12 @@ struct Codecs {
 
 /// An app that skips each record that fails.
 fn skipping(codecs: &Codecs) -> App {
+    joining(codecs, ErrorPolicy::skip())
+}
+
+fn joining(codecs: &Codecs, policy: ErrorPolicy) -> App {
     let mut app = App::new("a");
-    app.on_error(ErrorPolicy::skip());
+    app.on_error(policy);
     let codecs = codecs.clone();
     let left = app.table(
         &rows("left"),
@@ -73,46 +85,61 @@ fn skipping(codecs: &Codecs) -> App {
     app
 }
 
+type Part = fn(&Codecs) -> &Breaking;
+type Update = (&'static str, &'static str, Option<&'static str>);
+
+/// The store whose codec fails, the codec, an update that needs it, and the last result of its row.
+const CASES: [(&str, Part, Update, &str); 6] = [
+    // An update that has not reached all rows.
+    ("right", |it| &it.right, ("right", "a", Some("B")), "a=9+B"),
+    ("join", |it| &it.foreign, ("right", "a", Some("B")), "a=9+B"),
+    // A subscription.
+    (
+        "right",
+        |it| &it.right,
+        ("left", "k9", Some("b=9")),
+        "b=9+b",
+    ),
+    // The end of a subscription.
+    (
+        "join",
+        |it| &it.foreign,
+        ("left", "k9", Some("b=9")),
+        "b=9+b",
+    ),
+    // An answer.
+    ("left", |it| &it.left, ("right", "b", Some("B")), "b=8+B"),
+    ("join", |it| &it.result, ("right", "b", Some("B")), "b=8+B"),
+];
+
+/// Ten rows that refer to one of two others.
+fn fill(driver: &mut TestDriver) {
+    pipe(driver, ("right", "b", Some("b")));
+    pipe(driver, ("left", "k8", Some("b=8")));
+    for row in 0..10 {
+        let (key, value) = (format!("k{row}"), format!("a={row}"));
+        if row != 8 {
+            pipe(driver, ("left", &key, Some(&value)));
+        }
+    }
+}
+
+/// The last result of the row that a case updates.
+fn last_result(driver: &mut TestDriver, expected: &str) -> Option<String> {
+    let row = if expected.contains("=8") { "k8" } else { "k9" };
+    let found = results(driver);
+    found.get(row).and_then(|it| it.last().cloned()).flatten()
+}
+
 /// A row that can't be read stops the worker, although the policy skips what fails: a result would miss an update. When it
 /// can be read again, no update is missing.
 #[test]
 fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
-    type Part = fn(&Codecs) -> &Breaking;
-    type Update = (&'static str, &'static str, Option<&'static str>);
-    let cases: [(&str, Part, Update, &str); 6] = [
-        // An update that has not reached all rows.
-        ("right", |it| &it.right, ("right", "a", Some("B")), "a=9+B"),
-        ("join", |it| &it.foreign, ("right", "a", Some("B")), "a=9+B"),
-        // A subscription.
-        (
-            "right",
-            |it| &it.right,
-            ("left", "k9", Some("b=9")),
-            "b=9+b",
-        ),
-        // The end of a subscription.
-        (
-            "join",
-            |it| &it.foreign,
-            ("left", "k9", Some("b=9")),
-            "b=9+b",
-        ),
-        // An answer.
-        ("left", |it| &it.left, ("right", "b", Some("B")), "b=8+B"),
-        ("join", |it| &it.result, ("right", "b", Some("B")), "b=8+B"),
-    ];
-    for (name, part, update, expected) in cases {
+    for (name, part, update, expected) in CASES {
         let codecs = Codecs::default();
         let app = codecs.clone();
         let mut driver = TestDriver::of(move || skipping(&app));
-        pipe(&mut driver, ("right", "b", Some("b")));
-        pipe(&mut driver, ("left", "k8", Some("b=8")));
-        for row in 0..10 {
-            let (key, value) = (format!("k{row}"), format!("a={row}"));
-            if row != 8 {
-                pipe(&mut driver, ("left", &key, Some(&value)));
-            }
-        }
+        fill(&mut driver);
         let broken = part(&codecs);
         broken.set(true);
         let (topic, key, value) = update;
@@ -124,10 +151,28 @@ fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
         }
         broken.set(false);
         driver.restart();
-        let found = results(&mut driver);
-        let last = |key: &str| found.get(key).and_then(|it| it.last().cloned()).flatten();
-        let row = if expected.contains("=8") { "k8" } else { "k9" };
-        assert_eq!(last(row).as_deref(), Some(expected), "{name} {update:?}");
+        let last = last_result(&mut driver, expected);
+        assert_eq!(last.as_deref(), Some(expected), "{name} {update:?}");
+    }
+}
+
+/// A codec that is not available for a while is no unreadable row: the record is tried again.
+#[test]
+fn a_codec_that_is_not_available_is_retried() {
+    for (name, part, (topic, key, value), expected) in CASES {
+        let codecs = Codecs::default();
+        let second = Backoff::fixed(Duration::from_secs(1));
+        let policy = ErrorPolicy::retry(3, second).then(ErrorPolicy::fail());
+        let mut driver = TestDriver::new(joining(&codecs, policy));
+        fill(&mut driver);
+        part(&codecs).is_away.store(true, Ordering::Relaxed);
+        pipe(&mut driver, (topic, key, value));
+        // A retried item of background work runs in a later step.
+        driver.advance_wall_clock(Duration::from_secs(2));
+        let last = last_result(&mut driver, expected);
+        assert_eq!(last.as_deref(), Some(expected), "{name} {key}");
+        assert!(!part(&codecs).is_away.load(Ordering::Relaxed));
+        assert_eq!(driver.metrics().unwrap().totals.retried, 1, "{name} {key}");
     }
 }
 
