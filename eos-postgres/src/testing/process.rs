@@ -1,6 +1,6 @@
 //! The processes of a temporary server.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -18,9 +18,10 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// After this time, the watchdog has started the server.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(5);
 
-/// Ends the server when standard input ends: at the end of this process, however it ends.
-const WATCHDOG: &str =
-    "\"$@\" </dev/null & server=$!; read -r line; kill -QUIT $server 2>/dev/null; wait $server";
+/// Stops the server at a line on standard input. If standard input ends without one, because this process ended, the
+/// watchdog also removes the directory.
+const WATCHDOG: &str = "directory=$1; shift; \"$@\" </dev/null & server=$!; read -r line; \
+     kill -QUIT $server 2>/dev/null; wait $server; [ \"$line\" ] || rm -rf \"$directory\"";
 
 #[derive(Debug)]
 pub(super) struct Server {
@@ -123,6 +124,7 @@ impl Server {
         let mut command = self.command(Path::new("/bin/sh"));
         command
             .args(["-c", WATCHDOG, "sh"])
+            .arg(self.directory.path())
             .arg(&self.postgres)
             .arg("-D")
             .arg(self.data())
@@ -197,7 +199,10 @@ impl Server {
         let Some(mut running) = self.running.take() else {
             return;
         };
-        drop(running.pipe.take());
+        if let Some(mut pipe) = running.pipe.take() {
+            // A watchdog that was killed reads nothing.
+            let _ = pipe.write_all(b"stop\n");
+        }
         let _ = running.watchdog.wait();
     }
 }

@@ -1,6 +1,9 @@
 //! Failures of servers, connections and locks.
 
-use std::time::Duration;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use eos_core::boundary::LedgerFailure;
 use eos_postgres::testing::{Cluster, run};
@@ -203,4 +206,48 @@ fn writer(url: &str, number: i32, deletions: u64) -> u32 {
         }
     }
     aborted
+}
+
+const OWNER: &str = "EOS_TEST_OWNS_A_SERVER";
+
+/// A second run of this test program owns a server and is killed, so that none of its destructors run.
+#[test]
+fn a_killed_process_leaves_no_server_and_no_directory() {
+    if std::env::var_os(OWNER).is_some() {
+        let cluster = Cluster::temporary(&[]).unwrap();
+        println!("\n{OWNER}={}", cluster.url("postgres"));
+        loop {
+            std::thread::park();
+        }
+    }
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "failures::a_killed_process_leaves_no_server_and_no_directory",
+        ])
+        .arg("--nocapture")
+        .env(OWNER, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let url = lines
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.strip_prefix(OWNER)?.strip_prefix('=')?.to_owned()));
+    let answer = url.as_deref().map(|url| run(url, "SELECT 1"));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let url = url.expect("the URL of the server");
+    answer.unwrap().unwrap();
+    let directory = url.split(['@', '?']).nth(1).unwrap();
+    let directory = directory
+        .strip_suffix("/postgres")
+        .unwrap()
+        .replace("%2F", "/");
+    let killed = Instant::now();
+    while Path::new(&directory).exists() {
+        assert!(killed.elapsed() < Duration::from_secs(10), "{directory}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(run(&url, "SELECT 1").is_err());
 }
