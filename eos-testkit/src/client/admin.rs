@@ -119,27 +119,52 @@ fn write(
 }
 
 pub(super) fn read(fabric: &mut Fabric, topic: &str, partition: i32, from: i64) -> Vec<Record> {
+    let mut records = Vec::new();
+    fetch(fabric, topic, partition, from, i32::MAX, |fetched| {
+        records.extend(fetched);
+        true
+    });
+    records
+}
+
+pub(super) fn has_records(fabric: &mut Fabric, topic: &str, partition: i32, from: i64) -> bool {
+    let mut found = false;
+    fetch(fabric, topic, partition, from, 1, |fetched| {
+        found = !fetched.is_empty();
+        !found
+    });
+    found
+}
+
+/// Fetches until `on_records` returns `false`, or until the end.
+fn fetch(
+    fabric: &mut Fabric,
+    topic: &str,
+    partition: i32,
+    from: i64,
+    max_bytes: i32,
+    mut on_records: impl FnMut(Vec<Record>) -> bool,
+) {
     let (start, _) = bounds(fabric, topic, partition, -2, 0);
     let (end, _) = bounds(fabric, topic, partition, -1, 1);
-    let mut records = Vec::new();
     let mut next = start.max(from);
     while next < end {
-        let request = requests::fetch(topic, partition, next, 1, 0, i32::MAX);
+        let request = requests::fetch(topic, partition, next, 1, 0, max_bytes);
         let Some(ResponseKind::Fetch(answer)) = fabric.ask(request.into()) else {
-            return records;
+            return;
         };
         let before = next;
+        let mut records = Vec::new();
         for data in answer.responses.into_iter().flat_map(|it| it.partitions) {
             match visible(data, next, |record| records.push(record)) {
                 Ok(then) => next = then,
                 Err(why) => panic!("{topic}-{partition} can't be read: {why}"),
             }
         }
-        if next == before {
-            break;
+        if !on_records(records) || next == before {
+            return;
         }
     }
-    records
 }
 
 pub(super) fn ends(fabric: &mut Fabric, topic: &str, partition: i32) -> (i64, i64) {

@@ -7,6 +7,7 @@ use eos_protocol::CallSite;
 use kafka_wire::batch::Record;
 
 use super::admin::{self, Transaction, Written};
+use super::fabric::Clock;
 use super::facts;
 use super::watcher::{Edge, Effect, Reaction, Watcher};
 use super::world::World;
@@ -20,7 +21,10 @@ impl Watcher for Well {}
 
 /// A cluster of one broker in this process, with clients on it. A copy is the same cluster.
 #[derive(Clone)]
-pub struct Cluster(Arc<Mutex<World>>);
+pub struct Cluster {
+    world: Arc<Mutex<World>>,
+    clock: Clock,
+}
 
 impl Cluster {
     /// A cluster without faults, at this time (milliseconds since the epoch).
@@ -33,13 +37,16 @@ impl Cluster {
     #[must_use]
     pub fn watched(broker: Broker, now: i64, watcher: impl Watcher + 'static) -> Cluster {
         let world = World::new(broker, Box::new(watcher), now);
-        Cluster(Arc::new(Mutex::new(world)))
+        Cluster {
+            clock: world.fabric.clock(),
+            world: Arc::new(Mutex::new(world)),
+        }
     }
 
     /// Milliseconds since the epoch.
     #[must_use]
     pub fn now(&self) -> i64 {
-        self.with(|world| world.fabric.now())
+        self.clock.now()
     }
 
     /// Lets time pass until then: requests and responses arrive, members send heartbeats, timeouts end.
@@ -164,6 +171,15 @@ impl Cluster {
         self.with(|world| admin::read(&mut world.fabric, topic, partition, offset))
     }
 
+    /// Whether a partition has committed records from this offset on.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
+    #[must_use]
+    pub fn has_records_from(&self, topic: &str, partition: i32, offset: i64) -> bool {
+        self.with(|world| admin::has_records(&mut world.fabric, topic, partition, offset))
+    }
+
     /// The partition count of a topic; 0 if the topic does not exist.
     #[must_use]
     pub fn partitions(&self, topic: &str) -> i32 {
@@ -214,7 +230,7 @@ impl Cluster {
     }
 
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn before(&self, call: CallSite, client_id: &str) {

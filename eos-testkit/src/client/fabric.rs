@@ -1,6 +1,8 @@
 //! The broker, its network, and their virtual time.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use eos_protocol::state::TopicUuid;
 use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
@@ -12,6 +14,17 @@ use eos_broker::broker::{Broker, Output, Request, Ticket, key_of};
 /// The default of `max.partition.fetch.bytes`.
 const FETCH_BYTES: i32 = 1 << 20;
 
+/// The time of a cluster, which any thread can read without its lock.
+#[derive(Clone)]
+pub(super) struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    /// Milliseconds since the epoch.
+    pub(super) fn now(&self) -> i64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// The part of a cluster that clients send requests to. It knows clients only by their ids.
 pub(super) struct Fabric {
     pub(super) broker: Broker,
@@ -19,8 +32,7 @@ pub(super) struct Fabric {
     pub(super) fetch_bytes: i32,
     network: Network,
     watcher: Box<dyn Watcher>,
-    /// Milliseconds since the epoch.
-    now: i64,
+    clock: Clock,
     /// The number of requests past the network.
     direct: u64,
 }
@@ -32,19 +44,23 @@ impl Fabric {
             fetch_bytes: FETCH_BYTES,
             network: Network::default(),
             watcher,
-            now,
+            clock: Clock(Arc::new(AtomicI64::new(now))),
             direct: 0,
         }
     }
 
     /// Milliseconds since the epoch.
     pub(super) fn now(&self) -> i64 {
-        self.now
+        self.clock.now()
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.clock.clone()
     }
 
     /// Sets the time, but never back.
     pub(super) fn advance(&mut self, to: i64) {
-        self.now = self.now.max(to);
+        self.clock.0.fetch_max(to, Ordering::AcqRel);
     }
 
     /// Announces one side of a call.
@@ -55,15 +71,16 @@ impl Fabric {
     /// Sends a request past the network and returns the response.
     pub(super) fn ask(&mut self, body: RequestKind) -> Option<ResponseKind> {
         // Far from the ticket numbers of the network.
+        let now = self.now();
         let ticket = Ticket((1 << 62) + self.direct);
         self.direct += 1;
         let request = Request::new(ticket, version(&body), body);
         let (own, others): (Vec<_>, Vec<_>) = self
             .broker
-            .step(request, self.now)
+            .step(request, now)
             .into_iter()
             .partition(|output| output.ticket() == ticket);
-        self.network.take_in(others, self.now);
+        self.network.take_in(others, now);
         match own.into_iter().next() {
             Some(Output::Answer(_, response)) => Some(response),
             _ => None,
@@ -72,7 +89,7 @@ impl Fabric {
 
     /// Delivers everything that is due now. Returns the clients with an arrival.
     pub(super) fn deliver(&mut self) -> BTreeSet<ClientId> {
-        let now = self.now;
+        let now = self.now();
         if self.broker.next_wake().is_some_and(|wake| wake <= now) {
             let outputs = self.broker.advance(now);
             self.network.take_in(outputs, now);
@@ -110,23 +127,21 @@ impl<'a> Wire<'a> {
 
     /// Milliseconds since the epoch.
     pub(super) fn now(&self) -> i64 {
-        self.fabric.now
+        self.fabric.now()
     }
 
     pub(super) fn send(&mut self, line: Line, body: RequestKind) -> Ticket {
+        let now = self.now();
         let Fabric {
-            watcher,
-            network,
-            now,
-            ..
+            watcher, network, ..
         } = &mut *self.fabric;
         let fate = watcher.fate(&Sent {
             client_id: self.client_id,
             key: key_of(&body).unwrap_or(ApiKey::ApiVersions),
             body: &body,
-            now: *now,
+            now,
         });
-        network.send((self.client, line), self.client_id, body, fate, *now)
+        network.send((self.client, line), self.client_id, body, fate, now)
     }
 
     pub(super) fn hear(&mut self, ticket: Ticket) -> Option<Heard> {

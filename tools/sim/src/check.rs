@@ -20,10 +20,8 @@ pub(super) fn is_committed(cluster: &Cluster, case: &Case) -> bool {
             (0..cluster.partitions(topic)).all(|partition| {
                 let committed = cluster.committed(APP, topic, partition);
                 // Only markers may follow.
-                committed.is_ok_and(|it| {
-                    let rest = cluster.read_from(topic, partition, it.unwrap_or(0));
-                    rest.is_empty()
-                })
+                committed
+                    .is_ok_and(|it| !cluster.has_records_from(topic, partition, it.unwrap_or(0)))
             })
         })
 }

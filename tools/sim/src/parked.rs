@@ -177,7 +177,7 @@ impl Replayer {
             let is_replayed = read.is_none_or(|(all, next)| *next == all.len());
             let last = read.and_then(|(all, _)| all.last());
             let from = last.map_or(0, |last| last.offset + 1);
-            is_replayed && cluster.read_from(letters, partition, from).is_empty()
+            is_replayed && !cluster.has_records_from(letters, partition, from)
         })
     }
 }
