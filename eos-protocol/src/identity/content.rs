@@ -56,7 +56,26 @@ mod tests {
     /// Ids are in stores and topics: another hash would let duplicates pass.
     #[test]
     fn the_hash_is_pinned() {
-        // The SHA-256 of 00 00 00 00 00 00 00 01 "n" 00 00 00 00 00 00 00 02 "ab".
-        assert_eq!(hash("n", &[b"ab"])[..4], [191, 252, 218, 103]);
+        let hex = |namespace, fields: &[&[u8]]| {
+            let hash = hash(namespace, fields);
+            hash.map(|byte| format!("{byte:02x}")).concat()
+        };
+        // The SHA-256 of 00 00 00 00 00 00 00 01 "n" 00 00 00 00 00 00 00 02 "ab", as `sha256sum` prints it.
+        assert_eq!(
+            hex("n", &[b"ab"]),
+            "bffcda67c5404008eefc4018813c8c864a3ceefec9908cde25d32cae853983ce"
+        );
+        assert_eq!(
+            hex("n", &[]),
+            "1536548ea0076714eb1752f81d647abb9066d6e4e1f20657a79bec1ddeb12eff"
+        );
+        assert_eq!(
+            hex("checkout", &[b"ada", &11_u64.to_be_bytes()]),
+            "cb14636770f2fcae3413f558b7ef28f07425f3296ce347c607d73cd46b189227"
+        );
+        assert_eq!(
+            hex("", &[b"", b""]),
+            "9d908ecfb6b256def8b49a7c504e6c889c4b0e41fe6ce3e01863dd7b61a20aa0"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Deduplication by sequence numbers and the guard of versions, with a crash at every effect.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,6 +9,7 @@ use eos_core::identity::{
     BySequence, Gaps, HighWatermarks, Newest, Seen, SeenIds, Sequence, Versions,
 };
 use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, PlainTopic, Stream, Topic};
+use eos_testkit::rng::Rng;
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 type Texts = PlainTopic<String, String>;
@@ -186,8 +188,8 @@ fn a_record_without_a_producer_fails_unless_it_may_pass() {
 fn the_store_has_one_row_per_producer() {
     let mut driver = start();
     let (producers, most) = match std::env::var_os("EOS_FULL") {
-        Some(_) => (100, 100_000),
-        None => (5, 20),
+        Some(_) => (100, 50_000),
+        None => (100, 100),
     };
     for _ in 0..2 {
         for number in 0..most {
@@ -203,6 +205,45 @@ fn the_store_has_one_row_per_producer() {
     ];
     pipe(&mut driver, &blocks);
     assert_eq!(read(&mut driver, "out"), blocks[..6]);
+}
+
+/// R53: three threads take blocks of a thousand numbers from a common counter. The block is the producer.
+#[test]
+fn interleaved_blocks_of_numbers_drop_only_repetitions() {
+    let mut driver = start();
+    let mut rng = Rng::new(53);
+    let mut blocks = 0..9;
+    // The block and the next number of each thread.
+    let mut threads: Vec<(u32, u32)> = blocks.by_ref().take(3).map(|it| (it, 0)).collect();
+    let (mut new, mut again, mut chunk) = (Vec::new(), 0, Vec::new());
+    while !threads.is_empty() {
+        let thread = rng.below(threads.len());
+        let (block, number) = threads[thread];
+        let value = format!("{block} 0 {number}");
+        new.push(value.clone());
+        chunk.push(Input::<String, String>::new("k", value));
+        if rng.one_in(10) {
+            again += 1;
+            let repeated = number.saturating_sub(u32::try_from(rng.below(20)).unwrap());
+            chunk.push(Input::new("k", format!("{block} 0 {repeated}")));
+        }
+        threads[thread].1 += 1;
+        if number == 999 {
+            match blocks.next() {
+                Some(block) => threads[thread] = (block, 0),
+                None => drop(threads.remove(thread)),
+            }
+        }
+        if chunk.len() > 500 || threads.is_empty() {
+            driver.pipe_all(&input(), std::mem::take(&mut chunk));
+        }
+    }
+    assert_eq!(new.len(), 9_000);
+    assert_eq!(read(&mut driver, "out"), new);
+    assert_eq!(read(&mut driver, "repeated").len(), again);
+    assert_eq!(driver.store(&marks()).len(), 9);
+    let totals = driver.metrics().unwrap().totals;
+    assert_eq!((totals.gaps, totals.stale), (0, 0));
 }
 
 /// The numbers of one producer in two merged topics have no common order.
@@ -340,7 +381,46 @@ fn only_higher_versions_of_a_key_pass() {
     assert!(places > 20, "{places}");
 }
 
-/// R104: a guard drops late increments, so their sum is wrong with it and right without it.
+/// The records in another order.
+fn shuffled<T: Clone>(records: &[T], rng: &mut Rng) -> Vec<T> {
+    let mut left = records.to_vec();
+    let mut all = Vec::new();
+    while !left.is_empty() {
+        all.push(left.swap_remove(rng.below(left.len())));
+    }
+    all
+}
+
+/// R75: whatever the order of repeated versions, the last one that passes is the highest.
+#[test]
+fn a_hundred_shuffles_of_versions_end_with_the_highest() {
+    let mut versions = Vec::new();
+    for key in ["k", "l", "m"] {
+        for version in 1..=20 {
+            for _ in 0..1 + version % 3 {
+                versions.push((key, version));
+            }
+        }
+    }
+    let mut rng = Rng::new(75);
+    let mut orders = BTreeSet::new();
+    for _ in 0..100 {
+        let mut driver = TestDriver::new(newest(Newest::accepted));
+        let order = shuffled(&versions, &mut rng);
+        let records = order
+            .iter()
+            .map(|(key, version)| Input::new(*key, version.to_string()));
+        driver.pipe_all(&input(), records.collect::<Vec<Input<String, String>>>());
+        let last = driver.read_map(&output());
+        let highest = ["k", "l", "m"].map(|key| (key.to_owned(), "20".to_owned()));
+        assert_eq!(last, BTreeMap::from(highest), "{order:?}");
+        assert_eq!(driver.store(&Versions::<String>::new("versions")).len(), 3);
+        orders.insert(order);
+    }
+    assert_eq!(orders.len(), 100);
+}
+
+/// R104: a guard drops late increments, so their sum is wrong with it. With a deduplication it is right in every order.
 #[test]
 fn a_guard_is_for_values_that_replace_each_other() {
     let mut driver = TestDriver::new(newest(Newest::accepted));
@@ -350,6 +430,29 @@ fn a_guard_is_for_values_that_replace_each_other() {
     }
     let passed: u64 = read(&mut driver, "out").iter().map(version).sum();
     assert_eq!(passed, 11, "of 15");
+
+    let sum_of = |order: Vec<u64>| {
+        let sums = || KeyValueStore::<String, u64>::plain("sums");
+        let mut app = App::new("a");
+        app.source(&input())
+            .dedup(&SeenIds::for_ever("seen"))
+            .by(String::clone)
+            .group_by_key()
+            .aggregate(&sums(), || 0, |_, credit, sum| sum + version(&credit))
+            .to_stream()
+            .ignore();
+        let mut driver = TestDriver::new(app);
+        let records = order
+            .iter()
+            .map(|credit| Input::new("k", credit.to_string()));
+        driver.pipe_all(&input(), records.collect::<Vec<Input<String, String>>>());
+        driver.store(&sums()).get("k").copied()
+    };
+    let credits: Vec<u64> = (1..=20).flat_map(|credit| [credit; 3]).collect();
+    let mut rng = Rng::new(104);
+    for _ in 0..100 {
+        assert_eq!(sum_of(shuffled(&credits, &mut rng)), Some(210));
+    }
 }
 
 #[test]

@@ -156,6 +156,46 @@ fn equal_ids_of_two_tenants_are_different() {
     assert_eq!(ids(&mut driver), ["a12345", "b12345"]);
 }
 
+/// R62, R64: concurrent requests of many senders arrive at different partitions. By a repartition, equal ids meet in one task.
+#[test]
+fn equal_ids_of_many_partitions_have_one_effect() {
+    let start = || {
+        let mut app = App::new("a");
+        app.source(&input())
+            .key_by(String::clone)
+            .repartition(&Topic::plain("by-id"))
+            .dedup(&five_minutes())
+            .by_key()
+            .to(&output());
+        let driver = TestDriver::builder().partitions("in", 4).instances(2);
+        driver.start(app)
+    };
+    let scenario = |driver: &mut TestDriver, senders: usize| {
+        let request = |sender: usize, id: String| {
+            let partition = i32::try_from(sender % 4).unwrap();
+            Input::<String, String>::new(format!("sender {sender}"), id).to_partition(partition)
+        };
+        let same = (0..senders).map(|sender| request(sender, "same".to_owned()));
+        driver.pipe_all(&input(), same);
+        let own = (0..senders).map(|sender| request(sender, format!("own {sender}")));
+        driver.pipe_all(&input(), own);
+        let mut ids = ids(driver);
+        ids.sort();
+        ids
+    };
+    let expected = |senders: usize| {
+        let own = (0..senders).map(|sender| format!("own {sender}"));
+        let mut all: Vec<_> = own.chain(["same".to_owned()]).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(scenario(&mut start(), 64), expected(64));
+    let places = crash_everywhere(start, |driver| {
+        assert_eq!(scenario(driver, 8), expected(8));
+    });
+    assert!(places > 20, "{places}");
+}
+
 #[test]
 fn a_sliding_window_moves_and_an_endless_one_stays() {
     let sliding = || SeenIds::sliding("seen", minutes(5));
@@ -319,6 +359,23 @@ fn another_generation_passes_once() {
         driver.pipe_input(&input(), replay(generation));
     }
     assert_eq!(ids(&mut driver).len(), 3);
+    // R65: all records again.
+    for (generation, passing) in [
+        (None, 200),
+        (Some("0"), 0),
+        (Some("1"), 200),
+        (Some("1"), 0),
+    ] {
+        let all = (0..200).map(|n| {
+            let record = Input::<String, String>::new("k", format!("id {n}"));
+            match generation {
+                Some(generation) => record.header("eos-replay-generation", generation),
+                None => record,
+            }
+        });
+        driver.pipe_all(&input(), all.collect::<Vec<_>>());
+        assert_eq!(ids(&mut driver).len(), passing, "{generation:?}");
+    }
     let error = driver
         .try_pipe(&input(), replay("-1"))
         .unwrap_err()
@@ -550,6 +607,11 @@ fn windows_that_can_not_work_are_refused() {
     refused(SeenIds::fixed("seen", minutes(100 * 24 * 60)));
     refused(SeenIds::sliding("seen", minutes(5)).at_most(minutes(4)));
     refused(five_minutes().redelivered_within(minutes(6)));
+    // R56: the text has both durations.
+    let short = SeenIds::fixed("seen", minutes(60)).redelivered_within(minutes(4 * 24 * 60));
+    let text = app(&short).describe().unwrap_err().to_string();
+    let expected = "the window is 3600s, but producers repeat records for 345600s";
+    assert!(text.contains(expected), "{text}");
     assert!(
         app(&five_minutes().redelivered_within(minutes(5)))
             .describe()

@@ -2,11 +2,12 @@
 
 use eos_core::codec::{Json, Plain};
 use eos_core::identity::{Dedup, SeenIds};
-use eos_core::{App, ErrorPolicy, Topic};
+use eos_core::{App, ErrorPolicy, Timestamp, Topic};
+use eos_testkit::rng::Rng;
 use eos_testkit::{Input, TestDriver};
 use serde::{Deserialize, Serialize};
 
-use super::{app_with, five_minutes, ids, input, minutes, pipe};
+use super::{BEGIN, app_with, five_minutes, ids, input, minutes, output, pipe};
 
 #[test]
 fn ids_come_from_headers_keys_and_contents() {
@@ -62,15 +63,14 @@ fn ids_come_from_headers_keys_and_contents() {
         ("ada", 12, 4),
     ] {
         let customer = customer.to_owned();
-        driver.pipe(
-            &carts(),
-            "k",
-            Cart {
-                customer,
-                cents,
-                sent,
-            },
-        );
+        let cart = Cart {
+            customer,
+            cents,
+            sent,
+        };
+        // The time of the record is not a part of the id.
+        let time = Timestamp(BEGIN + sent.cast_signed() * 1_000);
+        driver.pipe_at(&carts(), "k", cart, time);
     }
     let sent = driver
         .read_pairs(&kept())
@@ -111,6 +111,47 @@ fn equal_values_collapse_only_if_the_program_permits_it() {
         "no sequence tells them apart"
     );
     assert_eq!(kept_of(false, &[0, 1]), 2);
+}
+
+/// R66: a mirror writes some records a second time, later and at other offsets. The id is in a header.
+#[test]
+fn records_of_a_mirrored_topic_pass_once() {
+    let mirror = || Topic::<String, String>::plain("mirror");
+    let mut app = App::new("a");
+    app.source(&input())
+        .merge(app.source(&mirror()))
+        .dedup(&five_minutes())
+        .by_header("id")
+        .to(&output());
+    let driver = TestDriver::builder().partitions("in", 3);
+    let mut driver = driver.partitions("mirror", 3).start(app);
+    let mut rng = Rng::new(66);
+    let mut mirrored = 0;
+    for n in 0..600_i64 {
+        let record = |at: i64| {
+            Input::<String, String>::new(format!("k{}", n % 7), n.to_string())
+                .header("id", n.to_string())
+                .at(Timestamp(BEGIN + at))
+        };
+        match rng.one_in(2) {
+            true => driver.pipe_input(&input(), record(n)),
+            false => driver.pipe_input(&mirror(), record(n)),
+        }
+        if rng.one_in(20) {
+            mirrored += 1;
+            let copy = record(n + rng.between(0, 60_000));
+            match rng.one_in(2) {
+                true => driver.pipe_input(&input(), copy),
+                false => driver.pipe_input(&mirror(), copy),
+            }
+        }
+    }
+    assert!(mirrored > 15, "{mirrored}");
+    let mut ids = ids(&mut driver);
+    ids.sort_by_key(|id| id.parse::<u32>().unwrap());
+    let all: Vec<_> = (0..600).map(|n| n.to_string()).collect();
+    assert_eq!(ids, all);
+    assert_eq!(driver.metrics().unwrap().totals.duplicates, mirrored);
 }
 
 /// The id of a CloudEvent is unique only with its source.

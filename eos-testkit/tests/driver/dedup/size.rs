@@ -12,40 +12,72 @@ use super::{BEGIN, MINUTE, app_with, input, minutes, output};
 
 const DAY: u64 = 24 * 60;
 
-/// R46, R59, R60: at a constant rate, a store has a constant number of rows.
+/// R46, R59, R60: at a constant rate, a store has a constant number of rows: those of the window, and at most those of the
+/// bucket and the lateness. Every id comes twice.
 #[test]
-fn thirty_one_days_keep_one_and_a_half_windows_and_the_lateness() {
-    /// Minutes between two records.
-    const EVERY: u64 = 5;
-    let rows = |seen: SeenIds<String>, kept: u64| {
-        let seen = seen.trust_times();
+fn a_month_keeps_one_and_a_half_windows_and_the_lateness() {
+    struct Run {
+        seen: SeenIds<String>,
+        days: u64,
+        /// Minutes between two ids.
+        every: u64,
+        /// Minutes of the window, and of the rows at most.
+        window: u64,
+        kept: u64,
+    }
+    let check = |run: Run| {
+        let seen = run.seen.trust_times();
         let app = app_with(&seen, ErrorPolicy::fail(), |dedup| dedup.by(String::clone));
         let mut driver = TestDriver::new(app);
         let mut counts = Vec::new();
-        for quarter in 0..31 * 4 {
-            let records = (0..DAY / 4 / EVERY).map(|n| {
-                let n = quarter * (DAY / 4 / EVERY) + n;
-                let time = BEGIN + (n * EVERY).cast_signed() * MINUTE;
-                Input::<String, String>::new("k", n.to_string()).at(Timestamp(time))
+        let of_quarter = DAY / 4 / run.every;
+        for quarter in 0..run.days * 4 {
+            let records = (0..of_quarter).flat_map(|n| {
+                let n = quarter * of_quarter + n;
+                let time = BEGIN + (n * run.every).cast_signed() * MINUTE;
+                let record = || Input::<String, String>::new("k", n.to_string());
+                [0, MINUTE / 2].map(|later| record().at(Timestamp(time + later)))
             });
             driver.pipe_all(&input(), records);
-            counts.push(driver.store(&seen).len() as u64);
+            let rows = driver.store(&seen).len() as u64;
+            let of_window = ((quarter + 1) * of_quarter).min(run.window / run.every);
+            assert!(rows >= of_window, "{quarter}: {rows} of {of_window}");
+            counts.push(rows);
         }
-        assert_eq!(driver.count(&output()) as u64, 31 * DAY / EVERY);
-        let most = kept / EVERY;
+        assert_eq!(driver.count(&output()) as u64, run.days * DAY / run.every);
+        let most = run.kept / run.every;
         assert!(
             counts.iter().all(|rows| *rows <= most),
             "{most}: {counts:?}"
         );
-        // The most is reached on the third day, and stays.
-        let [early, late] = [&counts[8..16], &counts[116..]].map(|it| it.iter().max());
+        // The most is reached in the first half, and stays.
+        let half = counts.len() / 2;
+        let [early, late] = [&counts[..half], &counts[half..]].map(|it| it.iter().max());
         assert_eq!(early, late, "{counts:?}");
         assert!(*late.unwrap() > most * 3 / 5, "{most}: {counts:?}");
     };
-    // The default lateness is an hour.
-    rows(SeenIds::fixed("seen", minutes(DAY)), DAY * 3 / 2 + 60);
-    let late = SeenIds::sliding("seen", minutes(DAY)).lateness(minutes(DAY / 2));
-    rows(late, 2 * DAY);
+    check(Run {
+        seen: SeenIds::fixed("seen", minutes(DAY)),
+        days: 31,
+        every: 5,
+        window: DAY,
+        // The default lateness is an hour.
+        kept: DAY * 3 / 2 + 60,
+    });
+    check(Run {
+        seen: SeenIds::sliding("seen", minutes(DAY)).lateness(minutes(DAY / 2)),
+        days: 31,
+        every: 5,
+        window: DAY,
+        kept: 2 * DAY,
+    });
+    check(Run {
+        seen: SeenIds::fixed("seen", minutes(30 * DAY)),
+        days: 124,
+        every: 60,
+        window: 30 * DAY,
+        kept: 45 * DAY + 60,
+    });
 }
 
 /// R39: an endless store grows by a row for each id, and by none for a repetition. `EOS_FULL=1` has a million ids.
@@ -67,6 +99,8 @@ fn an_endless_store_has_a_row_for_each_id() {
         assert_eq!(driver.store(&seen).len(), ids);
     }
     assert_eq!(driver.count(&output()), ids);
+    let sizing = seen.sizing(1.0);
+    eprintln!("{ids} ids: {sizing:?}");
 }
 
 /// A dear neighbour: days of ids beside windows of minutes.

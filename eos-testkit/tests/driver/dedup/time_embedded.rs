@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use eos_core::identity::{Dedup, Seen, SeenIds};
-use eos_core::{App, ErrorPolicy, Stream, Timestamp};
+use eos_core::{App, ErrorPolicy, Stream, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 use super::{BEGIN, MINUTE, app_with, ids, input, old, output, own, pipe, read, repeated};
@@ -90,6 +90,40 @@ fn ids_expire_as_stream_time_moves() {
     }
     pipe(&mut driver, &[("k", &uuid(14 * DAY, 2), 14 * DAY)]);
     assert_eq!(ids(&mut driver).len(), 2);
+}
+
+/// R47: ids of seven days are kept, and no older ones.
+#[test]
+fn ids_are_kept_for_their_days() {
+    let mut driver = TestDriver::new(by_uuid());
+    let mut most = 0;
+    for hour in 0..31 * 24_i64 {
+        let id = uuid(hour * 60 * MINUTE, 1);
+        // Every id comes twice.
+        pipe(&mut driver, &[("k", id.as_str(), hour * 60 * MINUTE); 2]);
+        let rows = driver.store(&week()).len();
+        let of_window = usize::try_from(hour + 1).unwrap().min(7 * 24);
+        assert!(rows >= of_window, "{hour}: {rows}");
+        most = most.max(rows);
+    }
+    // A bucket is a sixteenth of the window.
+    assert!(most <= 7 * 24 * 17 / 16 + 2, "{most}");
+    assert_eq!(ids(&mut driver).len(), 31 * 24);
+}
+
+#[test]
+fn an_id_from_the_future_is_a_dead_letter() {
+    let app = app_with(&week(), ErrorPolicy::dead_letter("letters"), |dedup| {
+        dedup.by_uuid_v7(String::clone)
+    });
+    let mut driver = TestDriver::new(app);
+    let [early, now] = [10 * MINUTE + 1, 0].map(|at| uuid(at, 1));
+    pipe(&mut driver, &[("k", &early, 0), ("k", &now, 0)]);
+    assert_eq!(ids(&mut driver), [now]);
+    assert_eq!(
+        read(&mut driver, &Topic::plain("letters")),
+        own(&[("k", &early)])
+    );
 }
 
 #[test]

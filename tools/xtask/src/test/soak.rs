@@ -116,7 +116,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 8] = [
     ),
 ];
 
-const TABLE: [Soak; 19] = [
+const TABLE: [Soak; 21] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -213,6 +213,23 @@ const TABLE: [Soak; 19] = [
             target: "kafka",
             filter: "kill_time::",
         },
+        times: 1,
+    },
+    Soak {
+        name: "ids",
+        what: "deduplications of millions of ids and of ten million sequence numbers",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "driver",
+            filter: "store_has_",
+        },
+        times: 1,
+    },
+    Soak {
+        name: "ids-rocksdb",
+        what: "the size of stores of ids, and look-ups after a year of a million ids per day",
+        environment: FULL,
+        runs: Runs::Cargo("test -p eos-state --lib seen_ids -- --nocapture"),
         times: 1,
     },
     Soak {
