@@ -200,6 +200,7 @@ impl Metrics {
         text.restores(&self.workers);
         text.workers(&self.workers);
         text.times(&self.workers);
+        text.parked_keys(&self.workers);
         text.calls(&self.workers);
         text.globals(&self.globals);
         for (name, help, value) in INPUTS {
@@ -392,6 +393,21 @@ impl<'a> Text<'a> {
                     };
                     let id = task.id.to_string();
                     self.sample(name, worker, &[("task", &id)], duration.as_secs_f64());
+                }
+            }
+        }
+    }
+
+    fn parked_keys(&mut self, workers: &[WorkerMetrics]) {
+        let name = "eos_parked_keys";
+        let help = "Parked keys, and dead letters without a key that are not replayed yet; absent for \
+                    tasks without dead letters in sequence.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            for task in &worker.tasks {
+                if let Some(parked) = task.parked_keys {
+                    let id = task.id.to_string();
+                    self.sample(name, worker, &[("task", &id)], parked);
                 }
             }
         }

@@ -144,6 +144,7 @@ fn metrics() -> Metrics {
     task.stream_time = Some(eos_protocol::Timestamp(1_700_000_000_500));
     task.windows_ahead = Some(Duration::from_millis(2_500));
     task.due_behind = Some(Duration::from_millis(750));
+    task.parked_keys = Some(9);
     task.calls = Some(CallMetrics {
         running: 3,
         waiting: 12,
@@ -212,9 +213,10 @@ fn the_times_of_tasks_are_in_seconds() {
 }
 
 #[test]
-fn calls_are_numbers_of_a_task() {
+fn calls_and_parked_keys_are_numbers_of_a_task() {
     let scraped = Scraped::of(&metrics().to_prometheus());
     let value = |name| scraped.value(name, &[("worker", "1"), ("task", "0_0")]);
+    assert_eq!(value("eos_parked_keys"), Some(9.0));
     assert_eq!(value("eos_async_running"), Some(3.0));
     assert_eq!(value("eos_async_waiting"), Some(12.0));
 }

@@ -10,15 +10,53 @@ use crate::client::Headers;
 use crate::rules;
 use crate::topology::Chains;
 
+/// A count stops here, so that no count is slow.
+const MOST_COUNTED: u64 = 10_000;
+
 /// The parked keys of a task.
 #[derive(Debug)]
 pub(super) struct ParkedKeys {
     /// By input: the store of its parked keys, and its topic.
     pub(super) stores: Vec<Option<(StoreId, TopicName)>>,
-    /// By input: whether the store may have a row. `None` if that is unknown.
-    any: Vec<Option<bool>>,
+    /// By input: the number of its rows. `None` if that is unknown.
+    rows: Vec<Option<Rows>>,
     /// The record at hand.
     pub(super) at_hand: Option<AtHand>,
+}
+
+/// The number of rows of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rows {
+    number: u64,
+    /// Whether there may be more rows.
+    at_least: bool,
+}
+
+impl Rows {
+    const fn counted(number: u64) -> Self {
+        Self {
+            number,
+            at_least: number >= MOST_COUNTED,
+        }
+    }
+
+    /// The number after a row is written for the first time.
+    const fn one_more(self) -> Self {
+        Self {
+            number: self.number.saturating_add(1),
+            ..self
+        }
+    }
+
+    /// The number after a row is deleted. `None` if the rows are counted again: a lower bound is then below half of
+    /// the largest count, so that deletions rarely lead to a count.
+    const fn one_less(self) -> Option<Self> {
+        let number = self.number.saturating_sub(1);
+        match self.at_least && number < MOST_COUNTED / 2 {
+            true => None,
+            false => Some(Self { number, ..self }),
+        }
+    }
 }
 
 /// A record of a sequenced source, until it is merged or fails.
@@ -51,7 +89,7 @@ impl ParkedKeys {
             .collect();
         stores.iter().any(Option::is_some).then(|| {
             Box::new(Self {
-                any: vec![None; stores.len()],
+                rows: vec![None; stores.len()],
                 stores,
                 at_hand: None,
             })
@@ -62,26 +100,39 @@ impl ParkedKeys {
     pub(super) fn aborted(&mut self) {
         self.at_hand = None;
         if rules::looks_for_parked_keys_after_abort() {
-            self.any.fill(None);
+            self.rows.fill(None);
         }
     }
 
     /// Whether the input has a parked key.
     pub(super) fn has_any(&mut self, input: usize, state: &TaskState) -> Result<bool, StoreError> {
-        let Some(any) = self.any.get_mut(input) else {
-            return Ok(false);
+        Ok(self.count_of(input, state)? > 0)
+    }
+
+    /// The number of parked keys and of failed records without a key: exact up to [`MOST_COUNTED`] per input, else a
+    /// lower bound. `None` if the store can't be read.
+    pub(super) fn count(&mut self, state: &TaskState) -> Option<u64> {
+        let counts = (0..self.stores.len()).map(|input| self.count_of(input, state));
+        counts.sum::<Result<u64, _>>().ok()
+    }
+
+    fn count_of(&mut self, input: usize, state: &TaskState) -> Result<u64, StoreError> {
+        let (Some(rows), Some(Some((store, topic)))) =
+            (self.rows.get_mut(input), self.stores.get(input))
+        else {
+            return Ok(0);
         };
-        if let Some(any) = *any {
-            return Ok(any);
+        if let Some(rows) = *rows {
+            return Ok(rows.number);
         }
-        let Some(Some((store, topic))) = self.stores.get(input) else {
-            return Ok(false);
-        };
         let range = KeyRange::prefix(&prefix(topic));
         let mut scan = state.store.scan(*store, &range, Direction::Forward)?;
-        let found = scan.next()?.is_some();
-        *any = Some(found);
-        Ok(found)
+        let mut number = 0;
+        while number < MOST_COUNTED && scan.next()?.is_some() {
+            number += 1;
+        }
+        *rows = Some(Rows::counted(number));
+        Ok(number)
     }
 
     /// Writes a row of the record at hand. `None` deletes the row.
@@ -91,17 +142,19 @@ impl ParkedKeys {
         row: Option<&ParkedKey>,
         state: &TaskState,
     ) -> Result<(), StoreError> {
-        let any = self.any.get_mut(at_hand.input);
+        if let Some(rows) = self.rows.get_mut(at_hand.input) {
+            *rows = rows.and_then(|rows| match (&at_hand.row, row) {
+                (None, Some(_)) => Some(rows.one_more()),
+                (Some(_), None) => rows.one_less(),
+                _ => Some(rows),
+            });
+        }
         match row {
             Some(row) => {
-                any.into_iter().for_each(|any| *any = Some(true));
                 let row = row.encode();
                 state.store.put(at_hand.store, &at_hand.row_key, &row)
             }
-            None => {
-                any.into_iter().for_each(|any| *any = None);
-                state.store.delete(at_hand.store, &at_hand.row_key)
-            }
+            None => state.store.delete(at_hand.store, &at_hand.row_key),
         }
     }
 }
@@ -144,4 +197,24 @@ pub(super) fn numbered(mut headers: Headers, number: Option<LetterNumber>) -> He
         headers.push(SEQUENCE, Some(number.header().as_bytes()));
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_bound_of_rows_is_counted_again_at_half() {
+        let exact = Rows::counted(2);
+        assert_eq!(exact.one_more().number, 3);
+        let none = exact.one_less().and_then(Rows::one_less).unwrap();
+        assert_eq!(none, Rows::counted(0));
+        let mut rows = Rows::counted(MOST_COUNTED);
+        let mut deleted = 0;
+        while let Some(fewer) = rows.one_less() {
+            rows = fewer;
+            deleted += 1;
+        }
+        assert_eq!((deleted, rows.number), (5_000, 5_000));
+    }
 }

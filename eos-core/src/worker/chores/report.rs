@@ -51,6 +51,8 @@ pub(in crate::worker) fn report<C: Client>(
         report.paused = task.stands_still();
         if let Some(state) = &task.state {
             report.due_behind = state.due_behind(report.stream_time, clock);
+            let parked = task.parked.as_mut();
+            report.parked_keys = parked.and_then(|parked| parked.count(state));
         }
         if let Some(state) = &mut task.state
             && let Some(trimming) = &state.trimming

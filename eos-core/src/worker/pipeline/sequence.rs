@@ -8,6 +8,7 @@ use eos_protocol::sequence::{
 };
 use eos_state::StoreError;
 
+use super::apart::aborts;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Message, Records};
 use crate::error_policy::LastResort;
@@ -96,16 +97,16 @@ impl Pipeline {
         }
         let mut row = at_hand.row.clone();
         let arrival = arrives(&mut row, replay);
-        if let (true, Arrival::Process | Arrival::ProcessLetter(_) | Arrival::Park(_)) =
-            (is_culprit, &arrival)
-        {
+        if is_culprit && !matches!(arrival, Arrival::Repeated | Arrival::Done) {
             // Its policy decides: a letter of this record may abort its transactions as well.
             at_hand.letter = replay.and_then(|replay| match replay {
                 Replay::Record(number) => Some(number),
                 _ => None,
             });
             parked.at_hand = Some(at_hand);
-            return None;
+            // It has not run, so no moment in its unit is to blame. If it ran now, it would overtake its key's letters.
+            let waits = matches!(arrival, Arrival::Park(_));
+            return waits.then(|| self.condemn(shared, task, record, aborts(txn), txn));
         }
         match arrival {
             Arrival::Process => {

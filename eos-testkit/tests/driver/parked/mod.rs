@@ -458,3 +458,64 @@ fn mistakes_are_refused_with_the_fix() {
         "dead_letter(\"orders-dlq\").in_sequence(\"parked-orders\")"
     );
 }
+
+/// The letter of a parked record is too large for its topic, so it aborts its transactions. The record must not run instead, although
+/// timers are due at its time and one of them could be to blame.
+#[test]
+fn a_parked_record_whose_letter_is_refused_does_not_overtake() {
+    let mut app = App::new("a");
+    let timer = app.timer(&Timer::<String>::event_time("timer"));
+    app.source(&orders())
+        .on_error(policy())
+        .on_timer(&timer, |ctx, due| ctx.forward(due.key, "moment".to_owned()))
+        .process_values(move |ctx, record| match &*record.value {
+            "broken" => Err(Failure::from("broken")),
+            "set" => ctx.timer(&timer).set(record.key, Timestamp(9)),
+            _ => ctx.forward(record.value),
+        })
+        .to(&paid());
+    let mut driver = TestDriver::new(app);
+    // The worker knows the limit of its start, so the brokers refuse the letter.
+    let set = driver
+        .cluster()
+        .broker(|broker| broker.configure_topic("orders-dlq", "max.message.bytes", "2000"));
+    set.unwrap();
+    for (key, value, at) in [("k", "set", 0), ("k", "broken", 1)] {
+        driver.pipe_at(&orders(), key, value, Timestamp(at));
+    }
+    assert_eq!(read_letters(&mut driver).len(), 1);
+    let large = Input::<String, String>::new("k", "x".repeat(3_000)).at(Timestamp(20));
+    let error = driver.try_pipe(&orders(), large).unwrap_err().to_string();
+    assert!(error.contains("record 2 of orders-0 could not be processed"), "{error}");
+    assert_eq!(read(&mut driver), Vec::<String>::new());
+}
+
+#[test]
+fn parked_keys_are_counted() {
+    let keys = |driver: &TestDriver| {
+        let workers = driver.metrics().unwrap().workers;
+        let mut tasks = workers.iter().flat_map(|worker| &worker.tasks);
+        tasks.next().and_then(|task| task.parked_keys)
+    };
+    let broken = broken(&["b1", "b2", "c1"]);
+    let mut driver = TestDriver::new(app(&broken));
+    pipe(&mut driver, &[("a", "a1"), ("b", "b1"), ("c", "c1")]);
+    pipe(&mut driver, &[("b", "b2"), ("b", "b3"), ("a", "a2")]);
+    driver.advance_wall_clock(Duration::from_secs(1));
+    assert_eq!(keys(&driver), Some(2));
+    driver.crash();
+    driver.advance_wall_clock(Duration::from_secs(1));
+    assert_eq!(keys(&driver), Some(2));
+    let letters = read_letters(&mut driver);
+    let [b1, c1, ..] = &letters[..] else {
+        panic!("{letters:?}");
+    };
+    broken.lock().unwrap().clear();
+    driver.abort_next();
+    send(&mut driver, c1);
+    driver.advance_wall_clock(Duration::from_secs(1));
+    assert_eq!(keys(&driver), Some(1));
+    send_as(&mut driver, b1, "1 release");
+    driver.advance_wall_clock(Duration::from_secs(1));
+    assert_eq!(keys(&driver), Some(0));
+}
