@@ -96,10 +96,12 @@ pub(crate) enum Defence {
     WaitingRecords,
     AloneAndPaired,
     RowsOfJoins,
+    VisitAgain,
     SubtractWithoutAdd,
     OldRowFirst,
     AnswerTokens,
     FanOutAnew,
+    AnswerNone,
     Unsubscribe,
     ApplyOrder,
     ReadInFlight,
@@ -206,7 +208,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 85] = [
+    pub(super) const ALL: [Self; 87] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -270,10 +272,12 @@ impl Defence {
         Self::WaitingRecords,
         Self::AloneAndPaired,
         Self::RowsOfJoins,
+        Self::VisitAgain,
         Self::SubtractWithoutAdd,
         Self::OldRowFirst,
         Self::AnswerTokens,
         Self::FanOutAnew,
+        Self::AnswerNone,
         Self::Unsubscribe,
         Self::ApplyOrder,
         Self::ReadInFlight,
@@ -359,10 +363,12 @@ impl Defence {
             Self::WaitingRecords => "waiting_records",
             Self::AloneAndPaired => "alone_and_paired",
             Self::RowsOfJoins => "rows_of_joins",
+            Self::VisitAgain => "visit_again",
             Self::SubtractWithoutAdd => "subtract_without_add",
             Self::OldRowFirst => "old_row_first",
             Self::AnswerTokens => "answer_tokens",
             Self::FanOutAnew => "fan_out_anew",
+            Self::AnswerNone => "answer_none",
             Self::Unsubscribe => "unsubscribe",
             Self::ApplyOrder => "apply_order",
             Self::ReadInFlight => "read_in_flight",

@@ -1,5 +1,6 @@
 //! The rows of a join in a task's stores.
 
+use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub(crate) struct JoinRows<'c> {
     joining: Joining,
     /// Rows that start before this time are expired.
     over_before: Timestamp,
+    /// Whether a visit of a row is under way.
+    visiting: Cell<bool>,
 }
 
 impl<'c> JoinRows<'c> {
@@ -44,6 +47,7 @@ impl<'c> JoinRows<'c> {
             alone: StoreId::own(name, OwnRows::Alone),
             joining: Joining::new(terms).pairing_closed(!rules::pairs_open_records_only()),
             over_before: expiry.over_before(stream_time),
+            visiting: Cell::new(false),
         }
     }
 
@@ -67,7 +71,9 @@ impl<'c> JoinRows<'c> {
         key: &[u8],
         moment: Timestamp,
     ) -> Result<Vec<Stored>, StoreError> {
+        self.visiting.set(true);
         let alone = self.joining.take_alone(self, key, moment);
+        self.visiting.set(false);
         alone.map_err(|e| self.failed(e))
     }
 
@@ -113,6 +119,9 @@ impl JoinStorage for JoinRows<'_> {
     }
 
     fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), StoreError> {
+        if self.visiting.get() && !rules::visits_rows_again() {
+            return Ok(());
+        }
         self.task.put_due(self.alone, key, moment, &[])
     }
 }

@@ -18,6 +18,7 @@ mod found;
 mod from_kafka_streams;
 mod global;
 mod golden;
+mod golden_global;
 mod guarantees;
 mod idle;
 mod joins;

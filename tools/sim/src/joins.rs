@@ -1,4 +1,4 @@
-//! Joins of two streams, with results alone, late records and spread rows.
+//! Inner, left and outer joins of two streams, with results alone, late records and spread rows.
 //!
 //! Both sides come from one topic, so the order of arrival is known. The shape `merged` covers two topics.
 
@@ -18,12 +18,16 @@ use super::topics::{INPUT, OUTPUTS};
 use eos_testkit::rng::Rng;
 
 pub(super) const JOINS: Case = Case {
+    outputs: &[OUTPUTS[0], OUTPUTS[1], INNER],
     changelog: Some("sim-in-changelog"),
     draft,
     declare: |app, _| declare(app),
     judge,
     ..STATELESS
 };
+
+/// The output of the inner join.
+const INNER: &str = "pairs";
 
 /// How much earlier and later a right record may be, and the grace, in milliseconds.
 const BEFORE: i64 = 1_200;
@@ -67,6 +71,15 @@ fn declare(app: &mut App) {
             },
         )
         .to(&outer);
+    lefts
+        .clone()
+        .join_within(
+            rights.clone(),
+            within,
+            &JoinStore::plain("inner"),
+            |left, right| format!("{}+{}", number(left), number(right)),
+        )
+        .to(&Topic::plain(INNER));
     lefts
         .left_join_within(rights, within, &JoinStore::plain("left"), |left, right| {
             format!("{}+{}", number(left), right.map_or("-", |it| number(it)))
@@ -118,6 +131,7 @@ struct Model<'a> {
     taken: Vec<(&'a Given, bool)>,
     outer: Vec<Emitted>,
     left: Vec<Emitted>,
+    inner: Vec<Emitted>,
     late: usize,
     pairs: usize,
     alone: usize,
@@ -158,6 +172,7 @@ impl<'a> Model<'a> {
                 let time = it.timestamp.max(other.timestamp);
                 let pair = (it.key.clone(), format!("{}+{}", left.seq, right.seq), time);
                 self.outer.push(pair.clone());
+                self.inner.push(pair.clone());
                 self.left.push(pair);
             }
             if partners.is_empty() && misses {
@@ -220,7 +235,12 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         found.saw("records went out alone", model.alone);
         found.saw("records met only closed partners", model.too_late);
         let [outer, copy] = OUTPUTS;
-        for (output, expected) in [(outer, &model.outer), (copy, &model.left)] {
+        let outputs = [
+            (outer, &model.outer),
+            (copy, &model.left),
+            (INNER, &model.inner),
+        ];
+        for (output, expected) in outputs {
             verdicts.extend(loops::difference(left, output, partition, expected));
         }
     }

@@ -486,7 +486,10 @@ fn a_parked_record_whose_letter_is_refused_does_not_overtake() {
     assert_eq!(read_letters(&mut driver).len(), 1);
     let large = Input::<String, String>::new("k", "x".repeat(3_000)).at(Timestamp(20));
     let error = driver.try_pipe(&orders(), large).unwrap_err().to_string();
-    assert!(error.contains("record 2 of orders-0 could not be processed"), "{error}");
+    assert!(
+        error.contains("record 2 of orders-0 could not be processed"),
+        "{error}"
+    );
     assert_eq!(read(&mut driver), Vec::<String>::new());
 }
 

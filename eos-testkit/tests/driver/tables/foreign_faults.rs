@@ -1,5 +1,6 @@
 //! Joins by a foreign key with rows that can't be read, keys without a partition, and updates of many or large rows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -276,5 +277,43 @@ fn frequent_updates_reach_the_last_rows() {
         let last = Some(format!("a={row}+39"));
         assert_eq!(results.last(), Some(&last));
         assert!(results.len() > 2, "{row}: {results:?}");
+    }
+}
+
+/// One customer with many orders: an update of its row reaches them all, in more than one transaction, and a row of another
+/// customer does not wait for them. `EOS_FULL=1` has a million orders.
+#[test]
+fn a_customer_with_many_orders_changes() {
+    let orders = match std::env::var_os("EOS_FULL") {
+        Some(_) => 1_000_000,
+        None => 20_000,
+    };
+    let mut app = App::new("a");
+    inner(&mut app);
+    let mut driver = TestDriver::new(app);
+    for part in (0..orders).step_by(10_000) {
+        let order = |n: usize| Input::new(format!("order {n}"), Some(format!("a={n}")));
+        driver.pipe_all(&rows("left"), (part..part + 10_000).map(order));
+    }
+    pipe(&mut driver, ("left", "other", Some("b=0")));
+    pipe(&mut driver, ("right", "b", Some("B")));
+    assert_eq!(driver.read_pairs(&rows("out")).len(), 1);
+    for update in ["first", "second"] {
+        let records = [("a", update), ("b", update)];
+        let records = records.map(|(key, value)| Input::new(key, Some(value.to_owned())));
+        let commits = |driver: &TestDriver| driver.metrics().unwrap().totals.commits.total();
+        let before = commits(&driver);
+        driver.pipe_all(&rows("right"), records);
+        let results = driver.read_pairs(&rows("out"));
+        let other = results.iter().position(|(key, _)| key == "other").unwrap();
+        assert!(other < 15_000, "{update}: {other}");
+        let reached: BTreeSet<_> = results.iter().map(|(key, _)| key).collect();
+        assert_eq!((results.len(), reached.len()), (orders + 1, orders + 1));
+        let is_new = |value: &Option<String>| value.as_ref().is_some_and(|it| it.ends_with(update));
+        assert!(results.iter().all(|(_, value)| is_new(value)));
+        assert!(
+            commits(&driver) > before + 1,
+            "one transaction is too large"
+        );
     }
 }

@@ -116,7 +116,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 8] = [
     ),
 ];
 
-const TABLE: [Soak; 21] = [
+const TABLE: [Soak; 22] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -222,6 +222,16 @@ const TABLE: [Soak; 21] = [
         runs: Runs::Tests {
             target: "driver",
             filter: "store_has_",
+        },
+        times: 1,
+    },
+    Soak {
+        name: "orders",
+        what: "a customer with a million orders, in a join by foreign key",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "driver",
+            filter: "a_customer_with_many_orders",
         },
         times: 1,
     },

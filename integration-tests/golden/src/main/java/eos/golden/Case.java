@@ -103,6 +103,11 @@ final class Case {
     return from("table", key, value, timestamp);
   }
 
+  /** A row of the global table. */
+  Case global(String key, Object value, long timestamp) {
+    return from("global", key, value, timestamp);
+  }
+
   Case left(String key, Object value, long timestamp) {
     return from("left", key, value, timestamp);
   }
@@ -122,10 +127,11 @@ final class Case {
   /**
    * Whether a task that merges its topics by timestamp (KIP-695) would take the records in this
    * order: "by_timestamp"; "tie" where equal timestamps leave the choice open;
-   * "against_timestamps". Null where there is one topic only.
+   * "against_timestamps". Null where there is one topic only, or a global table: no task merges its
+   * topic with another one.
    */
   String arrival() {
-    if (operator.topics.size() == 1) {
+    if (operator.topics.size() == 1 || operator.isGlobalJoin()) {
       return null;
     }
     boolean tie = false;

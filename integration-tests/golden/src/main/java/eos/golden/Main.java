@@ -31,6 +31,7 @@ public final class Main {
     cases.addAll(GroupByCases.all());
     cases.addAll(TableCases.all());
     cases.addAll(JoinCases.all());
+    cases.addAll(GlobalCases.all());
     cases.addAll(WindowCases.all());
     cases.addAll(HoppingCases.all());
     cases.addAll(OnCloseCases.all());

@@ -46,6 +46,8 @@ enum Operator {
   TABLE(List.of("table")),
   JOIN(List.of("stream", "table")),
   LEFT_JOIN(List.of("stream", "table")),
+  GLOBAL_JOIN(List.of("stream", "global")),
+  GLOBAL_LEFT_JOIN(List.of("stream", "global")),
   WINDOW_COUNT(List.of("in")),
   WINDOW_AGGREGATE(List.of("in")),
   FILTER_WINDOW_COUNT(List.of("in")),
@@ -120,6 +122,11 @@ enum Operator {
           true;
       default -> false;
     };
+  }
+
+  /** Whether it joins a stream with a global table. */
+  boolean isGlobalJoin() {
+    return this == GLOBAL_JOIN || this == GLOBAL_LEFT_JOIN;
   }
 
   /** Whether it joins two streams. */
@@ -371,6 +378,7 @@ enum Operator {
               Serdes.String());
       case JOIN_WITHIN, LEFT_JOIN_WITHIN, OUTER_JOIN_WITHIN ->
           StreamJoinOperators.build(of, builder);
+      case GLOBAL_JOIN, GLOBAL_LEFT_JOIN -> GlobalOperators.build(this, builder);
       default -> TableOperators.build(this, builder);
     }
     return builder.build();

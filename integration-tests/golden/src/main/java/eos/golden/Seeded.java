@@ -47,6 +47,25 @@ final class Seeded {
     return to;
   }
 
+  /**
+   * Records of a stream whose values begin with the key of a row, and rows of a global table. One in
+   * eight records of the stream selects no row.
+   */
+  static Case fillGlobalJoin(Case to, long seed, int records, int disorderMs) {
+    Seeded seeded = new Seeded(to.seed(seed));
+    for (int at = 0; at < records; at++) {
+      if (seeded.random.nextInt(3) == 0) {
+        to.global(seeded.key(), seeded.value(0.25), seeded.timestamp(disorderMs));
+        continue;
+      }
+      String row = seeded.random.nextInt(8) == 0 ? "" : seeded.key();
+      Object value = seeded.value(0.05);
+      to.stream(
+          seeded.key(), value == null ? null : row + "=" + value, seeded.timestamp(disorderMs));
+    }
+    return to;
+  }
+
   /** Records of two grouped streams; one in seven of the first deletes the result. */
   static Case fillCogroup(Case to, long seed, int records, int disorderMs) {
     Seeded seeded = new Seeded(to.seed(seed));
