@@ -103,8 +103,7 @@ pub enum Mistake {
     /// A step writes to a topic, and the app has a ledger.
     #[error(
         "the step `{step}` writes to the topic {topic}, but the app commits its transactions in {ledger}, and no transaction \
-         includes both. Either write the rows to a topic in this app and to {ledger} in a second one, or write the \
-         record to the outbox of {ledger}"
+         includes both. Write both to topics in an app without a ledger, and let a second app write the rows to {ledger}"
     )]
     TopicBesideLedger {
         /// The step.

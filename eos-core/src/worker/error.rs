@@ -2,7 +2,7 @@
 
 use eos_protocol::{
     ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicChanged,
-    TopicPartition,
+    TopicPartition, code,
 };
 
 use eos_protocol::state::{Family, OwnRows, RestartError, Stalled, StoreId};
@@ -260,12 +260,19 @@ pub enum WorkerError {
     /// The committed offset is outside of the log.
     #[error(
         "the next offset to read of {partition} is {wanted}, but the log has {first} to {end}. \
-         {}. Nothing was skipped. Choose where to continue: kafka-consumer-groups.sh --group {group} \
-         --topic {partition} --reset-offsets --execute --to-earliest (or another point)",
+         {}. Nothing was skipped. Choose where to continue: {}",
         if wanted < first {
             "Records were deleted before they were read (retention, or DeleteRecords)"
         } else {
             "The log is shorter than it was (topic recreated, or an unclean leader election)"
+        },
+        if *in_ledger {
+            "stop the app, and change the position in its ledger".to_owned()
+        } else {
+            format!(
+                "kafka-consumer-groups.sh --group {group} --topic {partition} --reset-offsets --execute \
+                 --to-earliest (or another point)"
+            )
         }
     )]
     OffsetOutOfRange {
@@ -273,6 +280,8 @@ pub enum WorkerError {
         partition: TopicPartition,
         /// The consumer group.
         group: String,
+        /// Whether the ledger of the app has the position, and not the consumer group.
+        in_ledger: bool,
         /// The next offset to read.
         wanted: Offset,
         /// The first offset of the log.
@@ -328,9 +337,13 @@ pub enum WorkerError {
     Dirty,
     /// Stable committed offsets could not be read.
     #[error(
-        "the committed offsets of {partitions} partitions did not become stable in {waited_s} s{}. \
-         Another producer's transaction holds them; see kafka-transactions.sh list",
-        last.as_ref().map_or(String::new(), |e| format!(" ({e})"))
+        "the committed offsets of {partitions} partitions could not be read within {waited_s} s. {}",
+        match last {
+            Some(error) if error.fault.code != code::UNSTABLE_OFFSET_COMMIT => format!(
+                "The last response: {error}. Fix its cause, then restart the app"
+            ),
+            _ => "Another producer's transaction holds them; see kafka-transactions.sh list".to_owned(),
+        }
     )]
     OffsetsUnstable {
         /// The number of queried partitions.
@@ -381,7 +394,6 @@ pub enum TwoOwners {
 
 /// Returns the fix for an error whose own text names none.
 pub(super) fn advice(error: &ClientError) -> &'static str {
-    use eos_protocol::code;
     match error.fault.code {
         code::INVALID_TRANSACTION_TIMEOUT => {
             ". Lower `transaction.timeout.ms`, or raise transaction.max.timeout.ms of the brokers"

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use eos_protocol::TopicPartition;
 
 use super::resolving::{Found, QUERY_PAUSE, Resolving, by_partition};
-use crate::client::OffsetBounds;
+use crate::client::{Client, OffsetBounds};
 use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
@@ -17,7 +17,7 @@ use crate::worker::shared::Shared;
 ///
 /// The bounds are newer than the offsets, so the offset of such a task is read once more. It is an error if the group
 /// still has the same offset.
-pub(super) fn recheck<C>(
+pub(super) fn recheck<C: Client>(
     shared: &Shared<C>,
     resolving: &mut Resolving,
     bounds: &[OffsetBounds],
@@ -34,6 +34,7 @@ pub(super) fn recheck<C>(
             return Err(WorkerError::OffsetOutOfRange {
                 partition: partition.clone(),
                 group: shared.spec.app.as_str().to_owned(),
+                in_ledger: shared.client.keeps_origins(),
                 wanted,
                 first: log.first,
                 end: log.end,

@@ -142,6 +142,7 @@ impl Group {
         Ok(Some(WorkerError::OffsetOutOfRange {
             partition,
             group: shared.spec.app.as_str().to_owned(),
+            in_ledger: shared.client.keeps_origins(),
             wanted,
             first,
             end,

@@ -27,6 +27,48 @@ fn an_offset_that_is_gone_names_the_log_and_the_way_out() {
     }
 }
 
+/// The commands for a consumer group have no effect on the positions of a ledger.
+#[test]
+fn an_error_about_a_position_names_where_the_position_is() {
+    let gone = |in_ledger| {
+        let offset = |n| Offset::new(n).unwrap();
+        let error = WorkerError::OffsetOutOfRange {
+            partition: tp(0),
+            group: "app".to_owned(),
+            in_ledger,
+            wanted: offset(5),
+            first: offset(17),
+            end: offset(90),
+        };
+        error.to_string()
+    };
+    assert!(gone(false).contains("--group app --topic in-0"));
+    let text = gone(true);
+    assert!(
+        text.ends_with("change the position in its ledger"),
+        "{text}"
+    );
+    let unstable = |last| {
+        let (partitions, waited_s) = (2, 60);
+        let error = WorkerError::OffsetsUnstable {
+            partitions,
+            waited_s,
+            last,
+        };
+        error.to_string()
+    };
+    let failed = |code| Some(ClientError::new(CallSite::Committed, code, "its text"));
+    for last in [None, failed(code::UNSTABLE_OFFSET_COMMIT)] {
+        let text = unstable(last);
+        assert!(text.contains("kafka-transactions.sh list"), "{text}");
+    }
+    let text = unstable(failed(code::NETWORK_EXCEPTION));
+    assert!(
+        text.contains("its text") && !text.contains("kafka-transactions"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_permanent_error_stops_with_the_transaction_aborted() {
     let mut bench = Bench::running();
