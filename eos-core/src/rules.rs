@@ -175,8 +175,8 @@ rules! {
     pairs_open_records_only = AloneAndPaired,
     /// The rows of a join stay until their records went out alone.
     keeps_rows_of_joins = RowsOfJoins,
-    /// A visit of a row of a join sets the next visit.
-    visits_rows_again = VisitAgain,
+    /// A visit of a row of a join schedules the next visit.
+    sets_next_visits = NextVisit,
     /// A row that stays in its group is subtracted and added.
     adds_to_the_same_group = SubtractWithoutAdd,
     /// The row before an update is read before the update.
@@ -185,8 +185,8 @@ rules! {
     checks_tokens_of_answers = AnswerTokens,
     /// A second update of a right row begins at its first subscriber again.
     begins_fan_outs_anew = FanOutAnew,
-    /// A left row whose former partner existed gets an answer also if the new one does not exist.
-    answers_without_a_row = AnswerNone,
+    /// A reference to a missing right row gets an answer if the result has to change.
+    answers_missing_rows = MissingRow,
     /// A left row that names another right row leaves the former one.
     ends_former_subscriptions = Unsubscribe,
     /// A deletion from a store is a deletion from its changelog.

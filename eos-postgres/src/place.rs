@@ -151,7 +151,7 @@ impl Places {
         if known.is_some_and(|known| **known != definition) {
             // Two shapes of one table would run in an order that differs from that of the records.
             let mistake = format!(
-                "{name} is written in two shapes: merge the streams and use one definition, or statements and closures with \
+                "{name} is written in two shapes: merge the streams and use one definition, or give the statements and closures \
                  different names. An app with closures needs a `Postgres` of its own"
             );
             inner.mistakes.insert(name.clone(), mistake);

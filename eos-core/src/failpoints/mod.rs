@@ -114,12 +114,12 @@
 //! | `epoch_order` | a lower epoch of a producer begins a new sequence |
 //! | `alone_and_paired` | a closed record of a join still meets partners while it is stored |
 //! | `rows_of_joins` | rows of a join expire before their records went out alone |
-//! | `visit_again` | a visit of a row of a join does not set the next one |
+//! | `next_visit` | a visit of a row of a join does not schedule the next visit |
 //! | `subtract_without_add` | a row that stays in its group is subtracted only |
 //! | `old_row_first` | the row before an update of a table is read after the update |
 //! | `answer_tokens` | a join by foreign key takes each answer, also one about a former reference |
 //! | `fan_out_anew` | a change of a referenced row goes on at the cursor of the change before it |
-//! | `answer_none` | a row that changes its reference from a row to none gets no answer |
+//! | `missing_row` | a reference to a missing row gets no answer, even if the result has to change |
 //! | `unsubscribe` | a row that refers to another key stays subscribed to the former one |
 //! | `waiting_records` | a record that waits for its turn expires when stream time passes its moment |
 //! | `paused_offset` | the offset of a paused record is committed before the decision about it |

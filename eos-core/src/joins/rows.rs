@@ -25,7 +25,7 @@ pub(crate) struct JoinRows<'c> {
     joining: Joining,
     /// Rows that start before this time are expired.
     over_before: Timestamp,
-    /// Whether a visit of a row is under way.
+    /// Whether a visit of a row is in progress.
     visiting: Cell<bool>,
 }
 
@@ -119,7 +119,7 @@ impl JoinStorage for JoinRows<'_> {
     }
 
     fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), StoreError> {
-        if self.visiting.get() && !rules::visits_rows_again() {
+        if self.visiting.get() && !rules::sets_next_visits() {
             return Ok(());
         }
         self.task.put_due(self.alone, key, moment, &[])

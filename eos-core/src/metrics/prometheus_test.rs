@@ -213,7 +213,7 @@ fn the_times_of_tasks_are_in_seconds() {
 }
 
 #[test]
-fn calls_and_parked_keys_are_numbers_of_a_task() {
+fn calls_and_parked_keys_are_reported_per_task() {
     let scraped = Scraped::of(&metrics().to_prometheus());
     let value = |name| scraped.value(name, &[("worker", "1"), ("task", "0_0")]);
     assert_eq!(value("eos_parked_keys"), Some(9.0));

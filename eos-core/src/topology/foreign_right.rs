@@ -140,7 +140,7 @@ where
         let foreign = self.join.decode_foreign(&foreign).map_err(Fault::Key)?;
         let row = self.right.get(ctx, &foreign);
         let row = row.map_err(|fault| table_row_fault(ctx, fault))?;
-        if row.is_none() && !(to_none && rules::answers_without_a_row()) {
+        if row.is_none() && !(to_none && rules::answers_missing_rows()) {
             return Ok(());
         }
         let time = row.as_ref().and_then(|row| row.timestamp).or(timestamp);

@@ -267,7 +267,7 @@ pub enum WorkerError {
             "The log is shorter than it was (topic recreated, or an unclean leader election)"
         },
         if *in_ledger {
-            "stop the app, and change the position in its ledger".to_owned()
+            "stop the app and set the position in its ledger".to_owned()
         } else {
             format!(
                 "kafka-consumer-groups.sh --group {group} --topic {partition} --reset-offsets --execute \
@@ -280,7 +280,7 @@ pub enum WorkerError {
         partition: TopicPartition,
         /// The consumer group.
         group: String,
-        /// Whether the ledger of the app has the position, and not the consumer group.
+        /// Whether the position is in the ledger of the app, not in the consumer group.
         in_ledger: bool,
         /// The next offset to read.
         wanted: Offset,
@@ -342,7 +342,8 @@ pub enum WorkerError {
             Some(error) if error.fault.code != code::UNSTABLE_OFFSET_COMMIT => format!(
                 "The last response: {error}. Fix its cause, then restart the app"
             ),
-            _ => "Another producer's transaction holds them; see kafka-transactions.sh list".to_owned(),
+            _ => "An open transaction of another producer may block them. Find it with kafka-transactions.sh list"
+                .to_owned(),
         }
     )]
     OffsetsUnstable {

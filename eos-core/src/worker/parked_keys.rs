@@ -10,15 +10,15 @@ use crate::client::Headers;
 use crate::rules;
 use crate::topology::Chains;
 
-/// A count stops here, so that no count is slow.
-const MOST_COUNTED: u64 = 10_000;
+/// The most rows that a count reads, to bound its duration.
+const COUNT_LIMIT: u64 = 10_000;
 
 /// The parked keys of a task.
 #[derive(Debug)]
 pub(super) struct ParkedKeys {
     /// By input: the store of its parked keys, and its topic.
     pub(super) stores: Vec<Option<(StoreId, TopicName)>>,
-    /// By input: the number of its rows. `None` if that is unknown.
+    /// By input: the number of its rows. `None` if it is unknown.
     rows: Vec<Option<Rows>>,
     /// The record at hand.
     pub(super) at_hand: Option<AtHand>,
@@ -29,30 +29,30 @@ pub(super) struct ParkedKeys {
 struct Rows {
     number: u64,
     /// Whether there may be more rows.
-    at_least: bool,
+    is_lower_bound: bool,
 }
 
 impl Rows {
-    const fn counted(number: u64) -> Self {
+    const fn of(number: u64) -> Self {
         Self {
             number,
-            at_least: number >= MOST_COUNTED,
+            is_lower_bound: number >= COUNT_LIMIT,
         }
     }
 
-    /// The number after a row is written for the first time.
-    const fn one_more(self) -> Self {
+    /// The number after a row is inserted.
+    const fn increment(self) -> Self {
         Self {
             number: self.number.saturating_add(1),
             ..self
         }
     }
 
-    /// The number after a row is deleted. `None` if the rows are counted again: a lower bound is then below half of
-    /// the largest count, so that deletions rarely lead to a count.
-    const fn one_less(self) -> Option<Self> {
+    /// The number after a row is deleted. `None` if a lower bound falls below half of [`COUNT_LIMIT`]: the rows are
+    /// then counted again. The margin keeps such counts rare.
+    const fn decrement(self) -> Option<Self> {
         let number = self.number.saturating_sub(1);
-        match self.at_least && number < MOST_COUNTED / 2 {
+        match self.is_lower_bound && number < COUNT_LIMIT / 2 {
             true => None,
             false => Some(Self { number, ..self }),
         }
@@ -109,8 +109,8 @@ impl ParkedKeys {
         Ok(self.count_of(input, state)? > 0)
     }
 
-    /// The number of parked keys and of failed records without a key: exact up to [`MOST_COUNTED`] per input, else a
-    /// lower bound. `None` if the store can't be read.
+    /// The number of parked keys and of failed records without a key: exact below half of [`COUNT_LIMIT`] per
+    /// input, and possibly a lower bound above. `None` if the store can't be read.
     pub(super) fn count(&mut self, state: &TaskState) -> Option<u64> {
         let counts = (0..self.stores.len()).map(|input| self.count_of(input, state));
         counts.sum::<Result<u64, _>>().ok()
@@ -128,10 +128,10 @@ impl ParkedKeys {
         let range = KeyRange::prefix(&prefix(topic));
         let mut scan = state.store.scan(*store, &range, Direction::Forward)?;
         let mut number = 0;
-        while number < MOST_COUNTED && scan.next()?.is_some() {
+        while number < COUNT_LIMIT && scan.next()?.is_some() {
             number += 1;
         }
-        *rows = Some(Rows::counted(number));
+        *rows = Some(Rows::of(number));
         Ok(number)
     }
 
@@ -144,8 +144,8 @@ impl ParkedKeys {
     ) -> Result<(), StoreError> {
         if let Some(rows) = self.rows.get_mut(at_hand.input) {
             *rows = rows.and_then(|rows| match (&at_hand.row, row) {
-                (None, Some(_)) => Some(rows.one_more()),
-                (Some(_), None) => rows.one_less(),
+                (None, Some(_)) => Some(rows.increment()),
+                (Some(_), None) => rows.decrement(),
                 _ => Some(rows),
             });
         }
@@ -205,13 +205,13 @@ mod tests {
 
     #[test]
     fn a_lower_bound_of_rows_is_counted_again_at_half() {
-        let exact = Rows::counted(2);
-        assert_eq!(exact.one_more().number, 3);
-        let none = exact.one_less().and_then(Rows::one_less).unwrap();
-        assert_eq!(none, Rows::counted(0));
-        let mut rows = Rows::counted(MOST_COUNTED);
+        let exact = Rows::of(2);
+        assert_eq!(exact.increment().number, 3);
+        let none = exact.decrement().and_then(Rows::decrement).unwrap();
+        assert_eq!(none, Rows::of(0));
+        let mut rows = Rows::of(COUNT_LIMIT);
         let mut deleted = 0;
-        while let Some(fewer) = rows.one_less() {
+        while let Some(fewer) = rows.decrement() {
             rows = fewer;
             deleted += 1;
         }

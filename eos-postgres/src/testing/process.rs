@@ -18,8 +18,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// After this time, the watchdog has started the server.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(5);
 
-/// Stops the server at a line on standard input. If standard input ends without one, because this process ended, the
-/// watchdog also removes the directory.
+/// Stops the server when standard input has a line or ends. If this process ends without stopping the server,
+/// standard input ends without a line, and the watchdog also removes the directory.
 const WATCHDOG: &str = "directory=$1; shift; \"$@\" </dev/null & server=$!; read -r line; \
      kill -QUIT $server 2>/dev/null; wait $server; [ \"$line\" ] || rm -rf \"$directory\"";
 
@@ -32,7 +32,7 @@ pub(super) struct Server {
     running: Option<Running>,
 }
 
-/// The watchdog of a started server. The server runs until the pipe is closed.
+/// The watchdog of a started server. The server runs until the pipe has a line or is closed.
 #[derive(Debug)]
 struct Running {
     watchdog: Child,
@@ -200,7 +200,7 @@ impl Server {
             return;
         };
         if let Some(mut pipe) = running.pipe.take() {
-            // A watchdog that was killed reads nothing.
+            // The write fails if the watchdog was killed.
             let _ = pipe.write_all(b"stop\n");
         }
         let _ = running.watchdog.wait();

@@ -210,7 +210,7 @@ fn writer(url: &str, number: i32, deletions: u64) -> u32 {
 
 const OWNER: &str = "EOS_TEST_OWNS_A_SERVER";
 
-/// A second run of this test program owns a server and is killed, so that none of its destructors run.
+/// A second process of this test program owns a server. The test kills the process, so that no destructor runs.
 #[test]
 fn a_killed_process_leaves_no_server_and_no_directory() {
     if std::env::var_os(OWNER).is_some() {

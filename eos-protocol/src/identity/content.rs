@@ -60,7 +60,8 @@ mod tests {
             let hash = hash(namespace, fields);
             hash.map(|byte| format!("{byte:02x}")).concat()
         };
-        // The SHA-256 of 00 00 00 00 00 00 00 01 "n" 00 00 00 00 00 00 00 02 "ab", as `sha256sum` prints it.
+        // The SHA-256 of 00 00 00 00 00 00 00 01 "n" 00 00 00 00 00 00 00 02 "ab". All expected values come from
+        // `sha256sum`.
         assert_eq!(
             hex("n", &[b"ab"]),
             "bffcda67c5404008eefc4018813c8c864a3ceefec9908cde25d32cae853983ce"

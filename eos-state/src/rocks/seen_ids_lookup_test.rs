@@ -52,7 +52,7 @@ fn filters(look_up: impl FnOnce()) -> Filters {
 /// R61: the filters answer for nearly all new ids, and the rows are the truth: no unique id is taken for a duplicate.
 /// `EOS_FULL=1` has ten million ids.
 #[test]
-fn filters_answer_for_new_ids_and_rows_decide() {
+fn filters_only_save_reads() {
     let ids = if is_full() { 10_000_000 } else { 1_000_000 };
     let dir = tempdir().unwrap();
     let (mut store, id) = store_of(dir.path(), SeenKind::Ever);

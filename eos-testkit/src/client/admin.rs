@@ -136,7 +136,7 @@ pub(super) fn has_records(fabric: &mut Fabric, topic: &str, partition: i32, from
     found
 }
 
-/// Fetches until `on_records` returns `false`, or until the end.
+/// Fetches records until `on_records` returns `false` or the partition ends.
 fn fetch(
     fabric: &mut Fabric,
     topic: &str,

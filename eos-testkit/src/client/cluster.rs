@@ -171,7 +171,7 @@ impl Cluster {
         self.with(|world| admin::read(&mut world.fabric, topic, partition, offset))
     }
 
-    /// Whether a partition has committed records from this offset on.
+    /// Whether a partition has committed records at this offset or later.
     ///
     /// # Panics
     /// As [`read`](Self::read).

@@ -14,7 +14,7 @@ use eos_broker::broker::{Broker, Output, Request, Ticket, key_of};
 /// The default of `max.partition.fetch.bytes`.
 const FETCH_BYTES: i32 = 1 << 20;
 
-/// The time of a cluster, which any thread can read without its lock.
+/// The time of a cluster. Any thread can read it without the lock of the cluster.
 #[derive(Clone)]
 pub(super) struct Clock(Arc<AtomicI64>);
 
@@ -70,8 +70,8 @@ impl Fabric {
 
     /// Sends a request past the network and returns the response.
     pub(super) fn ask(&mut self, body: RequestKind) -> Option<ResponseKind> {
-        // Far from the ticket numbers of the network.
         let now = self.now();
+        // Far from the ticket numbers of the network.
         let ticket = Ticket((1 << 62) + self.direct);
         self.direct += 1;
         let request = Request::new(ticket, version(&body), body);

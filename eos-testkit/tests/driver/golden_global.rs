@@ -1,4 +1,4 @@
-//! Replays the recorded results of Kafka Streams for joins with a global table: `integration-tests/golden`.
+//! Golden cases of joins with a global table (`integration-tests/golden`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ fn row_key(value: &str) -> Option<String> {
     (!key.is_empty()).then(|| key.to_owned())
 }
 
-/// Both inputs skip what they can't decode. Kafka Streams drops the same records.
+/// Both inputs skip records that they can't decode. Kafka Streams drops the same records.
 fn declare(operator: &str) -> App {
     let mut app = App::new("golden");
     let table = app
@@ -61,7 +61,7 @@ fn shown(record: &Value) -> Shown {
     )
 }
 
-/// Replays a case, and compares the results of each record. Returns whether an input skipped a record.
+/// Replays a case and compares the results of each record. Returns whether an input skipped a record.
 fn replay(operator: &str, file: &Path) -> bool {
     let text = fs::read_to_string(file).unwrap();
     let lines = text
@@ -86,9 +86,9 @@ fn replay(operator: &str, file: &Path) -> bool {
     metrics.totals.skipped + metrics.globals[0].skipped > 0
 }
 
-/// A record that an input skips stops the app under the default policy. `DIFFERENCES.md` lists the cases with such records.
+/// `DIFFERENCES.md` lists the cases with skipped records. Under the default policy, such a record stops the app.
 #[test]
-fn joins_with_a_global_table_answer_as_kafka_streams_does() {
+fn joins_with_a_global_table_match_kafka_streams() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../integration-tests/golden/cases");
     let operators = ["global_join", "global_left_join"];
     let mut different = BTreeSet::new();

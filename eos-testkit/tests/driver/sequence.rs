@@ -207,7 +207,7 @@ fn the_store_has_one_row_per_producer() {
     assert_eq!(read(&mut driver, "out"), blocks[..6]);
 }
 
-/// R53: three threads take blocks of a thousand numbers from a common counter. The block is the producer.
+/// R53: three threads take blocks of a thousand numbers from a common counter. Each block is a producer.
 #[test]
 fn interleaved_blocks_of_numbers_drop_only_repetitions() {
     let mut driver = start();
@@ -381,7 +381,7 @@ fn only_higher_versions_of_a_key_pass() {
     assert!(places > 20, "{places}");
 }
 
-/// The records in another order.
+/// Returns the records in random order.
 fn shuffled<T: Clone>(records: &[T], rng: &mut Rng) -> Vec<T> {
     let mut left = records.to_vec();
     let mut all = Vec::new();
@@ -391,7 +391,7 @@ fn shuffled<T: Clone>(records: &[T], rng: &mut Rng) -> Vec<T> {
     all
 }
 
-/// R75: whatever the order of repeated versions, the last one that passes is the highest.
+/// R75: in any order of repeated versions, the last version that passes is the highest.
 #[test]
 fn a_hundred_shuffles_of_versions_end_with_the_highest() {
     let mut versions = Vec::new();
@@ -420,7 +420,7 @@ fn a_hundred_shuffles_of_versions_end_with_the_highest() {
     assert_eq!(orders.len(), 100);
 }
 
-/// R104: a guard drops late increments, so their sum is wrong with it. With a deduplication it is right in every order.
+/// R104: a guard drops late increments, so their sum is wrong. With a deduplication, the sum is right in any order.
 #[test]
 fn a_guard_is_for_values_that_replace_each_other() {
     let mut driver = TestDriver::new(newest(Newest::accepted));

@@ -71,11 +71,11 @@ impl Pipeline {
             _ => offset,
         };
         at_hand.row_key = row_key(&topic, key, first);
-        let asks = match replay {
+        let may_be_parked = match replay {
             None if key.is_none() => Ok(false),
             _ => parked.has_any(input, state),
         };
-        match asks {
+        match may_be_parked {
             Ok(true) => {
                 let mut row = Vec::new();
                 match state.store.get(store, &at_hand.row_key, &mut row) {
@@ -98,13 +98,14 @@ impl Pipeline {
         let mut row = at_hand.row.clone();
         let arrival = arrives(&mut row, replay);
         if is_culprit && !matches!(arrival, Arrival::Repeated | Arrival::Done) {
-            // Its policy decides: a letter of this record may abort its transactions as well.
+            // The error policy decides: a letter of this record may abort its transactions as well.
             at_hand.letter = replay.and_then(|replay| match replay {
                 Replay::Record(number) => Some(number),
                 _ => None,
             });
             parked.at_hand = Some(at_hand);
-            // It has not run, so no moment in its unit is to blame. If it ran now, it would overtake its key's letters.
+            // A parked record has not run, so no moment of its unit caused the aborts. If the record ran now, it would
+            // overtake the letters of its key.
             let waits = matches!(arrival, Arrival::Park(_));
             return waits.then(|| self.condemn(shared, task, record, aborts(txn), txn));
         }

@@ -27,9 +27,9 @@ fn an_offset_that_is_gone_names_the_log_and_the_way_out() {
     }
 }
 
-/// The commands for a consumer group have no effect on the positions of a ledger.
+/// Commands for the consumer group do not change the positions in a ledger.
 #[test]
-fn an_error_about_a_position_names_where_the_position_is() {
+fn offset_errors_name_the_storage_of_the_position() {
     let gone = |in_ledger| {
         let offset = |n| Offset::new(n).unwrap();
         let error = WorkerError::OffsetOutOfRange {
@@ -44,10 +44,7 @@ fn an_error_about_a_position_names_where_the_position_is() {
     };
     assert!(gone(false).contains("--group app --topic in-0"));
     let text = gone(true);
-    assert!(
-        text.ends_with("change the position in its ledger"),
-        "{text}"
-    );
+    assert!(text.ends_with("set the position in its ledger"), "{text}");
     let unstable = |last| {
         let (partitions, waited_s) = (2, 60);
         let error = WorkerError::OffsetsUnstable {

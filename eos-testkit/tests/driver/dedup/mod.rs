@@ -156,7 +156,8 @@ fn equal_ids_of_two_tenants_are_different() {
     assert_eq!(ids(&mut driver), ["a12345", "b12345"]);
 }
 
-/// R62, R64: concurrent requests of many senders arrive at different partitions. By a repartition, equal ids meet in one task.
+/// R62, R64: concurrent requests of many senders arrive at different partitions. A repartition brings equal ids into
+/// one task.
 #[test]
 fn equal_ids_of_many_partitions_have_one_effect() {
     let start = || {
@@ -359,7 +360,7 @@ fn another_generation_passes_once() {
         driver.pipe_input(&input(), replay(generation));
     }
     assert_eq!(ids(&mut driver).len(), 3);
-    // R65: all records again.
+    // R65: all records arrive again in each generation.
     for (generation, passing) in [
         (None, 200),
         (Some("0"), 0),
@@ -607,7 +608,7 @@ fn windows_that_can_not_work_are_refused() {
     refused(SeenIds::fixed("seen", minutes(100 * 24 * 60)));
     refused(SeenIds::sliding("seen", minutes(5)).at_most(minutes(4)));
     refused(five_minutes().redelivered_within(minutes(6)));
-    // R56: the text has both durations.
+    // R56: the error names both durations.
     let short = SeenIds::fixed("seen", minutes(60)).redelivered_within(minutes(4 * 24 * 60));
     let text = app(&short).describe().unwrap_err().to_string();
     let expected = "the window is 3600s, but producers repeat records for 345600s";

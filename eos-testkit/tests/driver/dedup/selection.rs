@@ -113,7 +113,7 @@ fn equal_values_collapse_only_if_the_program_permits_it() {
     assert_eq!(kept_of(false, &[0, 1]), 2);
 }
 
-/// R66: a mirror writes some records a second time, later and at other offsets. The id is in a header.
+/// R66: a mirror writes some records a second time, later and at other offsets. A header contains the id.
 #[test]
 fn records_of_a_mirrored_topic_pass_once() {
     let mirror = || Topic::<String, String>::plain("mirror");

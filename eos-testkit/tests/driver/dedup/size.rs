@@ -12,8 +12,8 @@ use super::{BEGIN, MINUTE, app_with, input, minutes, output};
 
 const DAY: u64 = 24 * 60;
 
-/// R46, R59, R60: at a constant rate, a store has a constant number of rows: those of the window, and at most those of the
-/// bucket and the lateness. Every id comes twice.
+/// R46, R59, R60: at a constant rate, a store has a constant number of rows. These are the rows of the window, and at
+/// most those of one bucket and of the lateness. Each id arrives twice.
 #[test]
 fn a_month_keeps_one_and_a_half_windows_and_the_lateness() {
     struct Run {
@@ -21,8 +21,9 @@ fn a_month_keeps_one_and_a_half_windows_and_the_lateness() {
         days: u64,
         /// Minutes between two ids.
         every: u64,
-        /// Minutes of the window, and of the rows at most.
+        /// Minutes.
         window: u64,
+        /// The longest time that a row is kept, in minutes.
         kept: u64,
     }
     let check = |run: Run| {
@@ -50,7 +51,7 @@ fn a_month_keeps_one_and_a_half_windows_and_the_lateness() {
             counts.iter().all(|rows| *rows <= most),
             "{most}: {counts:?}"
         );
-        // The most is reached in the first half, and stays.
+        // The number of rows reaches its maximum in the first half and stays there.
         let half = counts.len() / 2;
         let [early, late] = [&counts[..half], &counts[half..]].map(|it| it.iter().max());
         assert_eq!(early, late, "{counts:?}");

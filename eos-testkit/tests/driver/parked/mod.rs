@@ -459,8 +459,8 @@ fn mistakes_are_refused_with_the_fix() {
     );
 }
 
-/// The letter of a parked record is too large for its topic, so it aborts its transactions. The record must not run instead, although
-/// timers are due at its time and one of them could be to blame.
+/// The letter of a parked record is too large for its topic and aborts the transactions. The record must not run, even
+/// though a timer is due at its time and could have caused the aborts.
 #[test]
 fn a_parked_record_whose_letter_is_refused_does_not_overtake() {
     let mut app = App::new("a");
@@ -475,7 +475,7 @@ fn a_parked_record_whose_letter_is_refused_does_not_overtake() {
         })
         .to(&paid());
     let mut driver = TestDriver::new(app);
-    // The worker knows the limit of its start, so the brokers refuse the letter.
+    // The worker uses the limit that it read at its start, so the brokers refuse the letter.
     let set = driver
         .cluster()
         .broker(|broker| broker.configure_topic("orders-dlq", "max.message.bytes", "2000"));

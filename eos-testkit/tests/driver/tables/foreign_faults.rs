@@ -280,10 +280,10 @@ fn frequent_updates_reach_the_last_rows() {
     }
 }
 
-/// One customer with many orders: an update of its row reaches them all, in more than one transaction, and a row of another
+/// An update of a customer with many orders reaches all of them, in more than one transaction. A row of another
 /// customer does not wait for them. `EOS_FULL=1` has a million orders.
 #[test]
-fn a_customer_with_many_orders_changes() {
+fn an_update_of_a_customer_reaches_all_orders() {
     let orders = match std::env::var_os("EOS_FULL") {
         Some(_) => 1_000_000,
         None => 20_000,

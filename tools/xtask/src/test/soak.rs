@@ -217,7 +217,7 @@ const TABLE: [Soak; 22] = [
     },
     Soak {
         name: "ids",
-        what: "deduplications of millions of ids and of ten million sequence numbers",
+        what: "deduplication of a million ids and of ten million sequence numbers",
         environment: FULL,
         runs: Runs::Tests {
             target: "driver",
@@ -231,7 +231,7 @@ const TABLE: [Soak; 22] = [
         environment: FULL,
         runs: Runs::Tests {
             target: "driver",
-            filter: "a_customer_with_many_orders",
+            filter: "an_update_of_a_customer",
         },
         times: 1,
     },

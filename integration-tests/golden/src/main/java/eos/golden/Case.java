@@ -127,8 +127,8 @@ final class Case {
   /**
    * Whether a task that merges its topics by timestamp (KIP-695) would take the records in this
    * order: "by_timestamp"; "tie" where equal timestamps leave the choice open;
-   * "against_timestamps". Null where there is one topic only, or a global table: no task merges its
-   * topic with another one.
+   * "against_timestamps". Null for one topic, and for a global table, whose topic no task merges
+   * with another one.
    */
   String arrival() {
     if (operator.topics.size() == 1 || operator.isGlobalJoin()) {

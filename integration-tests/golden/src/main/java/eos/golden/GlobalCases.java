@@ -7,8 +7,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A stream joined with a global table by a key that stands before the "=" of the stream's value;
- * every case once as a join, once as a left join.
+ * A stream joined with a global table. The row's key is the part of the stream's value before the
+ * "=". Each case is a join and a left join.
  */
 final class GlobalCases {
   private GlobalCases() {}

@@ -26,7 +26,7 @@ final class GlobalOperators {
     joined.to(Operator.OUT, Produced.with(Serdes.String(), Serdes.String()));
   }
 
-  /** What stands before the first "=", or null if that is nothing or if there is no value. */
+  /** The part of the value before the first "=", or null if it is empty or the value is null. */
   private static String rowKey(String key, String value) {
     if (value == null) {
       return null;

@@ -124,7 +124,7 @@ enum Operator {
     };
   }
 
-  /** Whether it joins a stream with a global table. */
+  /** Whether the operator joins a stream with a global table. */
   boolean isGlobalJoin() {
     return this == GLOBAL_JOIN || this == GLOBAL_LEFT_JOIN;
   }
