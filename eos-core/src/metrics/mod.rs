@@ -403,9 +403,9 @@ pub struct TaskMetrics {
     pub calls: Option<CallMetrics>,
     /// Whether it is paused at a failed record, and waits for [`Handle::resume`](crate::Handle::resume).
     pub paused: bool,
-    /// The number of parked keys, and of dead letters without a key that are not replayed yet. Exact below 5,000 per
-    /// input, and possibly a lower bound above. `None` if no source of the stage has dead letters
-    /// [in sequence](crate::ErrorPolicy::in_sequence), or if the store can't be read.
+    /// The number of parked keys, and of dead letters without a key that are not replayed yet. A count ends at
+    /// 10,000 per input. It includes uncommitted changes. `None` if no source of the stage has dead letters
+    /// [in sequence](crate::ErrorPolicy::in_sequence), if nothing is counted yet, or if the store can't be read.
     pub parked_keys: Option<u64>,
 }
 

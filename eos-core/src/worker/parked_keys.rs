@@ -18,45 +18,20 @@ const COUNT_LIMIT: u64 = 10_000;
 pub(super) struct ParkedKeys {
     /// By input: the store of its parked keys, and its topic.
     pub(super) stores: Vec<Option<(StoreId, TopicName)>>,
-    /// By input: the number of its rows. `None` if it is unknown.
-    rows: Vec<Option<Rows>>,
+    /// By input: whether the store may have a row. `None` if that is unknown.
+    any: Vec<Option<bool>>,
+    /// By input: the last count of its rows, for the metrics.
+    counts: Vec<Counted>,
     /// The record at hand.
     pub(super) at_hand: Option<AtHand>,
 }
 
-/// The number of rows of an input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rows {
-    number: u64,
-    /// Whether there may be more rows.
-    is_lower_bound: bool,
-}
-
-impl Rows {
-    const fn of(number: u64) -> Self {
-        Self {
-            number,
-            is_lower_bound: number >= COUNT_LIMIT,
-        }
-    }
-
-    /// The number after a row is inserted.
-    const fn increment(self) -> Self {
-        Self {
-            number: self.number.saturating_add(1),
-            ..self
-        }
-    }
-
-    /// The number after a row is deleted. `None` if a lower bound falls below half of [`COUNT_LIMIT`]: the rows are
-    /// then counted again. The margin keeps such counts rare.
-    const fn decrement(self) -> Option<Self> {
-        let number = self.number.saturating_sub(1);
-        match self.is_lower_bound && number < COUNT_LIMIT / 2 {
-            true => None,
-            false => Some(Self { number, ..self }),
-        }
-    }
+/// The last count of the rows of an input. No decision about a record depends on it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    rows: Option<u64>,
+    /// Whether the rows have not changed since.
+    is_current: bool,
 }
 
 /// A record of a sequenced source, until it is merged or fails.
@@ -89,7 +64,8 @@ impl ParkedKeys {
             .collect();
         stores.iter().any(Option::is_some).then(|| {
             Box::new(Self {
-                rows: vec![None; stores.len()],
+                any: vec![None; stores.len()],
+                counts: vec![Counted::default(); stores.len()],
                 stores,
                 at_hand: None,
             })
@@ -99,40 +75,55 @@ impl ParkedKeys {
     /// Handles an abort: rows that it deleted are there again.
     pub(super) fn aborted(&mut self) {
         self.at_hand = None;
+        self.changed();
         if rules::looks_for_parked_keys_after_abort() {
-            self.rows.fill(None);
+            self.any.fill(None);
         }
+    }
+
+    /// Records that rows may have changed, so that the next count reads them.
+    pub(super) fn changed(&mut self) {
+        self.counts.iter_mut().for_each(|it| it.is_current = false);
     }
 
     /// Whether the input has a parked key.
     pub(super) fn has_any(&mut self, input: usize, state: &TaskState) -> Result<bool, StoreError> {
-        Ok(self.count_of(input, state)? > 0)
-    }
-
-    /// The number of parked keys and of failed records without a key: exact below half of [`COUNT_LIMIT`] per
-    /// input, and possibly a lower bound above. `None` if the store can't be read.
-    pub(super) fn count(&mut self, state: &TaskState) -> Option<u64> {
-        let counts = (0..self.stores.len()).map(|input| self.count_of(input, state));
-        counts.sum::<Result<u64, _>>().ok()
-    }
-
-    fn count_of(&mut self, input: usize, state: &TaskState) -> Result<u64, StoreError> {
-        let (Some(rows), Some(Some((store, topic)))) =
-            (self.rows.get_mut(input), self.stores.get(input))
-        else {
-            return Ok(0);
+        let Some(any) = self.any.get_mut(input) else {
+            return Ok(false);
         };
-        if let Some(rows) = *rows {
-            return Ok(rows.number);
+        if let Some(any) = *any {
+            return Ok(any);
         }
-        let range = KeyRange::prefix(&prefix(topic));
-        let mut scan = state.store.scan(*store, &range, Direction::Forward)?;
-        let mut number = 0;
-        while number < COUNT_LIMIT && scan.next()?.is_some() {
-            number += 1;
+        let Some(Some((store, topic))) = self.stores.get(input) else {
+            return Ok(false);
+        };
+        let found = count(state, *store, topic, 1)? > 0;
+        *any = Some(found);
+        Ok(found)
+    }
+
+    /// The number of parked keys and of letters without a key, at most [`COUNT_LIMIT`] per input. `None` if it is not
+    /// counted yet, or if the store can't be read.
+    ///
+    /// `budget` is the number of rows that the counts of all tasks may still read. An input that finds it used up keeps its
+    /// last count.
+    pub(super) fn count(&mut self, state: &TaskState, budget: &mut u64) -> Option<u64> {
+        let mut all = Some(0_u64);
+        for (store, counted) in self.stores.iter().zip(&mut self.counts) {
+            let Some((store, topic)) = store else {
+                continue;
+            };
+            if !counted.is_current && *budget > 0 {
+                let rows = count(state, *store, topic, COUNT_LIMIT).ok();
+                *budget = budget.saturating_sub(rows.unwrap_or(0).max(1));
+                *counted = Counted {
+                    rows,
+                    is_current: rows.is_some(),
+                };
+            }
+            all = all.zip(counted.rows).map(|(a, b)| a.saturating_add(b));
         }
-        *rows = Some(Rows::of(number));
-        Ok(number)
+        all
     }
 
     /// Writes a row of the record at hand. `None` deletes the row.
@@ -142,21 +133,36 @@ impl ParkedKeys {
         row: Option<&ParkedKey>,
         state: &TaskState,
     ) -> Result<(), StoreError> {
-        if let Some(rows) = self.rows.get_mut(at_hand.input) {
-            *rows = rows.and_then(|rows| match (&at_hand.row, row) {
-                (None, Some(_)) => Some(rows.increment()),
-                (Some(_), None) => rows.decrement(),
-                _ => Some(rows),
-            });
-        }
+        self.changed();
+        let any = self.any.get_mut(at_hand.input);
         match row {
             Some(row) => {
+                any.into_iter().for_each(|any| *any = Some(true));
                 let row = row.encode();
                 state.store.put(at_hand.store, &at_hand.row_key, &row)
             }
-            None => state.store.delete(at_hand.store, &at_hand.row_key),
+            None => {
+                any.into_iter().for_each(|any| *any = None);
+                state.store.delete(at_hand.store, &at_hand.row_key)
+            }
         }
     }
+}
+
+/// Counts the rows of a topic, at most `most`.
+fn count(
+    state: &TaskState,
+    store: StoreId,
+    topic: &TopicName,
+    most: u64,
+) -> Result<u64, StoreError> {
+    let range = KeyRange::prefix(&prefix(topic));
+    let mut scan = state.store.scan(store, &range, Direction::Forward)?;
+    let mut rows = 0;
+    while rows < most && scan.next()?.is_some() {
+        rows += 1;
+    }
+    Ok(rows)
 }
 
 /// Returns the beginning of the row keys of a topic. Topic names have at most 249 bytes.
@@ -197,24 +203,4 @@ pub(super) fn numbered(mut headers: Headers, number: Option<LetterNumber>) -> He
         headers.push(SEQUENCE, Some(number.header().as_bytes()));
     }
     headers
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lower_bound_of_rows_is_counted_again_at_half() {
-        let exact = Rows::of(2);
-        assert_eq!(exact.increment().number, 3);
-        let none = exact.decrement().and_then(Rows::decrement).unwrap();
-        assert_eq!(none, Rows::of(0));
-        let mut rows = Rows::of(COUNT_LIMIT);
-        let mut deleted = 0;
-        while let Some(fewer) = rows.decrement() {
-            rows = fewer;
-            deleted += 1;
-        }
-        assert_eq!((deleted, rows.number), (5_000, 5_000));
-    }
 }

@@ -304,6 +304,9 @@ impl<R: Records> Task<R> {
     /// Forgets the changes of the current record.
     pub(super) fn forget(&mut self) {
         self.chains.discard();
+        if let Some(parked) = &mut self.parked {
+            parked.changed();
+        }
         self.ticks.forget();
         if let Some(state) = &mut self.state {
             state.store.drop_record();

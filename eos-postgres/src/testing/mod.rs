@@ -28,8 +28,8 @@ const OTHER_SERVER: &str = "EOS_POSTGRES_URL";
 
 /// A PostgreSQL server that exists as long as this value, or the server of `EOS_POSTGRES_URL`.
 ///
-/// It listens on a Unix socket only, in a fresh directory. The server also ends, and its directory is removed, if this
-/// process is killed. PostgreSQL refuses to run as root. If this process is root, the server runs as the user
+/// It listens on a Unix socket only, in a fresh directory. Once the server runs, it also ends, and its directory is removed,
+/// if this process is killed. PostgreSQL refuses to run as root. If this process is root, the server runs as the user
 /// `postgres`, or as `daemon`.
 ///
 /// The binaries are taken from `EOS_PG_BIN`, `pg_config --bindir`, `PATH`, or `/usr/lib/postgresql/*/bin`.

@@ -14,6 +14,9 @@ use crate::worker::tasks::Tasks;
 /// The shortest interval: each report queries the client for every input.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// The rows of parked keys that a report counts, to bound its duration.
+const COUNT_BUDGET: u64 = 10_000;
+
 impl Chores {
     /// Whether a report is due.
     pub(in crate::worker) fn reports(&mut self, now: Now) -> bool {
@@ -34,6 +37,7 @@ pub(in crate::worker) fn report<C: Client>(
     generation: i32,
 ) {
     let clock = shared.env.wall_clock();
+    let mut to_count = COUNT_BUDGET;
     let mut reports = Vec::with_capacity(tasks.len());
     for (id, task) in tasks.iter_mut() {
         let inputs = task.progress.inputs().iter().map(|input| {
@@ -52,7 +56,7 @@ pub(in crate::worker) fn report<C: Client>(
         if let Some(state) = &task.state {
             report.due_behind = state.due_behind(report.stream_time, clock);
             let parked = task.parked.as_mut();
-            report.parked_keys = parked.and_then(|parked| parked.count(state));
+            report.parked_keys = parked.and_then(|parked| parked.count(state, &mut to_count));
         }
         if let Some(state) = &mut task.state
             && let Some(trimming) = &state.trimming

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::sequence::REPLAY;
 use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition};
 
 use super::{Answer, Fake, MEMBER, offset, scripted_error};
@@ -14,6 +15,7 @@ pub(in crate::worker) struct FakeMessage {
     offset: i64,
     key: Vec<u8>,
     value: Option<Vec<u8>>,
+    replay: Option<String>,
 }
 
 impl Message for FakeMessage {
@@ -35,7 +37,11 @@ impl Message for FakeMessage {
         self.value.as_deref()
     }
     fn headers(&self) -> Headers {
-        Headers::new()
+        let mut headers = Headers::new();
+        if let Some(replay) = &self.replay {
+            headers.push(REPLAY, Some(replay.as_bytes()));
+        }
+        headers
     }
 }
 
@@ -155,6 +161,7 @@ impl Source for FakeSource {
                 offset: *at,
                 key: b"k".to_vec(),
                 value: Some(value.clone().into_bytes()),
+                replay: broker.replays.get(&(from.clone(), *at)).cloned(),
             });
             *at += 1;
         }
@@ -169,6 +176,7 @@ impl Source for FakeSource {
                     offset: *at,
                     key,
                     value,
+                    replay: None,
                 });
             }
             *at += 1;

@@ -1,6 +1,6 @@
 //! Sequenced dead letters: records behind a dead letter of their key.
 //!
-//! Only sources with `in_sequence` come here. As long as no key of a task is parked, a record costs the look for one header,
+//! Only sources with `in_sequence` come here. As long as the store has no row of a task, a record costs the look for one header,
 //! and no read.
 
 use eos_protocol::sequence::{

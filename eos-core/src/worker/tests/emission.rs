@@ -318,3 +318,48 @@ fn a_record_that_was_given_back_is_counted_as_skipped_once() {
         assert_eq!(totals.records_in, 4);
     }
 }
+
+/// A replayed letter deletes the row of its parked key. The letter is given back, and so is the row.
+#[test]
+fn a_letter_that_was_given_back_is_not_left_out() {
+    let clock = Clock::default();
+    let runs = Arc::new(AtomicU32::new(0));
+    let (slow, ran) = (clock.clone(), Arc::clone(&runs));
+    let declare = move |app: &mut App| {
+        let policy = crate::ErrorPolicy::dead_letter("letters").in_sequence("parked");
+        let source = app.source(&text("in")).on_error(policy);
+        let words = source.try_map(move |word| {
+            if word == "slow" {
+                if ran.fetch_add(1, Ordering::Relaxed) == 0 {
+                    return Err("broken".into());
+                }
+                slow.pass(Duration::from_secs(29));
+            }
+            Ok(word)
+        });
+        count_per_commit(app, keyed(words));
+    };
+    let mut spec = stateful(&Disk::default(), 0);
+    spec.output_partitions = vec![1; 3];
+    spec.output_limits = vec![None; 3];
+    let mut bench = Bench::on_empty(clock, spec, declare);
+    bench.feed(1, &["slow"]);
+    bench.assign(&[0, 1]);
+    bench.settle();
+    assert_eq!(bench.totals().dead_letters, 1);
+    let place = (tp(1), 1);
+    let letter = "1 record 0 1".to_owned();
+    bench.kafka.broker().replays.insert(place, letter);
+    bench.feed(0, &["a"]);
+    bench.feed(1, &["slow", "then"]);
+    bench.settle();
+    assert_eq!(
+        runs.load(Ordering::Relaxed),
+        3,
+        "it fails, is given back, and counts"
+    );
+    let visible = bench.visible();
+    let counts: Vec<_> = visible.iter().filter(|it| it.contains('=')).collect();
+    assert_eq!(counts, ["a=1@0", "slow=1@1", "then=1@2"]);
+    assert_eq!(bench.totals().dead_letters, 1);
+}

@@ -518,6 +518,15 @@ fn parked_keys_are_counted() {
     send(&mut driver, c1);
     driver.advance_wall_clock(Duration::from_secs(1));
     assert_eq!(keys(&driver), Some(1));
+    broken.lock().unwrap().insert("d1");
+    driver.abort_next();
+    pipe(&mut driver, &[("d", "d1")]);
+    driver.advance_wall_clock(Duration::from_secs(1));
+    assert_eq!(keys(&driver), Some(2));
+    let letters = read_letters(&mut driver);
+    send_as(&mut driver, letters.last().unwrap(), "1 release");
+    driver.advance_wall_clock(Duration::from_secs(1));
+    assert_eq!(keys(&driver), Some(1));
     send_as(&mut driver, b1, "1 release");
     driver.advance_wall_clock(Duration::from_secs(1));
     assert_eq!(keys(&driver), Some(0));
