@@ -157,6 +157,8 @@ rules! {
     holds_back_paused_records = PausedOffset,
     /// After an abort, a task looks again whether a key is parked.
     looks_for_parked_keys_after_abort = ParkedAfterAbort,
+    /// After a row of a parked key is deleted, a task looks again whether a key is parked.
+    looks_for_parked_keys_after_release = ParkedAfterRelease,
     /// A dead letter that fails again keeps its number.
     gives_letter_numbers_once = LetterNumbers,
     /// A key is released after its last dead letter.

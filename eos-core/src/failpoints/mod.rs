@@ -126,6 +126,7 @@
 //! | `last_letter` | a key is released before its last dead letter is processed |
 //! | `letter_numbers` | a dead letter that fails again has a new number |
 //! | `parked_after_abort` | after an abort, a task does not look again whether a key is parked |
+//! | `parked_after_release` | after a key is released, a task takes for granted that no other key is parked |
 //! | `replay_bypasses_dedup` | a replay raises the generation of a record, so that a deduplication does not know it |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `tick_set` | a tick is set again as soon as the clock is behind the one before it |

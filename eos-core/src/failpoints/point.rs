@@ -81,6 +81,7 @@ pub(crate) enum Defence {
     FailedEffects,
     HeldBack,
     ParkedAfterAbort,
+    ParkedAfterRelease,
     LetterNumbers,
     LastLetter,
     ReplayGeneration,
@@ -208,7 +209,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 87] = [
+    pub(super) const ALL: [Self; 88] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -257,6 +258,7 @@ impl Defence {
         Self::FailedEffects,
         Self::HeldBack,
         Self::ParkedAfterAbort,
+        Self::ParkedAfterRelease,
         Self::LetterNumbers,
         Self::LastLetter,
         Self::ReplayGeneration,
@@ -349,6 +351,7 @@ impl Defence {
             Self::HeldBack => "held_back",
             Self::PausedOffset => "paused_offset",
             Self::ParkedAfterAbort => "parked_after_abort",
+            Self::ParkedAfterRelease => "parked_after_release",
             Self::LetterNumbers => "letter_numbers",
             Self::LastLetter => "last_letter",
             Self::ReplayGeneration => "replay_bypasses_dedup",

@@ -142,7 +142,8 @@ impl ParkedKeys {
                 state.store.put(at_hand.store, &at_hand.row_key, &row)
             }
             None => {
-                any.into_iter().for_each(|any| *any = None);
+                let known = (!rules::looks_for_parked_keys_after_release()).then_some(false);
+                any.into_iter().for_each(|any| *any = known);
                 state.store.delete(at_hand.store, &at_hand.row_key)
             }
         }

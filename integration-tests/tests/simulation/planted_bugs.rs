@@ -96,6 +96,8 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
 const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("paused_offset", Shape::Pausing, 20, LOST),
     ("replay_bypasses_dedup", Shape::Parked, 20, PASSED),
+    // A letter that is taken for a repetition is never processed.
+    ("parked_after_release", Shape::Parked, 20, STILL),
     ("last_letter", Shape::Parked, 20, LOST),
     // Letters with new numbers never come to an end.
     ("letter_numbers", Shape::Parked, 20, STILL),

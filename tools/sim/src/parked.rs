@@ -1,12 +1,14 @@
-//! Sequenced dead letters behind a deduplication, and their replay at any time and in any order.
+//! Sequenced dead letters behind a deduplication, and their replay at any time and in any order. Some records are slow, and
+//! counts are emitted once per commit, so records are given back without an abort.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use eos_core::identity::SeenIds;
 use eos_core::spi::replay::replayed;
-use eos_core::{App, ErrorPolicy, Failure, Headers, Topic};
+use eos_core::{App, ErrorPolicy, Failure, Headers, KeyValueStore, Topic};
 
 use super::case::Case;
+use super::clocks::Clocks;
 use super::loops;
 use super::plain::STATELESS;
 use super::record::{Draft, Given, Kind};
@@ -19,34 +21,49 @@ use eos_testkit::rng::Rng;
 pub(super) const PARKED: Case = Case {
     changelog: Some("sim-in-changelog"),
     letters: Some(DEAD),
-    outputs: &[OUT, DEAD],
+    outputs: &[OUT, DEAD, COUNTS],
     draft,
-    declare: |app, _| declare(app),
+    declare,
     judge,
     ..STATELESS
 };
 
 const OUT: &str = OUTPUTS[0];
 const DEAD: &str = "dead";
+const COUNTS: &str = "counts";
 /// The header of a replayed record that fails again.
 const FAILS: &str = "sim-fails";
 
 /// Writes each record with a new id. A bad record fails until it is replayed.
-fn declare(app: &mut App) {
+fn declare(app: &mut App, clocks: &Clocks) {
+    let cluster = clocks.cluster().clone();
     let seen = SeenIds::for_ever("seen").trust_times();
     let policy = ErrorPolicy::dead_letter(DEAD).in_sequence("parked");
     let source = app.source(&Topic::<String, String>::plain(INPUT));
     let new = source.on_error(policy).dedup(&seen);
-    new.by(|value: &String| id(value))
-        .process(|ctx, record| {
+    let written = new
+        .by(|value: &String| id(value))
+        .process_values(move |ctx, record| {
             let is_replayed = ctx.headers().get("eos-replay").is_some();
             let is_bad = record.value.ends_with("bad") && !is_replayed;
             if is_bad || ctx.headers().get(FAILS).is_some() {
                 return Err(Failure::from("bad"));
             }
-            ctx.forward(record.key, record.value)
-        })
-        .to(&Topic::plain(OUT));
+            if record.value.ends_with("slow") {
+                cluster.pass(cluster.now() + 5_000);
+            }
+            ctx.forward(record.value)
+        });
+    written.clone().to(&Topic::plain(OUT));
+    written
+        .group_by_key()
+        .aggregate(
+            &KeyValueStore::<String, String>::plain("counts"),
+            || "0".to_owned(),
+            |_, _, count| (count.parse().unwrap_or(0_u64) + 1).to_string(),
+        )
+        .emit_per_commit()
+        .to(&Topic::plain(COUNTS));
 }
 
 /// Returns the id of a record: records of a key that are close to each other share one.
@@ -58,6 +75,8 @@ fn id(value: &str) -> u64 {
 fn draft(rng: &mut Rng, now: i64) -> Draft {
     let kind = match rng.below(14) {
         0 => Kind::Bad,
+        // Rare, because every task waits this long.
+        1 if rng.one_in(32) => Kind::Slow,
         _ => Kind::Good,
     };
     Draft {
@@ -231,6 +250,17 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
             verdicts.push(format!(
                 "VIOLATED unexpected: {OUT}-{partition} has the key {key}"
             ));
+        }
+        let counts = loops::emitted(left, COUNTS, partition).into_iter();
+        let counts: BTreeMap<_, _> = counts.map(|(key, count, _)| (key, count)).collect();
+        for (key, expected) in &expected {
+            let count = counts.get(key).map_or("no", String::as_str);
+            if count != expected.len().to_string() {
+                verdicts.push(format!(
+                    "VIOLATED state_count: key {key} of {COUNTS}-{partition} has {count} records, expected {}",
+                    expected.len()
+                ));
+            }
         }
     }
     Ok(verdicts)
