@@ -1,6 +1,5 @@
 //! The rows of a join in a task's stores.
 
-use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,8 +24,6 @@ pub(crate) struct JoinRows<'c> {
     joining: Joining,
     /// Rows that start before this time are expired.
     over_before: Timestamp,
-    /// Whether a visit of a row is in progress.
-    visiting: Cell<bool>,
 }
 
 impl<'c> JoinRows<'c> {
@@ -45,9 +42,10 @@ impl<'c> JoinRows<'c> {
             name,
             rows: StoreId::own(name, OwnRows::Joined),
             alone: StoreId::own(name, OwnRows::Alone),
-            joining: Joining::new(terms).pairing_closed(!rules::pairs_open_records_only()),
+            joining: Joining::new(terms)
+                .pairing_closed(!rules::pairs_open_records_only())
+                .visiting_once(!rules::sets_next_visits()),
             over_before: expiry.over_before(stream_time),
-            visiting: Cell::new(false),
         }
     }
 
@@ -71,9 +69,7 @@ impl<'c> JoinRows<'c> {
         key: &[u8],
         moment: Timestamp,
     ) -> Result<Vec<Stored>, StoreError> {
-        self.visiting.set(true);
         let alone = self.joining.take_alone(self, key, moment);
-        self.visiting.set(false);
         alone.map_err(|e| self.failed(e))
     }
 
@@ -119,9 +115,6 @@ impl JoinStorage for JoinRows<'_> {
     }
 
     fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), StoreError> {
-        if self.visiting.get() && !rules::sets_next_visits() {
-            return Ok(());
-        }
         self.task.put_due(self.alone, key, moment, &[])
     }
 }

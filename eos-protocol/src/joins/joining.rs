@@ -97,6 +97,7 @@ pub struct Joining {
     terms: JoinTerms,
     spread_above: usize,
     pairs_closed: bool,
+    visits_once: bool,
 }
 
 /// The records of a spread row that a reader wants.
@@ -126,6 +127,7 @@ impl Joining {
             terms,
             spread_above: SPREAD_ABOVE,
             pairs_closed: false,
+            visits_once: false,
         }
     }
 
@@ -145,6 +147,16 @@ impl Joining {
     pub fn pairing_closed(self, pairs_closed: bool) -> Self {
         Self {
             pairs_closed,
+            ..self
+        }
+    }
+
+    /// The same without a rule: a visit of a row does not schedule the next one. The simulation must detect the violation.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn visiting_once(self, visits_once: bool) -> Self {
+        Self {
+            visits_once,
             ..self
         }
     }
@@ -329,7 +341,9 @@ impl Joining {
             false => row.next_alone(self.terms()),
         };
         self.write(store, key, &row)?;
-        if let Some(due) = row.due {
+        if let Some(due) = row.due
+            && !self.visits_once
+        {
             store.visit_at(key, due).map_err(JoinError::Storage)?;
         }
         Ok(alone)
