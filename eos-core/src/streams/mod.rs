@@ -169,8 +169,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Writes the records to an internal topic and reads them back, so that one task has all records of a key.
     ///
     /// Operators with state per key need this after [`key_by`](Self::key_by). `topic` sets the codecs and a part of the
-    /// name; the full name is `<app>-<name>-repartition`. The app creates the topic. It has as many partitions as the
-    /// largest topic that feeds it.
+    /// name; the full name is `<app>-<name>-repartition`. The app creates the topic. If the task that reads the topic has
+    /// other input topics, the topic has their partition count. Otherwise, it has as many partitions as the largest topic that
+    /// feeds it.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};

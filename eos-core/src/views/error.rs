@@ -32,13 +32,15 @@ pub enum ViewError {
         /// The store.
         store: Arc<str>,
     },
-    /// The handle belongs to another app.
-    #[error("the handle belongs to a store of another app. Pass a store of this app")]
+    /// The store handle belongs to another app.
+    #[error(
+        "the handle of the store belongs to another app. Pass a handle of this app, or the definition of the store"
+    )]
     OtherApp,
-    /// The rows are in another process.
+    /// No worker of this process owns the partition of the rows.
     #[error(
         "the rows are in partition {partition} of the store {store}, and this process has {}. Query the process \
-         that has the partition",
+         that owns the partition. During a rebalance, try again",
         match &here[..] {
             [] => "none of its partitions".to_owned(),
             [one] => format!("only partition {one}"),
@@ -75,10 +77,10 @@ pub enum ViewError {
         /// The partition.
         partition: i32,
     },
-    /// The task closed after the view was taken.
+    /// The task closed after the view took its snapshot.
     #[error(
-        "the view of partition {partition} of the store {store} has ended, because its task moved to another worker or \
-         process. Take a new view"
+        "the view of partition {partition} of the store {store} has ended, because its task moved to another \
+         worker or process, or restarted. Take a new view"
     )]
     Moved {
         /// The store.

@@ -27,7 +27,7 @@
 //! after one transaction, with the [offsets](TaskView::offsets) of its inputs. [`View::beside`] reads another store in
 //! the same snapshots. The view does not change. To read later transactions, create a new view. Drop a view after use,
 //! because RocksDB keeps old rows as long as a snapshot exists. A view does not keep a database open. Once its task has
-//! moved to another worker or process, reads return [`ViewError::Moved`].
+//! closed, because it moved or started again, reads return [`ViewError::Moved`].
 //!
 //! # Exactly-once
 //! A view contains only the effects of whole committed transactions. It may lag behind the last commit by the duration
