@@ -3,6 +3,7 @@
 mod ahead;
 mod apart;
 mod due;
+mod early;
 mod emission;
 mod inputs;
 mod log_limiter;
@@ -14,14 +15,12 @@ mod send;
 mod sequence;
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use eos_protocol::{
     Admission, Attempt, Clock, CommitCause, Event, Guarantee, Now, Offset, Pick, TaskId, Timestamp,
     TopicPartition,
 };
 
-use super::future_timestamps::between;
 use super::key_places::MisplacedKeys;
 use super::shared::Shared;
 use super::task::{Readiness, Task};
@@ -33,9 +32,7 @@ use super::{RecordsOf, WorkerError};
 use crate::async_calls::Executor;
 use crate::client::{Client, Headers, Message, Producer, Records};
 use crate::ctx::Origin;
-use crate::dedup::IdentityError;
 use crate::failpoints::{self, Point};
-use crate::failure::Failure;
 use crate::global::GlobalReads;
 use crate::metrics::{Count, WorkerMeter};
 use crate::rules;
@@ -400,39 +397,6 @@ impl Pipeline {
         self.ran(shared, task, record, run, txn)
     }
 
-    /// Decides about a record that does not run: it is not claimed yet, aborts its transactions, comes from the future, or
-    /// meets a pause or a parked key.
-    #[inline]
-    fn decided_early<C: Client>(
-        &mut self,
-        shared: &Shared<C>,
-        task: &mut Task<RecordsOf<C>>,
-        record: Processed,
-        txn: &mut TransactionDriver<C>,
-    ) -> Option<Done> {
-        let (input, offset) = record.record()?;
-        if shared.spec.guarantee == Guarantee::AtMostOnce
-            && !(txn.is_open() && task.progress.is_claimed(input, offset))
-            && rules::claims_before_processing()
-        {
-            self.unclaimed = true;
-            return Some(Done::Dry);
-        }
-        if (!task.pauses.is_empty() || task.parked.is_some())
-            && let Some(done) = self.before_record(shared, task, record, txn)
-        {
-            return Some(done);
-        }
-        let from = task.progress.inputs().get(input)?;
-        if txn.blame.is_culprit(&from.partition, offset) {
-            let place = (from.partition.clone(), offset);
-            return self.suspect(shared, task, record, place, txn);
-        }
-        let fault = self.future_fault(shared, task.progress.task, record.timestamp)?;
-        // The policy of the first source of the topic decides.
-        Some(self.refused(shared, task, record, 0, fault, txn))
-    }
-
     /// Handles a record that has run. Its effects are in the scratch.
     #[inline]
     fn ran<C: Client>(
@@ -466,20 +430,6 @@ impl Pipeline {
             }
             Err((source, fault)) => self.refused(shared, task, record, source, fault, txn),
         }
-    }
-
-    /// Returns the next step of a task that is paused or has parked keys, or `None` if it processes the record.
-    fn before_record<C: Client>(
-        &mut self,
-        shared: &Shared<C>,
-        task: &mut Task<RecordsOf<C>>,
-        record: Processed,
-        txn: &mut TransactionDriver<C>,
-    ) -> Option<Done> {
-        if let Some(done) = self.meets_record(shared, task, record, txn) {
-            return Some(done);
-        }
-        self.arrives(shared, task, record, txn)
     }
 
     /// Handles a record whose effects are in the scratch.
@@ -573,30 +523,6 @@ impl Pipeline {
             Ok(false) => Done::Full,
             Err(raised) => Done::Raise(raised),
         }
-    }
-
-    /// Returns the fault of a record that is far ahead of the machine's clock, in a stage that refuses such records. If
-    /// stream time jumped, all windows would close, and all current records would be late.
-    fn future_fault<C: Client>(
-        &mut self,
-        shared: &Shared<C>,
-        task: TaskId,
-        time: Option<Timestamp>,
-    ) -> Option<Fault> {
-        let time = time.filter(|time| *time > self.not_ahead)?;
-        let store = shared.topology.refuses_future(task.stage)?;
-        let limit = shared.spec.most_ahead?;
-        let now = shared.env.wall_clock();
-        let ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
-        self.not_ahead = Timestamp(now.0.saturating_add(ms));
-        (time > self.not_ahead).then(|| {
-            Fault::User(Failure::permanent(IdentityError::FutureTimestamp {
-                store: Arc::clone(store),
-                time,
-                ahead: between(now, time),
-                limit,
-            }))
-        })
     }
 
     /// Whether the task waits for the next attempt of a record.

@@ -1,0 +1,92 @@
+//! Checks before a record runs.
+
+use std::sync::Arc;
+
+use eos_protocol::{TaskId, Timestamp};
+
+use super::processed::Processed;
+use super::{Done, Pipeline};
+use crate::Guarantee;
+use crate::client::Client;
+use crate::dedup::IdentityError;
+use crate::failure::Failure;
+use crate::rules;
+use crate::topology::Fault;
+use crate::worker::RecordsOf;
+use crate::worker::future_timestamps::between;
+use crate::worker::shared::Shared;
+use crate::worker::task::Task;
+use crate::worker::transaction::TransactionDriver;
+
+impl Pipeline {
+    /// Returns the decision about a record that must not run, or `None` if the record may run. Such a record is not claimed yet or
+    /// is known to abort its transactions. Or its timestamp is too far ahead, or its task is paused, or its key is parked.
+    #[inline]
+    pub(super) fn decided_early<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let (input, offset) = record.record()?;
+        if shared.spec.guarantee == Guarantee::AtMostOnce
+            && !(txn.is_open() && task.progress.is_claimed(input, offset))
+            && rules::claims_before_processing()
+        {
+            self.unclaimed = true;
+            return Some(Done::Dry);
+        }
+        if (!task.pauses.is_empty() || task.parked.is_some())
+            && let Some(done) = self.before_record(shared, task, record, txn)
+        {
+            return Some(done);
+        }
+        let from = task.progress.inputs().get(input)?;
+        if txn.blame.is_culprit(&from.partition, offset) {
+            let place = (from.partition.clone(), offset);
+            return self.suspect(shared, task, record, place, txn);
+        }
+        let fault = self.future_fault(shared, task.progress.task, record.timestamp)?;
+        // The policy of the first source of the topic decides.
+        Some(self.refused(shared, task, record, 0, fault, txn))
+    }
+
+    /// Returns the next step of a task that is paused or has parked keys, or `None` if the task processes the record.
+    fn before_record<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        if let Some(done) = self.meets_record(shared, task, record, txn) {
+            return Some(done);
+        }
+        self.arrives(shared, task, record, txn)
+    }
+
+    /// Returns the fault of a record that is far ahead of the machine's clock, in a stage that refuses such records. If
+    /// stream time jumped, all windows would close, and all current records would be late.
+    fn future_fault<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: TaskId,
+        time: Option<Timestamp>,
+    ) -> Option<Fault> {
+        let time = time.filter(|time| *time > self.not_ahead)?;
+        let store = shared.topology.refuses_future(task.stage)?;
+        let limit = shared.spec.most_ahead?;
+        let now = shared.env.wall_clock();
+        let ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        self.not_ahead = Timestamp(now.0.saturating_add(ms));
+        (time > self.not_ahead).then(|| {
+            Fault::User(Failure::permanent(IdentityError::FutureTimestamp {
+                store: Arc::clone(store),
+                time,
+                ahead: between(now, time),
+                limit,
+            }))
+        })
+    }
+}
