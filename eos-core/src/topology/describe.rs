@@ -47,6 +47,8 @@ pub(super) struct Described {
     pub(super) role: Role,
     /// What the node promises about its results, if it is more than that each record is processed.
     pub(super) promise: Option<String>,
+    /// The number of next nodes with the promise, which are the first ones. Others receive late records.
+    pub(super) promised: usize,
     /// The names of the next nodes.
     pub(super) to: Vec<String>,
 }
@@ -143,6 +145,7 @@ impl Graph {
                     has_own_time: source.time.is_some(),
                 },
                 promise: None,
+                promised: 0,
                 to: self
                     .names(&source.out.children)
                     .chain(letters.iter().map(|(name, _)| name.clone()))
@@ -155,6 +158,7 @@ impl Graph {
                     dead_letters: true,
                 },
                 promise: None,
+                promised: 0,
                 to: Vec::new(),
             }));
         }
@@ -171,6 +175,7 @@ impl Graph {
                 _ => Vec::new(),
             };
             let mut to: Vec<String> = self.names(&node.out.children).collect();
+            let promised = to.len();
             to.extend(self.names(&node.rest.children));
             to.extend(routes.iter().map(|sink| sink.name.clone()));
             if node.kind.has_context() {
@@ -186,6 +191,7 @@ impl Graph {
                     },
                 },
                 promise: self.promise(stage, node),
+                promised,
                 to,
             });
             nodes.extend(routes);
@@ -195,6 +201,7 @@ impl Graph {
                 name,
                 role: sink(topic),
                 promise: None,
+                promised: 0,
                 to: Vec::new(),
             }));
         }
@@ -265,6 +272,7 @@ fn route(node: &NodeSpec, output: &OutputSpec) -> Described {
         name: format!("{}-{}", numbered("SINK", node.number), output.name),
         role: sink(output.name.clone()),
         promise: None,
+        promised: 0,
         to: Vec::new(),
     }
 }

@@ -138,14 +138,15 @@ impl Described {
             let how = format!("{how}; a record that fails {}", on_error(policy));
             add(End::Topic(topic), here(), how, false);
         }
-        for to in &self.to {
+        for (at, to) in self.to.iter().enumerate() {
             let failed = letters.contains(&to.as_str());
             let only = if failed {
                 "only records that fail; "
             } else {
                 ""
             };
-            let promise = self.promise.as_ref().filter(|_| !failed);
+            let promise = self.promise.as_ref();
+            let promise = promise.filter(|_| !failed && at < self.promised);
             let promise = promise.map_or(String::new(), |promise| format!("; {promise}"));
             let how = format!("{only}in memory{promise}");
             add(here(), End::Node(to), how, failed);
@@ -223,6 +224,23 @@ impl Graph {
                 "each update of either row once; no result is older than the one before".to_owned(),
             ),
             Kind::MapAsync(_) => Some("a call may repeat, but its result counts once".to_owned()),
+            Kind::Dedup(store) => {
+                let store = &self.stores.get(store)?.name;
+                Some(format!("of the records with an id of a scope, one is new within the window of {store}"))
+            }
+            Kind::DedupBySequence(_) => Some(
+                "of the records with a number of a producer's epoch, at most one is new; new numbers ascend"
+                    .to_owned(),
+            ),
+            Kind::Newest(_) => {
+                Some("only a version above all earlier ones of its key is accepted".to_owned())
+            }
+            Kind::ReorderByTime(_, wait) => Some(format!(
+                "ordered by timestamp, except for records that are more than {wait:?} late"
+            )),
+            Kind::Reorder { .. } => {
+                Some("ordered by number within each key, except for late records".to_owned())
+            }
             _ => None,
         }
     }

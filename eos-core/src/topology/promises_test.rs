@@ -1,11 +1,14 @@
-//! Warnings and promises of windows.
+//! Warnings and promises of operators.
 
 use std::time::Duration;
 
 use crate::codec::{Plain, SessionWindowed, TimeWindowed};
-use crate::state::{SessionStore, WindowStore};
+use crate::identity::{HighWatermarks, SeenIds, Sequence, Versions};
+use crate::reorder::{OnGap, Reorder};
+use crate::state::{ReorderStore, SessionStore, WindowStore};
+use crate::timers::Clock;
 use crate::windows::{Hopping, Session, Windowed};
-use crate::{App, Topic};
+use crate::{App, Stream, Topic};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -61,4 +64,98 @@ fn final_results_have_their_promise() {
     let described = app.describe().unwrap().guarantees().to_string();
     let promise = "each session once, when stream time passes its end and grace\n";
     assert_eq!(described.matches(promise).count(), 1, "{described}");
+}
+
+/// Each operator has a name in `describe()`, and a promise on the edge to the next node.
+#[test]
+fn operators_of_identity_and_order_have_their_promises() {
+    type Texts = Stream<String, String>;
+    type Case<'a> = (&'a str, &'a str, &'a dyn Fn(Texts) -> Texts);
+    let by_number = |texts: Texts| {
+        let settings = Reorder::max_gap(5).max_wait(SECOND, Clock::Stream);
+        let settings = settings.on_gap(OnGap::PassOn);
+        texts
+            .reorder_by(|_| 0_u64, settings, &ReorderStore::plain("waiting"))
+            .ordered()
+    };
+    let of_producer = |_: &String| Sequence {
+        producer: Some(String::new()),
+        epoch: 0,
+        number: 0,
+    };
+    let operators: [Case<'_>; 5] = [
+        (
+            "-DEDUP-",
+            "of the records with an id of a scope, one is new within the window of seen",
+            &|texts| {
+                let ids = SeenIds::fixed("seen", SECOND * 60);
+                texts.dedup(&ids).by_key()
+            },
+        ),
+        (
+            "-DEDUP-",
+            "of the records with a number of a producer's epoch, at most one is new; new numbers ascend",
+            &|texts| {
+                texts
+                    .dedup_by_sequence(&HighWatermarks::new("marks"), of_producer)
+                    .accepted()
+            },
+        ),
+        (
+            "-NEWEST-",
+            "only a version above all earlier ones of its key is accepted",
+            &|texts| {
+                texts
+                    .newest(&Versions::new("versions"), |_| 0_u64)
+                    .accepted()
+            },
+        ),
+        (
+            "-REORDER-",
+            "ordered by timestamp, except for records that are more than 5s late",
+            &|texts| {
+                texts
+                    .reorder_by_time(SECOND * 5, &ReorderStore::plain("waiting"))
+                    .ordered()
+            },
+        ),
+        (
+            "-REORDER-",
+            "ordered by number within each key, except for late records",
+            &by_number,
+        ),
+    ];
+    for (name, promise, operator) in operators {
+        let mut app = App::new("a");
+        let texts = app.source(&Topic::<String, String>::plain("in"));
+        operator(texts).to(&Topic::plain("out"));
+        let description = app.describe().unwrap();
+        let topology = description.to_string();
+        assert!(topology.contains(name), "{name} is not in {topology}");
+        let guarantees = description.guarantees().to_string();
+        assert_eq!(guarantees.matches(promise).count(), 1, "{guarantees}");
+    }
+}
+
+/// Late records take an edge of their own, without the promise.
+#[test]
+fn an_edge_of_late_records_has_no_promise() {
+    let mut app = App::new("a");
+    app.source(&Topic::<String, String>::plain("in"))
+        .reorder_by_time(SECOND * 5, &ReorderStore::plain("waiting"))
+        .late_to(&Topic::plain("late"))
+        .ordered()
+        .to(&Topic::plain("out"));
+    let description = app.describe().unwrap();
+    let guarantees = description.guarantees().to_string();
+    assert_eq!(
+        guarantees.matches("ordered by timestamp").count(),
+        1,
+        "{guarantees}"
+    );
+    assert_eq!(
+        guarantees.matches("KSTREAM-REORDER").count(),
+        4,
+        "{guarantees}"
+    );
 }
