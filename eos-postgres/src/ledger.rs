@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use eos_core::boundary::{
-    Answer, Identity, Ledger, LedgerError, LedgerFailure, Plan, Positions, Session,
+    Answer, Identity, Ledger, LedgerError, LedgerFailure, LedgerTotals, Plan, Positions, Session,
 };
 use eos_core::{Failure, Record};
 
@@ -54,6 +54,27 @@ impl Postgres {
         Inbox::new(subscriber.to_owned())
     }
 
+    fn check_here(&self, plan: &Plan, within: Duration) -> Answer {
+        let retriable = |text: String| LedgerError::new(LedgerFailure::Retriable, text);
+        let runtime = connect::runtime().map_err(|error| {
+            retriable(format!(
+                "{}: failed to start a tokio runtime: {error}",
+                self.name()
+            ))
+        })?;
+        let result = runtime.block_on(async {
+            // The timer needs the runtime.
+            tokio::time::timeout(within, self.run_check(plan)).await
+        });
+        runtime.shutdown_background();
+        result.unwrap_or_else(|_| {
+            Err(retriable(format!(
+                "{}: the check timed out after {within:?}. Check that the server is reachable",
+                self.name()
+            )))
+        })
+    }
+
     async fn run_check(&self, plan: &Plan) -> Answer {
         let name = self.name();
         let failed = |error: tokio_postgres::Error| {
@@ -76,19 +97,17 @@ impl Ledger for Postgres {
     }
 
     fn check(&self, plan: &Plan, within: Duration) -> Answer {
-        let retriable = |text: String| LedgerError::new(LedgerFailure::Retriable, text);
-        let runtime = connect::runtime()
-            .map_err(|error| retriable(format!("{}: no runtime: {error}", self.name())))?;
-        let result = runtime.block_on(async {
-            // The timer needs the runtime.
-            tokio::time::timeout(within, self.run_check(plan)).await
-        });
-        runtime.shutdown_background();
-        result.unwrap_or_else(|_| {
-            Err(retriable(format!(
-                "{}: no answer within {within:?}. Is the server reachable?",
-                self.name()
-            )))
+        // A thread of a tokio runtime can't block on another runtime. `App::start_blocking` may run on such a thread.
+        let check = || self.check_here(plan, within);
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("eos-pg-check".into());
+            let running = thread.spawn_scoped(scope, check).map_err(|error| {
+                let text = format!("{}: failed to start a thread: {error}", self.name());
+                LedgerError::new(LedgerFailure::Retriable, text)
+            })?;
+            running
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -98,5 +117,9 @@ impl Ledger for Postgres {
 
     fn session(&self, plan: &Plan, identity: &Identity) -> Answer<Box<dyn Session>> {
         Ok(Box::new(PostgresSession::new(self, plan, identity)))
+    }
+
+    fn totals(&self) -> LedgerTotals {
+        self.counters().totals()
     }
 }

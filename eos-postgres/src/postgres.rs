@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use eos_core::boundary::Plan;
 
 use crate::connect::Target;
+use crate::counters::Counters;
 use crate::place::{Definition, Places};
 use crate::url_error::UrlError;
 
@@ -38,6 +39,7 @@ struct Inner {
     places: Places,
     /// The newest epoch of the sessions of this process, by identity.
     epochs: Mutex<HashMap<String, i64>>,
+    counters: Counters,
 }
 
 impl fmt::Debug for Postgres {
@@ -60,11 +62,17 @@ impl Postgres {
             target: Target::parse(url)?,
             places: Places::default(),
             epochs: Mutex::default(),
+            counters: Counters::default(),
         })))
     }
 
     pub(crate) fn register(&self, definition: Definition) -> String {
         self.0.places.register(definition)
+    }
+
+    /// Returns the counters of all sessions in this process.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
     }
 
     pub(crate) fn target(&self) -> &Target {

@@ -40,6 +40,26 @@ pub trait Ledger: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`LedgerFailure::Fatal`] for invalid settings.
     fn session(&self, plan: &Plan, identity: &Identity) -> Answer<Box<dyn Session>>;
+
+    /// Returns the counters of all sessions in this process, for the metrics of the app. Must not block.
+    ///
+    /// The default returns zeros.
+    fn totals(&self) -> LedgerTotals {
+        LedgerTotals::default()
+    }
+}
+
+/// Counters of a ledger's sessions in this process. They count transactions that are known to be committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerTotals {
+    /// Rows. Each call of a statement or closure counts as one row. Includes rows of refused records and of repeated messages.
+    pub rows: u64,
+    /// Records skipped because the database refused one of their rows.
+    pub skipped: u64,
+    /// Records that became dead letters because the database refused one of their rows.
+    pub dead_letters: u64,
+    /// Transactions whose records ran again, one by one or in batches, to find a refused row.
+    pub careful_transactions: u64,
 }
 
 /// The app of a ledger.

@@ -27,7 +27,8 @@ mod place;
 
 pub use eos_protocol::ledger::{Epoch, Expected, Move, Taken};
 pub use ledger::{
-    Answer, Effect, Identity, Ledger, LedgerError, LedgerFailure, Origin, Plan, Positions, Session,
+    Answer, Effect, Identity, Ledger, LedgerError, LedgerFailure, LedgerTotals, Origin, Plan,
+    Positions, Session,
 };
 pub(crate) use ledgered::Books;
 #[doc(hidden)]

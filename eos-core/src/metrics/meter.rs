@@ -38,6 +38,7 @@ pub(crate) enum Count {
     StaleAnswers,
     Misplaced,
     Aborts,
+    Fences,
     Rebuilds,
     Quarantines,
     Rebalances,
@@ -47,7 +48,7 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 29] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -70,6 +71,7 @@ impl Count {
         Self::StaleAnswers,
         Self::Misplaced,
         Self::Aborts,
+        Self::Fences,
         Self::Rebuilds,
         Self::Quarantines,
         Self::Rebalances,
@@ -102,6 +104,7 @@ impl Count {
             Self::StaleAnswers => &mut totals.stale_answers,
             Self::Misplaced => &mut totals.misplaced_keys,
             Self::Aborts => &mut totals.aborts,
+            Self::Fences => &mut totals.fences,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,
             Self::Rebalances => &mut totals.rebalances,

@@ -16,6 +16,7 @@
 mod endpoint;
 mod global;
 mod histogram;
+mod ledger;
 mod meter;
 mod phases;
 #[cfg(feature = "prometheus")]
@@ -27,12 +28,15 @@ use std::time::Duration;
 use eos_protocol::state::Progress;
 use eos_protocol::{Generation, Now, Offset, State, TaskId, Timestamp, TopicPartition, WorkerId};
 
+use crate::boundary::Ledger;
+
 #[cfg(feature = "prometheus")]
 pub use endpoint::EndpointError;
 pub use eos_protocol::CommitCause;
 pub use eos_protocol::state::RestoreKind;
 pub use global::GlobalMetrics;
 pub use histogram::Histogram;
+pub use ledger::LedgerMetrics;
 pub use phases::Phase;
 
 #[cfg(feature = "prometheus")]
@@ -53,10 +57,32 @@ pub struct Metrics {
     pub workers: Vec<WorkerMetrics>,
     /// Each global table, in the order of their declarations.
     pub globals: Vec<GlobalMetrics>,
+    /// The ledger, if the app has one.
+    pub ledger: Option<LedgerMetrics>,
+}
+
+/// The meters of an app in this process.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    pub(crate) workers: Vec<Arc<WorkerMeter>>,
+    pub(crate) globals: Vec<Arc<GlobalMeter>>,
+    pub(crate) ledger: Option<Arc<dyn Ledger>>,
+}
+
+impl Meters {
+    pub(crate) fn read(&self, app: &str, now: Now) -> Metrics {
+        let globals = self.globals.iter().map(|meter| meter.read());
+        let ledger = self.ledger.as_deref();
+        Metrics {
+            globals: globals.collect(),
+            ledger: ledger.map(LedgerMetrics::read),
+            ..Metrics::gather(app, now, &self.workers)
+        }
+    }
 }
 
 impl Metrics {
-    pub(crate) fn gather(app: &str, now: Now, meters: &[Arc<WorkerMeter>]) -> Self {
+    fn gather(app: &str, now: Now, meters: &[Arc<WorkerMeter>]) -> Self {
         let workers: Vec<WorkerMetrics> = meters.iter().map(|meter| meter.read(now)).collect();
         let mut totals = Totals::default();
         for worker in &workers {
@@ -67,13 +93,8 @@ impl Metrics {
             totals,
             workers,
             globals: Vec::new(),
+            ledger: None,
         }
-    }
-
-    /// The same, with the global tables of the process.
-    pub(crate) fn with_globals(mut self, meters: &[Arc<GlobalMeter>]) -> Self {
-        self.globals = meters.iter().map(|meter| meter.read()).collect();
-        self
     }
 }
 
@@ -133,6 +154,9 @@ pub struct Totals {
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
     pub aborts: u64,
+    /// Transaction calls that failed because the group member or the producer was not current any more: a newer one exists,
+    /// a rebalance began, or the transaction timed out.
+    pub fences: u64,
     /// Producers replaced: quarantine, fences, repeated aborts.
     pub rebuilds: u64,
     /// Those among them with a request that was never answered: it may still arrive, and meets a newer
@@ -178,6 +202,7 @@ impl Totals {
         self.misplaced_keys += other.misplaced_keys;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
+        self.fences += other.fences;
         self.rebuilds += other.rebuilds;
         self.quarantines += other.quarantines;
         self.rebalances += other.rebalances;

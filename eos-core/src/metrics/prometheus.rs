@@ -11,8 +11,10 @@ use eos_protocol::State;
 #[cfg(test)]
 use super::RestoreKind;
 use super::global::GLOBALS;
+use super::ledger::LEDGERS;
 use super::{
-    CallMetrics, GlobalMetrics, InputMetrics, Metrics, Phase, TaskMetrics, Totals, WorkerMetrics,
+    CallMetrics, GlobalMetrics, InputMetrics, LedgerMetrics, Metrics, Phase, TaskMetrics, Totals,
+    WorkerMetrics,
 };
 
 /// Name, help, value.
@@ -25,7 +27,7 @@ type TaskDuration = (
 );
 type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 
-const COUNTERS: [Counter; 28] = [
+const COUNTERS: [Counter; 29] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -135,6 +137,11 @@ const COUNTERS: [Counter; 28] = [
         |t| t.aborts,
     ),
     (
+        "eos_fences_total",
+        "Transaction calls that failed because the member or producer was not current any more.",
+        |t| t.fences,
+    ),
+    (
         "eos_producer_rebuilds_total",
         "Producers replaced: quarantine, fences, repeated aborts.",
         |t| t.rebuilds,
@@ -203,6 +210,9 @@ impl Metrics {
         text.parked_keys(&self.workers);
         text.calls(&self.workers);
         text.globals(&self.globals);
+        if let Some(ledger) = &self.ledger {
+            text.ledger(ledger);
+        }
         for (name, help, value) in INPUTS {
             text.family(name, "gauge", help);
             for worker in &self.workers {
@@ -450,6 +460,20 @@ impl<'a> Text<'a> {
                 ];
                 self.labelled(name, &labels, value(table));
             }
+        }
+    }
+
+    /// Writes the counters of the ledger. They have no label `worker`, because the workers of a process share the ledger.
+    fn ledger(&mut self, ledger: &LedgerMetrics) {
+        let mut family = "";
+        for (name, help, label, value) in LEDGERS {
+            if name != family {
+                self.family(name, "counter", help);
+                family = name;
+            }
+            let mut labels = vec![("app", self.app), ("ledger", &*ledger.ledger)];
+            labels.extend(label);
+            self.labelled(name, &labels, value(&ledger.totals));
         }
     }
 

@@ -10,6 +10,7 @@ use eos_protocol::{
 };
 
 use super::*;
+use crate::boundary::LedgerTotals;
 use crate::metrics::{
     CallMetrics, Count, Ends, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter,
 };
@@ -160,7 +161,17 @@ fn metrics() -> Metrics {
     busy.restored(RestoreKind::Replayed);
     busy.count(Count::RestoredRecords, 11);
     busy.count(Count::RestoredBytes, 1100);
-    Metrics::gather(APP, ms(2000), &meters)
+    let mut metrics = Metrics::gather(APP, ms(2000), &meters);
+    metrics.ledger = Some(LedgerMetrics {
+        ledger: "postgres shop".into(),
+        totals: LedgerTotals {
+            rows: 9,
+            skipped: 3,
+            dead_letters: 2,
+            careful_transactions: 1,
+        },
+    });
+    metrics
 }
 
 #[test]
@@ -219,6 +230,26 @@ fn calls_and_parked_keys_are_reported_per_task() {
     assert_eq!(value("eos_parked_keys"), Some(9.0));
     assert_eq!(value("eos_async_running"), Some(3.0));
     assert_eq!(value("eos_async_waiting"), Some(12.0));
+}
+
+#[test]
+fn a_ledger_reports_refused_records_by_outcome() {
+    let scraped = Scraped::of(&metrics().to_prometheus());
+    let ledger = ("ledger", "postgres shop");
+    let value = |name, labels: &[(&str, &str)]| scraped.value(name, labels);
+    assert_eq!(value("eos_ledger_rows_total", &[ledger]), Some(9.0));
+    let refused = |outcome| {
+        let labels = [ledger, ("outcome", outcome)];
+        value("eos_ledger_refused_records_total", &labels)
+    };
+    assert_eq!(refused("skipped"), Some(3.0));
+    assert_eq!(refused("dead_letter"), Some(2.0));
+    let careful = value("eos_ledger_careful_transactions_total", &[ledger]);
+    assert_eq!(careful, Some(1.0));
+    // Apps without a ledger have none of these.
+    let mut without = metrics();
+    without.ledger = None;
+    assert!(!without.to_prometheus().contains("eos_ledger"));
 }
 
 #[test]

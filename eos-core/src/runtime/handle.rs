@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::app_state::{AppState, Observed};
 use crate::error::Error;
-use crate::metrics::{GlobalMeter, Metrics, WorkerMeter};
+use crate::metrics::{Meters, Metrics};
 use crate::paused::{PauseId, Paused, Resume, ResumeError};
 use crate::views::{View, ViewError, Viewable, Viewer};
 use crate::worker::{Env, PauseBoard, StopMode};
@@ -25,8 +25,7 @@ pub struct Handle {
 struct Watched {
     app: AppId,
     env: Env,
-    meters: Vec<Arc<WorkerMeter>>,
-    globals: Vec<Arc<GlobalMeter>>,
+    meters: Meters,
     pauses: Arc<PauseBoard>,
     viewer: Viewer,
     observed: Observed,
@@ -37,7 +36,7 @@ impl Handle {
     pub(super) fn new(
         app: AppId,
         env: Env,
-        (meters, globals): (Vec<Arc<WorkerMeter>>, Vec<Arc<GlobalMeter>>),
+        meters: Meters,
         pauses: Arc<PauseBoard>,
         viewer: Viewer,
     ) -> Self {
@@ -47,7 +46,6 @@ impl Handle {
                 app,
                 env,
                 meters,
-                globals,
                 pauses,
                 viewer,
                 observed: Observed::default(),
@@ -72,13 +70,9 @@ impl Handle {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let Watched {
-            app,
-            env,
-            meters,
-            globals,
-            ..
+            app, env, meters, ..
         } = &*self.watched;
-        Metrics::gather(app.as_str(), env.now(), meters).with_globals(globals)
+        meters.read(app.as_str(), env.now())
     }
 
     /// Returns the state of the app in this process, at most a quarter of a second old.

@@ -36,7 +36,7 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::failpoints::Failpoints;
 use crate::global::GlobalTables;
-use crate::metrics::{Count, WorkerMeter};
+use crate::metrics::{Count, Meters, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
@@ -97,7 +97,11 @@ where
     let handle = Handle::new(
         settings.app.clone(),
         env.clone(),
-        (meters.clone(), global_meters.clone()),
+        Meters {
+            workers: meters.clone(),
+            globals: global_meters.clone(),
+            ledger: topology.ledger().cloned(),
+        },
         Arc::clone(&pauses),
         Viewer::new(Arc::clone(&topology), Arc::clone(&views), env.clone()),
     );

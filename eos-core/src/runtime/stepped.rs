@@ -17,7 +17,7 @@ use crate::boundary::Ledgered;
 use crate::client::Client;
 use crate::config::Settings;
 use crate::error::Error;
-use crate::metrics::{GlobalMeter, Metrics, WorkerMeter};
+use crate::metrics::{Meters, Metrics, WorkerMeter};
 use crate::paused::{PauseId, Paused, Resume, ResumeError};
 use crate::topology::Topology;
 use crate::views::{StopsViews, View, ViewBoard, ViewError, Viewable, Viewer};
@@ -213,14 +213,17 @@ impl<C: Client> Stepped<C> {
         Ok(Process {
             workers,
             globals: reader.stepped(&partitions, &*client)?,
-            global_meters,
             client,
             app: self.settings.app.clone(),
             purge_queue,
             pauses,
             viewer: Viewer::new(Arc::clone(&self.topology), Arc::clone(&views), env.clone()),
             _stops: StopsViews(views),
-            meters,
+            meters: Meters {
+                workers: meters,
+                globals: global_meters,
+                ledger: self.topology.ledger().cloned(),
+            },
             env: env.clone(),
         })
     }
@@ -240,14 +243,13 @@ pub struct Process<C: Client> {
     /// The workers, by number.
     pub workers: Vec<Worker<Ledgered<C>>>,
     globals: Option<GlobalReader<Ledgered<C>>>,
-    global_meters: Vec<Arc<GlobalMeter>>,
     client: Arc<Ledgered<C>>,
     app: AppId,
     purge_queue: Arc<PurgeQueue>,
     pauses: Arc<PauseBoard>,
     viewer: Viewer,
     _stops: StopsViews,
-    meters: Vec<Arc<WorkerMeter>>,
+    meters: Meters,
     env: Env,
 }
 
@@ -309,7 +311,6 @@ impl<C: Client> Process<C> {
     /// Returns the metrics of the workers.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let metrics = Metrics::gather(self.app.as_str(), self.env.now(), &self.meters);
-        metrics.with_globals(&self.global_meters)
+        self.meters.read(self.app.as_str(), self.env.now())
     }
 }

@@ -293,7 +293,7 @@ impl<C: Client> Worker<C> {
             let (before, at) = (self.txn.state(), self.shared.now());
             for action in self.txn.step(&self.shared, event) {
                 if let Err(error) = self.perform(action) {
-                    next = Some(self.txn.action_failed(error));
+                    next = Some(self.txn.action_failed(&self.shared, error));
                 }
             }
             self.txn.report(&self.shared, event, before, at);

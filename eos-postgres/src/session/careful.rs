@@ -73,6 +73,8 @@ impl Work {
     async fn pass(&mut self, constraints: Constraints) -> Result<(), Failed> {
         self.pipeline.clear();
         self.rows.clear();
+        // The pass before left the same records out.
+        (self.counts.skipped, self.counts.dead_letters) = (0, 0);
         self.text("ROLLBACK").await?;
         // A rollback has dropped the locks of the positions.
         self.send_begin().await;
@@ -220,6 +222,9 @@ impl Work {
         tracing::warn!(%partition, %offset, ?policy, "a record is refused: {}", failed.text);
         if policy == Refused::DeadLetter {
             self.dead_letter(record, failed).await?;
+            self.counts.dead_letters += 1;
+        } else {
+            self.counts.skipped += 1;
         }
         Ok(())
     }

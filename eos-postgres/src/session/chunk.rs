@@ -77,6 +77,10 @@ impl Chunk {
         self.entries.len() >= MAX_ROWS || self.bytes.len() >= MAX_BYTES
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

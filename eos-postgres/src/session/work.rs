@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use eos_core::boundary::{Answer, Expected, LedgerFailure, Move};
+use eos_core::boundary::{Answer, Expected, LedgerFailure, LedgerTotals, Move};
 use eos_protocol::TopicPartition;
 use tokio_postgres::types::ToSql;
 
@@ -105,6 +105,8 @@ pub(super) struct Work {
     /// The refusal that `set` repairs: it runs the records again.
     refused: Option<Failed>,
     keeps_memory: bool,
+    /// Counts of the open transaction, for the metrics.
+    pub(super) counts: LedgerTotals,
 }
 
 impl Work {
@@ -124,6 +126,7 @@ impl Work {
             memory: Vec::new(),
             refused: None,
             keeps_memory,
+            counts: LedgerTotals::default(),
         }
     }
 
@@ -182,6 +185,7 @@ impl Work {
         self.held.clear();
         self.memory.clear();
         self.refused = None;
+        self.counts = LedgerTotals::default();
         self.shared.publish(None);
     }
 
@@ -241,6 +245,7 @@ impl Work {
 
     async fn write(&mut self, chunk: Chunk) {
         let weight = chunk.weight();
+        self.counts.rows += chunk.len() as u64;
         let chunk = Rc::new(chunk);
         if self.keeps_memory {
             self.memory.push(Rc::clone(&chunk));
@@ -268,6 +273,7 @@ impl Work {
                 failed.text
             );
             self.refused = None;
+            self.counts.careful_transactions = 1;
             self.careful().await?;
         }
         self.move_positions(moves).await
@@ -320,7 +326,9 @@ impl Work {
     async fn commit(&mut self) -> Result<(), Failed> {
         self.pipeline.drain().await?;
         let done = self.connection.client.batch_execute("COMMIT").await;
-        done.map_err(|error| Failed::of(Call::End, "COMMIT", &error))
+        done.map_err(|error| Failed::of(Call::End, "COMMIT", &error))?;
+        self.opening.postgres.counters().add(&self.counts);
+        Ok(())
     }
 
     async fn abort(&mut self) -> Result<(), Failed> {

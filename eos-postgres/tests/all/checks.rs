@@ -8,6 +8,16 @@ use eos_postgres::{Json, Postgres, Refused};
 
 use crate::support::{Register, cluster, database, plan};
 
+/// `App::start_blocking` may be called on a thread of a tokio runtime.
+#[test]
+fn a_check_runs_on_a_thread_of_a_runtime() {
+    let shop = Postgres::connect(&database("runtime", "")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async { check(&shop, &[]).unwrap() });
+}
+
 fn check(shop: &Postgres, places: &[String]) -> Result<(), LedgerError> {
     shop.check(&plan(places), Duration::from_secs(10))
 }

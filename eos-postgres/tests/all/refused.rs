@@ -1,6 +1,6 @@
 //! Records whose rows the database refuses.
 
-use eos_core::boundary::LedgerFailure;
+use eos_core::boundary::{Ledger as _, LedgerFailure, LedgerTotals};
 use eos_postgres::testing::run;
 use eos_postgres::{Numeric, Postgres, Refused, SqlTable};
 
@@ -36,6 +36,16 @@ fn write(
     Ok(())
 }
 
+/// Returns totals with these counts.
+fn totals(rows: u64, skipped: u64, dead_letters: u64, careful_transactions: u64) -> LedgerTotals {
+    LedgerTotals {
+        rows,
+        skipped,
+        dead_letters,
+        careful_transactions,
+    }
+}
+
 #[test]
 fn by_default_a_record_is_blamed_and_nothing_is_written() {
     let url = database("fail", NUMBERS);
@@ -45,6 +55,7 @@ fn by_default_a_record_is_blamed_and_nothing_is_written() {
     assert!(error.blames_a_record);
     assert_eq!(error.failure, LedgerFailure::Abortable);
     assert_eq!(rows(&url, "SELECT count(*) FROM t"), "0");
+    assert_eq!(shop.totals(), totals(0, 0, 0, 0));
 }
 
 /// Every kind of refusal: a check, a number out of range, a text that is too long, a NUL byte.
@@ -68,6 +79,7 @@ fn skipped_records_have_no_effect_and_others_stay() {
         "a|1 b|2 c|5"
     );
     assert_eq!(rows(&url, "SELECT count(*) FROM eos.dead_letters"), "0");
+    assert_eq!(shop.totals(), totals(7, 4, 0, 1));
 }
 
 #[test]
@@ -107,6 +119,7 @@ fn dead_letters_hold_the_rows() {
     )
     .unwrap();
     assert_eq!(rows(&url, "SELECT count(*) FROM eos.dead_letters"), "4");
+    assert_eq!(shop.totals(), totals(9, 0, 5, 2));
 }
 
 /// A record's rows in two tables are kept or refused together.
@@ -188,7 +201,7 @@ fn a_trigger_refuses_a_record() {
 fn a_deferred_constraint_finds_its_record() {
     let url = database(
         "deferred",
-        "CREATE TABLE t (n int, name text, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)",
+        "CREATE TABLE t (n int CHECK (n < 100), name text, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)",
     );
     let shop = Postgres::connect(&url).unwrap();
     let records = [("a", 1), ("b", 2), ("again", 1), ("c", 3)];
@@ -209,6 +222,23 @@ fn a_deferred_constraint_finds_its_record() {
         rows(&url, "SELECT \"offset\", sqlstate FROM eos.dead_letters"),
         "2|23505"
     );
+    assert_eq!(shop.totals(), totals(4, 0, 1, 1));
+}
+
+/// The first refusal is found in the pass with batches, and the second one in the pass for each record. It refuses the first
+/// one again.
+#[test]
+fn a_record_that_is_refused_twice_counts_once() {
+    let url = database(
+        "twice",
+        "CREATE TABLE t (n int CHECK (n < 100), name text, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let records = [("a", 1), ("check", 100), ("again", 1), ("c", 3)];
+    let table = numbers(&shop, Refused::Skip);
+    write((&url, &shop), &table, &records).unwrap();
+    assert_eq!(rows(&url, "SELECT name FROM t ORDER BY n"), "a c");
+    assert_eq!(shop.totals(), totals(4, 2, 0, 1));
 }
 
 /// A refused message is not "seen": its inbox row goes with it, so that a corrected one has its effect.

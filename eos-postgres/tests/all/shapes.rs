@@ -1,10 +1,13 @@
 //! What the shapes of tables do with records.
 
-use std::time::SystemTime;
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::time::{Duration, SystemTime};
 
 use eos_core::Timestamp;
 use eos_core::boundary::LedgerFailure;
-use eos_postgres::{AnyType, Json, Numeric, Postgres, SqlTable};
+use eos_postgres::{AnyType, Json, Numeric, Postgres, SqlTable, prune_inbox, tokio_postgres};
+use eos_testkit::rng::Rng;
 
 use crate::support::{Register, Worker, database, rows};
 
@@ -74,6 +77,54 @@ fn an_older_version_has_no_effect() {
         ],
     );
     assert_eq!(found, "a|5 b|2");
+}
+
+/// R75: the highest version of each key remains, in any order of repeated versions.
+#[test]
+fn shuffled_versions_leave_the_highest_one() {
+    let url = database("shuffled", STOCK);
+    let shop = Postgres::connect(&url).unwrap();
+    let table = stock(&shop).newer_by("units", |_, units| *units);
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let mut records = Vec::new();
+        for key in ["a", "b", "c"] {
+            for version in 0..=rng.below(8) {
+                let version = i64::try_from(version).unwrap();
+                let copies = 1 + rng.below(3);
+                records.extend((0..copies).map(|_| (key, Some(version))));
+            }
+        }
+        let highest: BTreeMap<&str, i64> = records
+            .iter()
+            .filter_map(|(k, v)| Some((*k, (*v)?)))
+            .collect();
+        for at in (1..records.len()).rev() {
+            records.swap(at, rng.below(at + 1));
+        }
+        rows(&url, "TRUNCATE stock, eos.positions");
+        let transactions: Vec<_> = records.chunks(1 + rng.below(7)).collect();
+        let found = write((&url, &shop), &table, &transactions);
+        let expected: Vec<String> = highest.iter().map(|(k, v)| format!("{k}|{v}")).collect();
+        assert_eq!(found, expected.join(" "), "seed {seed}");
+    }
+}
+
+/// R73: upserts are idempotent without positions. A replay of the whole topic changes nothing.
+#[test]
+fn a_replay_of_the_topic_leaves_the_same_rows() {
+    let url = database("replayed", STOCK);
+    let shop = Postgres::connect(&url).unwrap();
+    let table = stock(&shop).column("units", |_, units| *units);
+    let topic: [&[(&str, Option<i64>)]; 3] = [
+        &[("a", Some(1)), ("b", Some(2)), ("c", Some(3))],
+        &[("b", None), ("a", Some(4)), ("d", Some(0))],
+        &[("c", Some(5)), ("d", None), ("b", Some(6))],
+    ];
+    let first = write((&url, &shop), &table, &topic);
+    assert_eq!(first, "a|4 b|6 c|5");
+    rows(&url, "UPDATE eos.positions SET next_offset = NULL");
+    assert_eq!(write((&url, &shop), &table, &topic), first);
 }
 
 /// `INSERT … ON CONFLICT` alone would check `units >= 0` on the summand, and fail.
@@ -184,6 +235,68 @@ fn a_message_has_its_effect_once() {
         ],
     );
     assert_eq!(found, "first|1 new|3 other|2");
+}
+
+/// R71: eight workers write eight messages each at the same time. All 64 messages have the same id.
+#[test]
+fn concurrent_messages_with_equal_ids_have_one_effect() {
+    const WORKERS: i32 = 8;
+    let url = database("senders", "CREATE TABLE stock (sku text, units bigint)");
+    let begin = Barrier::new(WORKERS as usize);
+    std::thread::scope(|scope| {
+        for number in 0..WORKERS {
+            let (url, begin) = (&url, &begin);
+            scope.spawn(move || {
+                begin.wait();
+                let shop = Postgres::connect(url).unwrap();
+                let table: Table = shop
+                    .table("stock")
+                    .column("sku", |sku: &String, _| sku.clone())
+                    .column("units", |_, id| *id)
+                    .once_by(&shop.inbox("billing"), |_, id| *id);
+                let mut worker = Worker::new(&shop, &[table.register()], &format!("w{number}"));
+                let taken = worker.take(number);
+                worker.begin(&taken);
+                for at in 0..8 {
+                    worker
+                        .put(&table, (number, at), &"pen".to_owned(), Some(&1))
+                        .unwrap();
+                }
+                worker.finish(&taken, 8).unwrap();
+            });
+        }
+    });
+    assert_eq!(rows(&url, "SELECT sku, units FROM stock"), "pen|1");
+    let positions = "SELECT count(*), sum(next_offset) FROM eos.positions";
+    assert_eq!(rows(&url, positions), "8|64");
+}
+
+#[test]
+fn old_ids_of_the_inbox_are_deleted_in_batches() {
+    let url = database(
+        "prune",
+        "INSERT INTO eos.inbox SELECT 's', int4send(n), now() - interval '31 days' FROM generate_series(1, 25000) n;
+         INSERT INTO eos.inbox SELECT 's', int4send(-n), now() - interval '29 days' FROM generate_series(1, 7) n;
+         CREATE TABLE deletes (n int);
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO deletes VALUES (1); RETURN NULL; END';
+         CREATE TRIGGER note AFTER DELETE ON eos.inbox FOR EACH STATEMENT EXECUTE FUNCTION note()",
+    );
+    let prune = |older_than| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
+            tokio::spawn(connection);
+            prune_inbox(&client, older_than).await
+        })
+    };
+    let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+    assert_eq!(prune(days(30)).unwrap(), 25_000);
+    assert_eq!(rows(&url, "SELECT count(*) FROM deletes"), "3");
+    assert_eq!(rows(&url, "SELECT count(*) FROM eos.inbox"), "7");
+    assert_eq!(prune(days(30)).unwrap(), 0);
 }
 
 #[test]

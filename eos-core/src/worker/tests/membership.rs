@@ -31,7 +31,10 @@ fn rule_3_as_another_member_it_commits_nothing_and_rejoins() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
     succeed(&bench, &["a", "b"]);
+    assert_eq!(bench.metrics().totals.fences, 0);
     bench.settle();
+    // R43: the refused commit of the former generation is counted.
+    assert_eq!(bench.metrics().totals.fences, 1);
     rejoined(&mut bench);
 }
 

@@ -69,6 +69,19 @@ fn a_quarantined_producer_counts_as_rebuilt_though_its_commit_ended_well() {
     assert_eq!(totals.quarantines, 1);
 }
 
+/// An idle zombie meets its fence at the begin of its next transaction.
+#[test]
+fn a_fence_is_counted_at_any_call() {
+    for call in [CallSite::Begin, CallSite::Commit] {
+        let mut bench = Bench::running();
+        bench.feed(0, &["a"]);
+        bench.fails(call, fatal(code::LOCAL_FENCED));
+        assert_eq!(bench.totals().fences, 0);
+        bench.settle_exactly();
+        assert_eq!(bench.totals().fences, 1, "{call:?}");
+    }
+}
+
 #[test]
 fn a_transaction_in_doubt_is_timed_until_it_is_decided() {
     let mut bench = Bench::running();

@@ -233,8 +233,9 @@ impl<C: Client> TransactionDriver<C> {
 
     /// Returns the event for an action that failed at once: no action follows a failed begin, or a commit or an abort
     /// at which a failpoint fires.
-    pub(super) fn action_failed(&mut self, error: ClientError) -> Event {
+    pub(super) fn action_failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
         let (call, class) = (error.call, error.class());
+        Self::count_fence(shared, class);
         self.last_error = Some(error);
         Event::Failed(call, class)
     }
@@ -242,7 +243,7 @@ impl<C: Client> TransactionDriver<C> {
     /// Returns the event for a failed call.
     pub(super) fn failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
         let (call, class) = (error.call, error.class());
-        self.note(class, &error);
+        self.note(shared, class, &error);
         if class == ErrorClass::Retriable {
             self.calls.pause_until = Some(shared.now().after(PAUSE));
         } else {
@@ -259,8 +260,14 @@ impl<C: Client> TransactionDriver<C> {
         Event::Failed(call, class)
     }
 
-    /// Records what a failure shows about the size of transactions.
-    fn note(&mut self, class: ErrorClass, error: &ClientError) {
+    fn count_fence(shared: &Shared<C>, class: ErrorClass) {
+        let is_fence = matches!(class, ErrorClass::GroupFenced | ErrorClass::ProducerFenced);
+        shared.meter.count(Count::Fences, is_fence.into());
+    }
+
+    /// Updates blame, pace and the fence counter after a failure.
+    fn note(&mut self, shared: &Shared<C>, class: ErrorClass, error: &ClientError) {
+        Self::count_fence(shared, class);
         self.blame.refused(blames_a_record(error.fault.code));
         if class == ErrorClass::Contended {
             self.pace.contended();
@@ -274,7 +281,7 @@ impl<C: Client> TransactionDriver<C> {
             (call, ErrorClass::Retriable) => (call, ErrorClass::Abortable),
             other => other,
         };
-        self.note(class, &error);
+        self.note(shared, class, &error);
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
             ?class, %error, "an output was refused"
