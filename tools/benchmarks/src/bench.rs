@@ -12,6 +12,9 @@ use crate::check::{self, Check};
 use crate::counted::{self, Counted};
 use crate::joined_check::{self, JoinedCheck};
 use crate::joined_records::{is_right, time_ms};
+use crate::postgres::connect::Connect;
+use crate::postgres::database::{Database, Server};
+use crate::postgres::table_check;
 use crate::proc;
 use crate::records::{Input, KEYS};
 use crate::running::Running;
@@ -46,6 +49,8 @@ pub(crate) struct Bench {
     /// Distinguishes this run's topics and groups from those of others on the same broker.
     run: String,
     dir: TempDir,
+    /// The database server of works that write rows.
+    server: Option<Server>,
     /// Stopped when dropped, after everything that uses it.
     cluster: Option<Cluster>,
 }
@@ -56,6 +61,7 @@ pub(crate) struct Play {
     pub(crate) task: Task,
     pub(crate) side: Side,
     topics: Vec<String>,
+    database: Option<Database>,
 }
 
 impl Bench {
@@ -85,8 +91,22 @@ impl Bench {
             begin: now_ms()? - i64::try_from(EVENT_AGE.as_millis())?,
             run: format!("bench-{}", std::process::id()),
             dir: tempfile::tempdir().context("create a temporary directory")?,
+            server: None,
             cluster,
         })
+    }
+
+    /// Starts a database server, for works that write rows.
+    pub(crate) fn start_database(&mut self) -> Result<()> {
+        if self.server.is_none() {
+            self.server = Some(Server::start()?);
+        }
+        Ok(())
+    }
+
+    /// CPU time of the database server so far.
+    pub(crate) fn database_cpu(&self) -> Result<Option<Duration>> {
+        self.server.as_ref().map(Server::cpu).transpose()
     }
 
     /// CPU time of the broker so far; `None` if the benchmark did not start it.
@@ -154,6 +174,9 @@ impl Bench {
         commit_interval: Duration,
     ) -> Result<Play> {
         let output = self.topic(name)?;
+        let server = self.server.as_ref().filter(|_| work.writes_rows());
+        let database = server.map(|server| server.database(work, self.keys));
+        let database = database.transpose()?;
         let task = Task {
             bootstrap: self.bootstrap.clone(),
             group: format!("{}-{name}", self.run),
@@ -165,6 +188,7 @@ impl Bench {
             pause: Duration::ZERO,
             sibling: None,
             stays: false,
+            database: database.as_ref().map(|database| database.url.clone()),
             state: self.dir.path().join(name),
         };
         let mut topics = vec![task.output.clone()];
@@ -186,7 +210,12 @@ impl Bench {
                 format!("{group}-warm-{store}-changelog"),
             ]);
         }
-        Ok(Play { task, side, topics })
+        Ok(Play {
+            task,
+            side,
+            topics,
+            database,
+        })
     }
 
     /// Waits until a broker of ours on this machine has nothing left to do of the turn before: files to delete, pages to write
@@ -206,6 +235,7 @@ impl Bench {
             Side::Streams => streams.map(|it| it.command(&play.task)).context(
                 "Kafka Streams is to be measured but was not built: this is a mistake in the program",
             )?,
+            Side::Connect => Connect::build()?.command(&play.task)?,
             side => play.task.command(side)?,
         };
         let log = play.task.state.join("log");
@@ -227,6 +257,9 @@ impl Bench {
                 self.client.delete_topic(topic)?;
             }
         }
+        if let (Some(server), Some(database)) = (&self.server, &play.database) {
+            server.remove(database)?;
+        }
         std::fs::remove_dir_all(&play.task.state)?;
         Ok(())
     }
@@ -247,6 +280,9 @@ impl Bench {
     /// The same for all inputs of a play.
     pub(crate) fn finished_of(&mut self, play: &Play) -> Option<u64> {
         let Task { group, input, .. } = &play.task;
+        if let Some(database) = positions(play) {
+            return database.committed(group, input).ok();
+        }
         let done = self.finished(group, input)?;
         let right = play.task.sibling.as_ref();
         right.map_or(Some(done), |right| {
@@ -278,6 +314,8 @@ impl Bench {
         } else if work.joins() {
             let check = JoinedCheck::new(work, play.side, self.partitions, self.keys);
             joined_check::read(&mut self.client, &play.task.output, check)?.complete(records)
+        } else if let Some(database) = &play.database {
+            table_check::ensure_right(database, work, records, self.keys)
         } else {
             let check = self.check(play)?;
             check.complete(records)?;
@@ -287,6 +325,15 @@ impl Bench {
 
     /// Waits until all offsets of a group are decided, and checks that they are at the end.
     pub(crate) fn ensure_finished(&mut self, play: &Play) -> Result<()> {
+        if let Some(database) = positions(play) {
+            let done = database.committed(&play.task.group, &play.task.input)?;
+            let records = play.task.records;
+            ensure!(
+                done == records,
+                "the positions cover {done} of {records} records"
+            );
+            return Ok(());
+        }
         let mut committed = self.client.committed(&play.task.group, &play.task.input)?;
         if let Some(right) = play
             .task
@@ -304,6 +351,11 @@ impl Bench {
         );
         Ok(())
     }
+}
+
+/// The database with the positions of a play. Only eos keeps them there.
+fn positions(play: &Play) -> Option<&Database> {
+    play.database.as_ref().filter(|_| play.side == Side::Eos)
 }
 
 /// The time of a record sent now.

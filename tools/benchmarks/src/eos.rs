@@ -15,6 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::dedup;
 use crate::joined;
 use crate::pending;
+use crate::postgres::views;
 use crate::restoring::Restoring;
 use crate::side::{Side, Task};
 use crate::stats::rounded;
@@ -35,7 +36,7 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
     if side == Side::EosAtLeastOnce {
         app.guarantee(Guarantee::AtLeastOnce);
     }
-    declare(&mut app, task);
+    declare(&mut app, task)?;
     let _without = match side {
         Side::EosUnguarded => Some(without_quarantine()?),
         _ => None,
@@ -66,7 +67,7 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
 }
 
 /// Adds the topology of the work to the app.
-fn declare(app: &mut App, task: &Task) {
+fn declare(app: &mut App, task: &Task) -> Result<()> {
     match task.work {
         Work::Pass => app
             .source(&Topic::<Vec<u8>, Vec<u8>>::plain(&task.input))
@@ -127,7 +128,9 @@ fn declare(app: &mut App, task: &Task) {
         | Work::Foreign
         | Work::HotKey
         | Work::ColdKeys => joined::declare(app, task),
+        Work::Insert | Work::Upsert | Work::Statements => views::declare(app, task)?,
     }
+    Ok(())
 }
 
 /// Milliseconds per commit, on average over the whole run.

@@ -1,12 +1,12 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | count | dedup | windows | joins | partitions | restart | pending | restore | latency | memory | siblings
+//! main ─► throughput | count | dedup | windows | joins | postgres | partitions | restart | pending | restore | latency | memory | siblings
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
-//!                       └── bare | eos | kafka-streams/   what runs in it
+//!                       └── bare | eos | postgres/bare | kafka-streams/ | kafka-connect/   what runs in it
 //! records   every record is a function of its number
-//! check, counted, windowed_check, joined_check    so the output can be judged, after every run
+//! check, counted, windowed_check, joined_check, postgres/table_check    check the output after every run
 //! page      results into docs/benchmarks.md
 //! ```
 
@@ -22,12 +22,14 @@ mod joined_records;
 mod keyed;
 mod latency;
 mod lifecycle;
+mod maven;
 mod memory;
 mod numbers;
 mod options;
 mod page;
 mod partitions;
 mod pending;
+mod postgres;
 mod proc;
 mod records;
 mod restart;
@@ -54,7 +56,7 @@ use clap::Parser;
 
 use options::{Options, What};
 use side::{Side, Task};
-use work::{JOINS, WINDOWS, Work};
+use work::{JOINS, ROWS, WINDOWS, Work};
 
 /// Of every side but Kafka Streams', and in the place of the C library's, too: `docs/benchmarks.md`.
 #[global_allocator]
@@ -88,9 +90,14 @@ fn work(mut words: impl Iterator<Item = String>) -> Result<()> {
     let side = Side::named(&name).with_context(|| format!("{name} is no side"))?;
     let task = Worker::parse_from(std::iter::once(name).chain(words)).task;
     match side {
-        Side::Streams => bail!("Kafka Streams is no side of this program"),
+        Side::Streams | Side::Connect => {
+            bail!("{} runs in its own JVM, not in this program", side.name())
+        }
         Side::Bare => {
-            bare::run(&task)?;
+            match task.work.writes_rows() {
+                true => postgres::bare::run(&task)?,
+                false => bare::run(&task)?,
+            }
             // Until it is stopped: when it is gone, its CPU time can't be read any more.
             loop {
                 std::thread::park();
@@ -132,9 +139,23 @@ fn measure(options: &Options) -> Result<()> {
         let usual = [Side::Eos, Side::Streams];
         let sides = options.sides(&usual, &usual)?;
         let works = options.works(works).into_iter();
-        let results = works.map(|work| throughput::run(what, work, &sides, options));
-        let results = results.collect::<Result<Vec<_>>>()?;
+        let works: Vec<_> = works.map(|work| (work, sides.clone())).collect();
+        let results = throughput::run_all(what, &works, options)?;
         page::show(what, &tables::stateful(&results, options), options)?;
+    }
+    if wanted(What::Postgres) {
+        let works = options.works(&ROWS).into_iter();
+        let works = works.map(|work| {
+            let usual = work.sides_with_rows();
+            // `--sides` may name sides that only other works have. This work skips them.
+            let mut sides = options.sides(usual, &[Side::Bare, Side::Eos, Side::Connect])?;
+            sides.retain(|side| usual.contains(side));
+            Ok((work, sides))
+        });
+        let mut works = works.collect::<Result<Vec<(Work, Vec<Side>)>>>()?;
+        works.retain(|(_, sides)| !sides.is_empty());
+        let results = throughput::run_all(What::Postgres, &works, options)?;
+        page::show(What::Postgres, &tables::rows(&results, options), options)?;
     }
     if wanted(What::WindowsMemory) {
         let outcomes = windows_memory::run(options)?;

@@ -21,6 +21,8 @@ pub(crate) enum What {
     Windows,
     /// A stream or table joined with another one, by equal keys and by a foreign key; a hot key
     Joins,
+    /// Writes to PostgreSQL: inserts, upserts and statements, compared with a bare loop and Kafka Connect
+    Postgres,
     /// Memory of windows and sessions, by the number of keys
     WindowsMemory,
     /// From produce to a read_committed consumer, at a fixed rate
@@ -58,19 +60,20 @@ pub(crate) struct Options {
     pub(crate) what: What,
     /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
     /// partitions and state-memory 5,000,000; dedup, joins, restore, restore-latency, windows and windows-memory 3,000,000;
-    /// memory 2,000,000]
+    /// memory 2,000,000; postgres 1,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1; quarantine 7]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// Throughput, count, dedup, windows and joins: rounds before them that only warm the broker
+    /// Throughput, count, dedup, windows, joins and postgres: rounds that only warm the broker and do not count.
+    /// Each work after the first one has at most one such round
     // After one round the broker's JIT compiler still made a record cost half as much again as later. This burdened
     // the first side of the first counted round. After two rounds the compiler still used a tenth of a core.
     #[arg(long, default_value_t = 3)]
     pub(crate) warm_up_rounds: u32,
     /// Which sides, separated by commas: bare, eos, eos-at-least-once, eos-default,
-    /// eos-unguarded, streams
+    /// eos-unguarded, streams, connect
     /// [default: those that the benchmark compares]
     #[arg(long, value_delimiter = ',', value_parser = side)]
     pub(crate) sides: Option<Vec<Side>>,
@@ -88,7 +91,7 @@ pub(crate) struct Options {
     /// [default: map 6,32,128,512; count 6,12,32,128,200,500]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: Option<Vec<i32>>,
-    /// Count, windows, joins, windows-memory, pending and partitions: measure only this work
+    /// Count, windows, joins, postgres, windows-memory, pending and partitions: measure only this work
     #[arg(long)]
     pub(crate) work: Option<Work>,
     /// The heap of Kafka Streams, in MB [default: 512; count with every update 256, which keeps its speed]
@@ -160,7 +163,8 @@ impl Options {
 
 fn side(name: &str) -> Result<Side, String> {
     Side::named(name).ok_or_else(|| {
-        "there are bare, eos, eos-at-least-once, eos-default, eos-unguarded and streams".into()
+        "unknown side. Use bare, eos, eos-at-least-once, eos-default, eos-unguarded, streams or connect"
+            .into()
     })
 }
 

@@ -18,12 +18,42 @@ pub(crate) fn cpu(pid: u32) -> Result<Duration> {
         .with_context(|| format!("{path} says something else than times: {stat}"))
 }
 
+/// Returns the CPU time of a process and its direct children. This includes ended children that the process has waited for.
+pub(crate) fn cpu_with_children(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let children = children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok());
+    // This misses a child that ends meanwhile. The next call counts it.
+    let living: Duration = children.filter_map(|child| cpu(child).ok()).sum();
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let own = ticks_with_ended_children(&stat)
+        .map(|ticks| Duration::from_secs(ticks) / TICKS_PER_SECOND)
+        .with_context(|| format!("{path} says something else than times: {stat}"))?;
+    Ok(own + living)
+}
+
 fn ticks(stat: &str) -> Option<u64> {
+    sum_of_times(stat, 2)
+}
+
+fn ticks_with_ended_children(stat: &str) -> Option<u64> {
+    sum_of_times(stat, 4)
+}
+
+/// Sums the first `count` time fields: user, system, and the same two of ended children.
+fn sum_of_times(stat: &str, count: usize) -> Option<u64> {
     // The second field is the program's name in parentheses, and may hold anything.
     let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(11);
-    let (user, system) = (fields.next()?, fields.next()?);
-    Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
+    let times: Vec<u64> = fields
+        .split(' ')
+        .skip(11)
+        .take(count)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    (times.len() == count).then(|| times.iter().sum())
 }
 
 /// CPU time of all cores and processes so far: user, system, interrupts, and what a hypervisor took
@@ -73,6 +103,8 @@ mod tests {
     fn a_name_with_spaces_and_parentheses_moves_no_field() {
         let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 31 11 0 0 20 0 1";
         assert_eq!(ticks(stat), Some(42));
+        let stat = "7 (a) S 1 2 3 4 5 6 7 8 9 10 31 11 100 200 20 0 1";
+        assert_eq!(ticks_with_ended_children(stat), Some(342));
         assert_eq!(ticks("7 (a) S 1"), None);
     }
 

@@ -29,6 +29,8 @@ pub(crate) enum Side {
     EosUnguarded,
     /// Kafka Streams with `exactly_once_v2`.
     Streams,
+    /// Kafka Connect with Debezium's JDBC sink, which delivers at least once.
+    Connect,
 }
 
 impl Side {
@@ -41,6 +43,7 @@ impl Side {
             Side::EosDefault => "eos-default",
             Side::EosUnguarded => "eos-unguarded",
             Side::Streams => "streams",
+            Side::Connect => "connect",
         }
     }
 
@@ -53,6 +56,7 @@ impl Side {
             Side::EosDefault,
             Side::EosUnguarded,
             Side::Streams,
+            Side::Connect,
         ];
         all.into_iter().find(|side| side.name() == name)
     }
@@ -91,6 +95,9 @@ pub(crate) struct Task {
     /// A static member of its group: it is known again when it comes back.
     #[arg(long)]
     pub(crate) stays: bool,
+    /// The database to write to, instead of the output topic.
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<String>,
     /// Where a side keeps what it must keep.
     #[arg(long)]
     pub(crate) state: PathBuf,
@@ -105,6 +112,12 @@ fn micros(text: &str) -> Result<Duration, std::num::ParseIntError> {
 }
 
 impl Task {
+    /// Returns the URL of the database.
+    pub(crate) fn database(&self) -> Result<&str> {
+        let database = self.database.as_deref();
+        database.with_context(|| format!("{} needs --database", self.work.name()))
+    }
+
     /// The command that does it on a side of this program.
     pub(crate) fn command(&self, side: Side) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
@@ -131,6 +144,9 @@ impl Task {
         }
         if let Some(sibling) = &self.sibling {
             command.args(["--sibling", sibling]);
+        }
+        if let Some(database) = &self.database {
+            command.args(["--database", database]);
         }
         if self.stays {
             command.arg("--stays");

@@ -108,6 +108,27 @@ pub(crate) fn stateful(all: &[Results], options: &Options) -> String {
     text
 }
 
+/// A table for each work that writes rows, with the CPU time of the database.
+pub(crate) fn rows(all: &[Results], options: &Options) -> String {
+    let mut text = String::new();
+    for results in all {
+        let title = match results.work {
+            Work::Insert => "Inserts into a table without an index",
+            Work::Upsert => "Upserts of 100,000 keys",
+            _ => "A statement for each record, on 100,000 keys",
+        };
+        let _ = writeln!(text, "**{title}.** {}", throughput(results, options));
+        let database: fn(&Outcome) -> f64 = |o| o.database_cpu_us.unwrap_or(f64::NAN);
+        let of = |side| {
+            let cpu = figure(results.median(side, database), 2);
+            format!("{} {cpu}", side.name())
+        };
+        let of: Vec<_> = results.sides().into_iter().map(of).collect();
+        let _ = writeln!(text, "CPU µs/record of PostgreSQL: {}.\n", of.join(", "));
+    }
+    text
+}
+
 /// Where the commits of each round spent their time.
 fn commits(results: &Results) -> String {
     let mut text = String::new();

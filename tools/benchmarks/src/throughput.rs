@@ -10,8 +10,9 @@ use kafka_wire::Isolation;
 use crate::bench::{Bench, Play};
 use crate::joined_records;
 use crate::options::{Options, What};
+use crate::postgres::connect::Connect;
 use crate::proc;
-use crate::records::PARTITIONS;
+use crate::records::{KEYS, PARTITIONS};
 use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{Ratio, median, rounded};
@@ -32,6 +33,8 @@ pub(crate) struct Outcome {
     pub(crate) records_per_second: f64,
     pub(crate) cpu_us: f64,
     pub(crate) broker_cpu_us: Option<f64>,
+    /// CPU time of the database server in µs per record, if the work writes rows.
+    pub(crate) database_cpu_us: Option<f64>,
     pub(crate) peak_mib: f64,
     /// Open file descriptors after the last commit.
     pub(crate) files: f64,
@@ -52,12 +55,49 @@ pub(crate) struct Results {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// Lets the sides alternate. The first rounds do not count: they warm the broker.
+/// Measures several works on one broker. The first work has all warm-up rounds, each later work at most one.
+pub(crate) fn run_all(
+    what: What,
+    works: &[(Work, Vec<Side>)],
+    options: &Options,
+) -> Result<Vec<Results>> {
+    let mut bench = Bench::open(PARTITIONS)?;
+    let mut all = Vec::new();
+    for (work, sides) in works {
+        let warm_up = match all.is_empty() {
+            true => options.warm_up_rounds,
+            false => options.warm_up_rounds.min(1),
+        };
+        all.push(measure(&mut bench, (what, *work), sides, warm_up, options)?);
+    }
+    Ok(all)
+}
+
+/// Measures one work.
 pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> Result<Results> {
+    let mut bench = Bench::open(PARTITIONS)?;
+    measure(
+        &mut bench,
+        (what, work),
+        sides,
+        options.warm_up_rounds,
+        options,
+    )
+}
+
+/// Lets the sides alternate. The first rounds do not count: they warm the broker.
+fn measure(
+    bench: &mut Bench,
+    (what, work): (What, Work),
+    sides: &[Side],
+    warm_up: u32,
+    options: &Options,
+) -> Result<Results> {
     let rounds = if what == What::Quarantine { 7 } else { 3 };
     let records = options.records.unwrap_or(match work {
         Work::Pass => 6_000_000,
         work if work.has_event_times() => 3_000_000,
+        work if work.writes_rows() => 1_000_000,
         _ => 10_000_000,
     });
     let streams = if sides.contains(&Side::Streams) {
@@ -68,21 +108,25 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
     } else {
         None
     };
-    let mut bench = Bench::open(PARTITIONS)?;
-    bench.keys = joined_records::keys(work).unwrap_or(bench.keys);
-    // One run may measure several works on one broker.
+    if work.writes_rows() {
+        bench.start_database()?;
+    }
+    if sides.contains(&Side::Connect) {
+        // Before the first round, which would otherwise wait for Maven.
+        Connect::build()?;
+    }
+    bench.keys = joined_records::keys(work).unwrap_or(KEYS);
     let input = bench.filled(&format!("{}-in", work.name()), work, records)?;
     let right = match work.joins() {
         true => Some(bench.filled_right(&format!("{}-right", work.name()), work, records)?),
         false => None,
     };
     let mut outcomes = Vec::new();
-    let warm_up = options.warm_up_rounds;
     for turn in 0..warm_up + options.rounds.unwrap_or(rounds) {
         let round = (turn + 1).saturating_sub(warm_up);
         for &side in &alternating(sides, turn) {
             // The broker is warmed by those that are quick.
-            if round == 0 && side == Side::Streams {
+            if round == 0 && matches!(side, Side::Streams | Side::Connect) {
                 continue;
             }
             let name = format!("{}-{}-{turn}", work.name(), side.name());
@@ -93,7 +137,7 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
             let interval = options.interval();
             let mut play = bench.play(side, &name, &input, work, records, interval)?;
             play.task.sibling.clone_from(&right);
-            let outcome = one(&mut bench, &play, streams.as_ref(), round)
+            let outcome = one(bench, &play, streams.as_ref(), round)
                 .with_context(|| format!("{}, round {round}", side.name()))?;
             if round > 0 {
                 println!("{}", outcome.json(work, records));
@@ -101,6 +145,9 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
             }
             bench.clear(&play)?;
         }
+    }
+    for topic in [Some(input), right].into_iter().flatten() {
+        bench.client.delete_topic(&topic)?;
     }
     Ok(Results {
         work,
@@ -136,7 +183,8 @@ pub(crate) fn one(
     let phases = phases.and_then(|line| serde_json::from_str(line).ok());
 
     let records = (end.records - start.records) as f64;
-    let per_record = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / records;
+    let per_record =
+        |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64() * 1e6 / records;
     Ok(Outcome {
         side: play.side,
         round,
@@ -145,6 +193,10 @@ pub(crate) fn one(
         broker_cpu_us: start
             .broker
             .zip(end.broker)
+            .map(|(start, end)| per_record(start, end)),
+        database_cpu_us: start
+            .database
+            .zip(end.database)
             .map(|(start, end)| per_record(start, end)),
         peak_mib,
         files,
@@ -160,6 +212,7 @@ struct Moment {
     time: Instant,
     cpu: Duration,
     broker: Option<Duration>,
+    database: Option<Duration>,
     /// Of this program.
     own: Duration,
     /// Of the whole machine.
@@ -173,23 +226,28 @@ impl Moment {
             time: Instant::now(),
             cpu: running.cpu()?,
             broker: bench.broker_cpu()?,
+            database: bench.database_cpu()?,
             own: proc::cpu(std::process::id())?,
             busy: proc::busy()?,
         })
     }
 
     fn foreign_until(&self, end: &Self) -> Option<f64> {
-        let known = |moment: &Self| Some(moment.cpu + moment.broker? + moment.own);
+        let known = |moment: &Self| {
+            let database = moment.database.unwrap_or_default();
+            Some(moment.cpu + moment.broker? + database + moment.own)
+        };
         let known = known(end)?.saturating_sub(known(self)?);
         let foreign = (end.busy - self.busy).saturating_sub(known);
         Some(foreign.as_secs_f64() * 100.0 / (end.time - self.time).as_secs_f64())
     }
 }
 
-/// Two moments between which most of the work was done: the first commits after a tenth and after
-/// nine tenths of the records. Joining the group and running dry are not what is measured.
+/// Returns two moments: the first commits after a tenth and after nine tenths of the records. This excludes joining the group and
+/// running dry. For Kafka Connect, the first moment is after half of the records, because its JVM has to warm up.
 fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Moment, Moment)> {
     let total = play.task.records;
+    let first_tenths = if play.side == Side::Connect { 5 } else { 1 };
     let (began, mut done) = (Instant::now(), 0);
     let (mut start, mut end): (Option<Moment>, Option<Moment>) = (None, None);
     let mut last = None;
@@ -211,7 +269,7 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
         }
         let moment = Moment::now(bench, running, done)?;
         last = Some(moment);
-        if start.is_none() && done * 10 >= total {
+        if start.is_none() && done * 10 >= total * first_tenths {
             start = Some(moment);
         } else if end.is_none() && done * 10 >= total * 9 {
             end = Some(moment);
@@ -267,6 +325,7 @@ impl Outcome {
             "records_per_second": self.records_per_second.round(),
             "cpu_us_per_record": rounded(self.cpu_us),
             "broker_cpu_us_per_record": self.broker_cpu_us.map(rounded),
+            "database_cpu_us_per_record": self.database_cpu_us.map(rounded),
             "peak_mib": rounded(self.peak_mib),
             "files": rounded(self.files),
             "foreign_cpu_percent": self.foreign_percent.map(rounded),
@@ -314,6 +373,19 @@ impl Results {
                 "peak memory, eos / streams",
                 Side::Eos,
                 Side::Streams,
+                |o| o.peak_mib,
+            ),
+            ("records/s, eos / connect", Side::Eos, Side::Connect, rate),
+            (
+                "CPU per record, eos / connect",
+                Side::Eos,
+                Side::Connect,
+                cpu,
+            ),
+            (
+                "peak memory, eos / connect",
+                Side::Eos,
+                Side::Connect,
                 |o| o.peak_mib,
             ),
             (

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::side::Side;
+
 /// The store of the counts.
 pub(crate) const COUNTS: &str = "counts";
 
@@ -65,7 +67,16 @@ pub(crate) enum Work {
     HotKey,
     /// The same with as many keys as usual.
     ColdKeys,
+    /// Inserted into a table of a database.
+    Insert,
+    /// Written into the row of the key: the last record of each key remains.
+    Upsert,
+    /// An update of the row of the key, by a statement for each record.
+    Statements,
 }
+
+/// The works that write into a database.
+pub(crate) const ROWS: [Work; 3] = [Work::Insert, Work::Upsert, Work::Statements];
 
 /// The joins.
 pub(crate) const JOINS: [Work; 7] = [
@@ -117,6 +128,19 @@ impl Work {
         JOINS.contains(&self)
     }
 
+    /// Whether it writes into a database.
+    pub(crate) fn writes_rows(self) -> bool {
+        ROWS.contains(&self)
+    }
+
+    /// The sides of a work that writes rows: Kafka Connect has no statements.
+    pub(crate) fn sides_with_rows(self) -> &'static [Side] {
+        match self {
+            Work::Statements => &[Side::Bare, Side::Eos],
+            _ => &[Side::Bare, Side::Eos, Side::Connect],
+        }
+    }
+
     /// Whether its records have event times.
     pub(crate) fn has_event_times(self) -> bool {
         self.has_windows() || self == Work::Dedup || self.joins()
@@ -124,7 +148,7 @@ impl Work {
 
     /// Whether it has a store.
     pub(crate) fn keeps_state(self) -> bool {
-        !matches!(self, Work::Pass | Work::Map)
+        !matches!(self, Work::Pass | Work::Map) && !self.writes_rows()
     }
 
     /// Whether each update is written. Kafka Streams then has no cache.
@@ -162,6 +186,9 @@ impl Work {
             Work::Foreign => "foreign",
             Work::HotKey => "hot-key",
             Work::ColdKeys => "cold-keys",
+            Work::Insert => "insert",
+            Work::Upsert => "upsert",
+            Work::Statements => "statements",
         }
     }
 }

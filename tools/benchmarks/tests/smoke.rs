@@ -64,6 +64,16 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
             "{said}"
         );
     }
+    let rows =
+        "postgres --records 50000 --rounds 1 --warm-up-rounds 0 --interval-ms 20 --sides bare,eos";
+    let said = bench(kafka.bootstrap(), rows)?;
+    for (work, rows) in [("insert", 50_000), ("statements", 100_000)] {
+        let line = said.lines().find(|line| {
+            line.contains(&format!("\"benchmark\":\"{work}\"")) && line.contains("\"side\":\"eos\"")
+        });
+        let figures: serde_json::Value = serde_json::from_str(line.context(work)?)?;
+        ensure!(figures["outputs"] == rows, "{figures}");
+    }
     let said = bench(kafka.bootstrap(), "memory --records 20000 --seconds 8")?;
     let figures = result(&said, "eos")?;
     ensure!(figures["peak_mib"].as_f64() > Some(1.0), "{figures}");

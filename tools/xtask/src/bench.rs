@@ -15,6 +15,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
     // Kafka Streams needs Java and Maven, also on the user's own broker.
     setup::ensure(Need::KAFKA)?;
+    let names = |what: &str| arguments.first().is_some_and(|first| first == what);
+    if names("postgres") || names("all") || arguments.first().is_none_or(|it| it.starts_with('-')) {
+        setup::ensure(Need::DATABASES)?;
+    }
     if kafka_launcher::external().is_some() {
         eprintln!(
             "Using the Kafka at {}: its CPU time cannot be measured.",
