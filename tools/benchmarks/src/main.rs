@@ -146,7 +146,7 @@ fn measure(options: &Options) -> Result<()> {
     if wanted(What::Postgres) {
         let works = options.works(&ROWS).into_iter();
         let works = works.map(|work| {
-            let usual = work.sides_with_rows();
+            let usual = postgres::sides(work);
             // `--sides` may name sides that only other works have. This work skips them.
             let mut sides = options.sides(usual, &[Side::Bare, Side::Eos, Side::Connect])?;
             sides.retain(|side| usual.contains(side));

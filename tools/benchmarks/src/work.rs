@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::side::Side;
-
 /// The store of the counts.
 pub(crate) const COUNTS: &str = "counts";
 
@@ -131,14 +129,6 @@ impl Work {
     /// Whether it writes into a database.
     pub(crate) fn writes_rows(self) -> bool {
         ROWS.contains(&self)
-    }
-
-    /// The sides of a work that writes rows: Kafka Connect has no statements.
-    pub(crate) fn sides_with_rows(self) -> &'static [Side] {
-        match self {
-            Work::Statements => &[Side::Bare, Side::Eos],
-            _ => &[Side::Bare, Side::Eos, Side::Connect],
-        }
     }
 
     /// Whether its records have event times.

@@ -13,3 +13,14 @@ pub(crate) mod connect;
 pub(crate) mod database;
 pub(crate) mod table_check;
 pub(crate) mod views;
+
+use crate::side::Side;
+use crate::work::Work;
+
+/// Returns the sides of a work that writes rows. Kafka Connect has no statements.
+pub(crate) fn sides(work: Work) -> &'static [Side] {
+    match work {
+        Work::Statements => &[Side::Bare, Side::Eos],
+        _ => &[Side::Bare, Side::Eos, Side::Connect],
+    }
+}
