@@ -4,8 +4,8 @@ use eos_core::codec::Plain;
 use eos_core::{App, ErrorPolicy, Topic};
 use eos_postgres::testing::Cluster;
 use eos_postgres::{Postgres, PostgresStream, Refused};
-use eos_testkit::TestDriver;
 use eos_testkit::conformance::{self, Subject};
+use eos_testkit::{Input, TestDriver};
 
 use crate::support::{Register, database, rows};
 
@@ -92,6 +92,51 @@ fn a_record_that_the_app_gives_up_is_a_dead_letter() {
         ),
         "a|letters|t"
     );
+}
+
+/// By default, the database's refusal is a failure of the record, and the error policy of its source decides.
+#[test]
+fn a_refused_row_is_a_failure_of_its_record() {
+    let policies = [
+        ErrorPolicy::fail(),
+        ErrorPolicy::skip(),
+        ErrorPolicy::dead_letter("letters"),
+    ];
+    for policy in policies {
+        let name = policy.to_string();
+        let url = database("refused_in_app", TABLES);
+        let shop = Postgres::connect(&url).unwrap();
+        let stock = shop
+            .table::<String, i64>("stock")
+            .record_key("sku", |sku| sku.clone())
+            .column("units", |_, units| *units);
+        let mut app = App::new("shop-v1");
+        app.ledger(&shop);
+        app.source(&orders()).on_error(policy).to_rows(&stock);
+        let mut driver = TestDriver::new(app);
+        driver.pipe(&orders(), "b", 7_i64);
+        let refused = driver.try_pipe(&orders(), Input::new("c", -1_i64));
+        let letters = rows(
+            &url,
+            "SELECT convert_from(key, 'UTF8') FROM eos.dead_letters",
+        );
+        let position = rows(&url, "SELECT next_offset FROM eos.positions");
+        if name == "fail()" {
+            let error = refused.unwrap_err().to_string();
+            for part in ["record 1 of orders-0", "stock"] {
+                assert!(error.contains(part), "{error}");
+            }
+            assert_eq!((&*letters, &*position), ("", "1"), "{name}");
+        } else {
+            refused.unwrap();
+            let letter = if name == "skip()" { "" } else { "c" };
+            assert_eq!((&*letters, &*position), (letter, "2"), "{name}");
+            driver.pipe(&orders(), "d", 8_i64);
+            let stock = "SELECT * FROM stock ORDER BY sku";
+            assert_eq!(rows(&url, stock), "a|1000 b|7 d|8", "{name}");
+        }
+        assert_eq!(rows(&url, "SELECT units FROM stock WHERE sku = 'b'"), "7");
+    }
 }
 
 /// The suite that every ledger passes.

@@ -200,7 +200,7 @@ fn writer(url: &str, number: i32, deletions: u64) -> u32 {
             }
             Err(error) => {
                 assert!(error.text.contains("40P01"), "{error}");
-                assert_eq!(error.failure, LedgerFailure::Abortable);
+                assert_eq!(error.failure, LedgerFailure::Contended);
                 aborted += 1;
             }
         }

@@ -9,13 +9,16 @@ use crate::state::TopicUuid;
 /// A topic of a running app has changed since its start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the {role} {topic} {change}. The open transaction is aborted, and the committed offsets stay as they are. {}",
+    "the {role} {topic} {change}. The open transaction is aborted, and the committed {} stay as they are. {}",
+    if *in_ledger { "positions" } else { "offsets" },
     Fix(self)
 )]
 #[non_exhaustive]
 pub struct TopicChanged {
     /// The app, which is also the name of its group.
     pub app: AppId,
+    /// Whether the positions of the app are in its ledger, not in the group.
+    pub in_ledger: bool,
     /// The topic.
     pub topic: TopicName,
     /// Its role in the app.
@@ -88,9 +91,7 @@ struct Fix<'a>(&'a TopicChanged);
 
 impl fmt::Display for Fix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TopicChanged {
-            app, topic, role, ..
-        } = self.0;
+        let TopicChanged { topic, role, .. } = self.0;
         match self.0.change {
             TopicChange::Grown { before, now } => grown(f, *role, topic, before, now),
             TopicChange::Deleted { .. } => {
@@ -98,35 +99,38 @@ impl fmt::Display for Fix<'_> {
                 if !matches!(role, TopicRole::Repartition | TopicRole::Changelog) {
                     f.write_str("Create it again with the same settings. ")?;
                 }
-                replaced(f, *role, topic, app)
+                replaced(f, self.0)
             }
-            TopicChange::Recreated { .. } | TopicChange::Shrunk { .. } => {
-                replaced(f, *role, topic, app)
-            }
+            TopicChange::Recreated { .. } | TopicChange::Shrunk { .. } => replaced(f, self.0),
         }
     }
 }
 
 /// The fix for a topic whose records are lost.
-fn replaced(
-    f: &mut fmt::Formatter<'_>,
-    role: TopicRole,
-    topic: &TopicName,
-    app: &AppId,
-) -> fmt::Result {
-    match role {
+fn replaced(f: &mut fmt::Formatter<'_>, changed: &TopicChanged) -> fmt::Result {
+    let TopicChanged { app, topic, .. } = changed;
+    match changed.role {
         TopicRole::Global => f.write_str(
             "The rows of the global table come from the old topic. Restart every instance: each reads the new topic from the \
              beginning",
         ),
         TopicRole::Input | TopicRole::KeyedInput | TopicRole::Sibling => {
-            write!(
-                f,
-                "The committed offsets of the group belong to the old topic. Stop every instance, delete the \
-                 remaining offsets (kafka-consumer-groups.sh --delete-offsets --group {app} --topic \
-                 {topic}), and restart the app. It reads the new topic as at a first start"
-            )?;
-            match role {
+            if changed.in_ledger {
+                write!(
+                    f,
+                    "The positions in the ledger belong to the old topic. Stop every instance, delete the positions of \
+                     the app {app} for {topic} in the ledger, and restart the app. It reads the new topic as at a \
+                     first start, and writes rows of its records besides those of the old topic"
+                )?;
+            } else {
+                write!(
+                    f,
+                    "The committed offsets of the group belong to the old topic. Stop every instance, delete the \
+                     remaining offsets (kafka-consumer-groups.sh --delete-offsets --group {app} --topic \
+                     {topic}), and restart the app. It reads the new topic as at a first start"
+                )?;
+            }
+            match changed.role {
                 TopicRole::Input => Ok(()),
                 _ => f.write_str(
                     ". If the stage that reads it keeps state, this state comes from the old topic: start under \

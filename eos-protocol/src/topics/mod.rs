@@ -102,6 +102,7 @@ pub struct TopicGrown {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicWatch {
     app: AppId,
+    in_ledger: bool,
     topics: BTreeMap<TopicName, Known>,
 }
 
@@ -130,8 +131,15 @@ impl TopicWatch {
     pub fn new(app: AppId) -> Self {
         Self {
             app,
+            in_ledger: false,
             topics: BTreeMap::new(),
         }
+    }
+
+    /// The same for an app whose positions are in a ledger, if `in_ledger` is true.
+    #[must_use]
+    pub fn in_ledger(self, in_ledger: bool) -> Self {
+        Self { in_ledger, ..self }
     }
 
     /// Adds a topic of the app, in its state at the start.
@@ -194,6 +202,7 @@ impl TopicWatch {
             };
             return Err(TopicChanged {
                 app: self.app.clone(),
+                in_ledger: self.in_ledger,
                 topic: topic.clone(),
                 role: known.role,
                 change,

@@ -63,6 +63,7 @@ fn another_id_stops_the_app_at_once_for_every_kind_of_topic() {
             let (app, topic) = ("app".into(), "t".into());
             let wanted = TopicChanged {
                 app,
+                in_ledger: false,
                 topic,
                 role,
                 change,
@@ -181,6 +182,7 @@ fn an_error_names_the_topic_its_role_both_states_and_what_to_do() {
         let (app, topic) = ("app".into(), "t".into());
         let changed = TopicChanged {
             app,
+            in_ledger: false,
             topic,
             role,
             change,
@@ -220,4 +222,22 @@ fn an_error_names_the_topic_its_role_both_states_and_what_to_do() {
         changelog.contains("Keep the state directories"),
         "{changelog}"
     );
+}
+
+#[test]
+fn an_app_with_a_ledger_deletes_positions_there() {
+    let watch = watch(TopicRole::Input, Some(OLD));
+    let changed = watch
+        .in_ledger(true)
+        .compare(at(0), &report(Some(seen(Some(NEW), 3))));
+    let text = changed.unwrap_err().to_string();
+    assert!(
+        text.contains("the committed positions stay as they are"),
+        "{text}"
+    );
+    assert!(
+        text.contains("delete the positions of the app app for t in the ledger"),
+        "{text}"
+    );
+    assert!(!text.contains("kafka-consumer-groups"), "{text}");
 }

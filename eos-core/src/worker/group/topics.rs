@@ -10,7 +10,8 @@ use crate::worker::{WorkerError, WorkerSpec};
 
 /// Returns the app's topics at its start.
 pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicWatch {
-    let mut watch = TopicWatch::new(spec.app.clone());
+    let watch = TopicWatch::new(spec.app.clone());
+    let mut watch = watch.in_ledger(topology.ledger().is_some());
     let mut add = |topic: &TopicName, role, partitions| {
         let id = spec.state.topic_ids.get(topic).copied();
         watch.add(topic.clone(), role, SeenTopic { id, partitions });

@@ -116,12 +116,61 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 8] = [
     ),
 ];
 
-const TABLE: [Soak; 22] = [
+const TABLE: [Soak; 30] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
         environment: &[],
         runs: Runs::Cargo("xtask sim --seeds 100000 --coverage"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-dedup",
+        what: "100,000 seeds of duplicates of every kind of id",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape dedup"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-async",
+        what: "100,000 seeds of asynchronous calls",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape async"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-parked",
+        what: "100,000 seeds of dead letters in sequence",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape parked"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-joins",
+        what: "100,000 seeds of joins of two streams",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape joins"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-tables",
+        what: "100,000 seeds of joins and groups of tables",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape tables"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-foreign",
+        what: "100,000 seeds of foreign-key joins",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape foreign"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-ledger",
+        what: "100,000 seeds of apps that commit in a ledger",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape ledger"),
         times: 1,
     },
     Soak {
@@ -212,6 +261,16 @@ const TABLE: [Soak; 22] = [
         runs: Runs::Tests {
             target: "kafka",
             filter: "kill_time::",
+        },
+        times: 1,
+    },
+    Soak {
+        name: "ledger-sweep",
+        what: "every fault at every step of a commit into PostgreSQL",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "kafka",
+            filter: "ledger_sweep::",
         },
         times: 1,
     },
