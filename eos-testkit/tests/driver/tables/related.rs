@@ -1,11 +1,11 @@
 //! Joins of tables that are made of the same table.
 
-use eos_core::{App, KeyValueStore, Topic};
+use eos_core::{App, KeyValueStore, Table, Topic};
 
 use super::{check, mistakes, rows, store, table};
 
 /// Each of the joined rows changes with the first, so only a store knows the result before.
-fn related(app: &mut App) -> eos_core::Table<String, String> {
+fn related(app: &mut App) -> Table<String, String> {
     let all = table(app, "in");
     let short = all.clone().filter(|value| value.len() < 3);
     all.join(&short, |one, other| format!("{one}/{other}"))
@@ -24,6 +24,46 @@ fn they_need_a_store() {
         grouped
             .count(&KeyValueStore::plain("counts"))
             .to(&Topic::plain("out"));
+    });
+    assert!(text.contains(expected), "{text}");
+}
+
+/// H12: a table is related to the stream, the group and the merged stream that it came from.
+#[test]
+fn tables_behind_streams_of_the_same_table_are_related() {
+    let expected = "derived from the same table";
+    let joined = |all: Table<String, String>, counts: Table<String, u64, u64>| {
+        all.join(&counts, |row, count| format!("{row}{count}"))
+            .to(&rows("out"));
+    };
+    let text = mistakes(|app| {
+        let all = table(app, "in");
+        let counts = all.clone().to_stream().group_by_key();
+        let counts = counts.count(&KeyValueStore::plain("counts"));
+        joined(all, counts);
+    });
+    assert!(text.contains(expected), "{text}");
+    let text = mistakes(|app| {
+        let all = table(app, "in");
+        let others = table(app, "others").to_stream();
+        let merged = all.clone().to_stream().merge(others).group_by_key();
+        let counts = merged.count(&KeyValueStore::plain("counts"));
+        joined(all, counts);
+    });
+    assert!(text.contains(expected), "{text}");
+    let text = mistakes(|app| {
+        let all = table(app, "in");
+        let others = table(app, "others").to_stream().group_by_key();
+        let updates = all.clone().to_stream().group_by_key();
+        let counts = updates
+            .cogroup(
+                &KeyValueStore::plain("counts"),
+                || 0,
+                |_, _, count: u64| count + 1,
+            )
+            .and(others, |_, _, count| count + 1)
+            .into_table();
+        joined(all, counts);
     });
     assert!(text.contains(expected), "{text}");
 }

@@ -1,5 +1,9 @@
 //! `filter`, `map`, `stored` and `to_table`.
 
+use std::time::Duration;
+
+use eos_core::state::JoinStore;
+use eos_core::windows::Within;
 use eos_core::{App, Guarantee, KeyValueStore, Timestamp, Topic};
 use eos_testkit::TestDriver;
 
@@ -191,7 +195,7 @@ fn at_least_once_refuses_steps_that_compare_rows() {
         TestDriver::build(app).unwrap_err().to_string()
     };
     type Build<'a> = (&'a str, &'a dyn Fn(&mut App));
-    let builds: [Build; 5] = [
+    let builds: [Build; 6] = [
         ("filter", &|app| {
             table(app, "in").filter(|_| true).to(&rows("out"));
         }),
@@ -204,6 +208,14 @@ fn at_least_once_refuses_steps_that_compare_rows() {
         ("outer_join", &|app| {
             let (left, right) = (table(app, "left"), table(app, "right"));
             left.outer_join(&right, |_| String::new()).to(&rows("out"));
+        }),
+        ("join_within", &|app| {
+            let left = app.source(&Topic::<String, String>::plain("left"));
+            let right = app.source(&Topic::<String, String>::plain("right"));
+            let within = Within::of(Duration::from_secs(1));
+            let store = JoinStore::plain("pairs");
+            left.join_within(right, within, &store, |_, _| String::new())
+                .to(&Topic::plain("out"));
         }),
         ("group_by", &|app| {
             table(app, "in")
