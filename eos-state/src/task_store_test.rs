@@ -1,4 +1,7 @@
+use std::task::Poll;
+
 use super::*;
+use crate::load::Load;
 use crate::testing::{BrokenBackend, at};
 use crate::{MemoryBackend, StoreBackend};
 

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::Spent;
-
 /// The upper bounds of the buckets in microseconds. Six to a decade, so a quantile is off by a
 /// quarter at most; a commit at rest takes some milliseconds, its deadline is ten seconds.
 const BOUNDS: [u64; 27] = [
@@ -132,6 +130,33 @@ impl HistogramMeter {
             *to = from.load(Ordering::Relaxed);
         }
         read
+    }
+}
+
+/// Time spent on something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Spent {
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub total: Duration,
+    /// How long at most.
+    pub max: Duration,
+}
+
+impl Spent {
+    /// How long on average; zero if never.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        self.max = self.max.max(other.max);
     }
 }
 

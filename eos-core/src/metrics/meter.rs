@@ -1,17 +1,19 @@
 //! Where a worker writes down what it does.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eos_protocol::{CommitCause, Generation, Now, State, WorkerId};
 
+use super::global::GlobalMeter;
 use super::histogram::{HistogramMeter, SpentMeter};
 use super::phases::Phases;
 use super::{
-    CommitTimes, Commits, Phase, RestoreKind, Restores, RestoringMetrics, TaskMetrics, Totals,
-    WorkerMetrics,
+    CommitTimes, Commits, LedgerMetrics, Metrics, Phase, RestoreKind, Restores, RestoringMetrics,
+    TaskMetrics, Totals, WorkerMetrics,
 };
+use crate::boundary::Ledger;
 
 /// What is counted one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +113,26 @@ impl Count {
             Self::Abandoned => &mut totals.abandoned,
             Self::RestoredRecords => &mut totals.restored_records,
             Self::RestoredBytes => &mut totals.restored_bytes,
+        }
+    }
+}
+
+/// The meters of an app in this process.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    pub(crate) workers: Vec<Arc<WorkerMeter>>,
+    pub(crate) globals: Vec<Arc<GlobalMeter>>,
+    pub(crate) ledger: Option<Arc<dyn Ledger>>,
+}
+
+impl Meters {
+    pub(crate) fn read(&self, app: &str, now: Now) -> Metrics {
+        let globals = self.globals.iter().map(|meter| meter.read());
+        let ledger = self.ledger.as_deref();
+        Metrics {
+            globals: globals.collect(),
+            ledger: ledger.map(LedgerMetrics::read),
+            ..Metrics::gather(app, now, &self.workers)
         }
     }
 }

@@ -226,10 +226,12 @@ impl Graph {
             Kind::MapAsync(_) => Some("a call may repeat, but its result counts once".to_owned()),
             Kind::Dedup(store) => {
                 let store = &self.stores.get(store)?.name;
-                Some(format!("of the records with an id of a scope, one is new within the window of {store}"))
+                Some(format!(
+                    "one record per id and scope is new within the window of {store}"
+                ))
             }
             Kind::DedupBySequence(_) => Some(
-                "of the records with a number of a producer's epoch, at most one is new; new numbers ascend"
+                "at most one record per number of a producer's epoch is new, in ascending order"
                     .to_owned(),
             ),
             Kind::Newest(_) => {

@@ -86,7 +86,7 @@ fn operators_of_identity_and_order_have_their_promises() {
     let operators: [Case<'_>; 5] = [
         (
             "-DEDUP-",
-            "of the records with an id of a scope, one is new within the window of seen",
+            "one record per id and scope is new within the window of seen",
             &|texts| {
                 let ids = SeenIds::fixed("seen", SECOND * 60);
                 texts.dedup(&ids).by_key()
@@ -94,7 +94,7 @@ fn operators_of_identity_and_order_have_their_promises() {
         ),
         (
             "-DEDUP-",
-            "of the records with a number of a producer's epoch, at most one is new; new numbers ascend",
+            "at most one record per number of a producer's epoch is new, in ascending order",
             &|texts| {
                 texts
                     .dedup_by_sequence(&HighWatermarks::new("marks"), of_producer)

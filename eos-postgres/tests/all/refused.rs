@@ -196,13 +196,13 @@ fn a_trigger_refuses_a_record() {
     assert_eq!(rows(&url, "SELECT sqlstate FROM eos.dead_letters"), "P0001");
 }
 
+const DEFERRED: &str =
+    "CREATE TABLE t (n int CHECK (n < 100), name text, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)";
+
 /// A constraint that is checked at COMMIT is checked before it, while the record is known.
 #[test]
 fn a_deferred_constraint_finds_its_record() {
-    let url = database(
-        "deferred",
-        "CREATE TABLE t (n int CHECK (n < 100), name text, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)",
-    );
+    let url = database("deferred", DEFERRED);
     let shop = Postgres::connect(&url).unwrap();
     let records = [("a", 1), ("b", 2), ("again", 1), ("c", 3)];
     let error = write((&url, &shop), &numbers(&shop, Refused::Fail), &records).unwrap_err();
@@ -229,10 +229,7 @@ fn a_deferred_constraint_finds_its_record() {
 /// one again.
 #[test]
 fn a_record_that_is_refused_twice_counts_once() {
-    let url = database(
-        "twice",
-        "CREATE TABLE t (n int CHECK (n < 100), name text, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)",
-    );
+    let url = database("twice", DEFERRED);
     let shop = Postgres::connect(&url).unwrap();
     let records = [("a", 1), ("check", 100), ("again", 1), ("c", 3)];
     let table = numbers(&shop, Refused::Skip);

@@ -120,7 +120,7 @@ fn replaced(f: &mut fmt::Formatter<'_>, changed: &TopicChanged) -> fmt::Result {
                     f,
                     "The positions in the ledger belong to the old topic. Stop every instance, delete the positions of \
                      the app {app} for {topic} in the ledger, and restart the app. It reads the new topic as at a \
-                     first start, and writes rows of its records besides those of the old topic"
+                     first start. Rows of the old topic stay"
                 )?;
             } else {
                 write!(

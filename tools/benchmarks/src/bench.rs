@@ -51,6 +51,7 @@ pub(crate) struct Bench {
     dir: TempDir,
     /// The database server of works that write rows.
     server: Option<Server>,
+    connect: Option<Connect>,
     /// Stopped when dropped, after everything that uses it.
     cluster: Option<Cluster>,
 }
@@ -92,6 +93,7 @@ impl Bench {
             run: format!("bench-{}", std::process::id()),
             dir: tempfile::tempdir().context("create a temporary directory")?,
             server: None,
+            connect: None,
             cluster,
         })
     }
@@ -101,6 +103,12 @@ impl Bench {
         if self.server.is_none() {
             self.server = Some(Server::start()?);
         }
+        Ok(())
+    }
+
+    /// Builds Kafka Connect, so that no round waits for Maven.
+    pub(crate) fn build_connect(&mut self) -> Result<()> {
+        self.connect = Some(Connect::build()?);
         Ok(())
     }
 
@@ -235,7 +243,11 @@ impl Bench {
             Side::Streams => streams.map(|it| it.command(&play.task)).context(
                 "Kafka Streams is to be measured but was not built: this is a mistake in the program",
             )?,
-            Side::Connect => Connect::build()?.command(&play.task)?,
+            Side::Connect => {
+                let connect = self.connect.as_ref();
+                let connect = connect.context("Kafka Connect was not built")?;
+                connect.command(&play.task)?
+            }
             side => play.task.command(side)?,
         };
         let log = play.task.state.join("log");

@@ -15,7 +15,7 @@ pub(crate) fn cpu(pid: u32) -> Result<Duration> {
         .with_context(|| format!("read {path}: the benchmarks need Linux and a living process"))?;
     ticks(&stat)
         .map(|ticks| Duration::from_secs(ticks) / TICKS_PER_SECOND)
-        .with_context(|| format!("{path} says something else than times: {stat}"))
+        .with_context(|| format!("{path} has no CPU times: {stat}"))
 }
 
 /// Returns the CPU time of a process and its direct children. This includes ended children that the process has waited for.
@@ -25,13 +25,13 @@ pub(crate) fn cpu_with_children(pid: u32) -> Result<Duration> {
     let children = children
         .split_whitespace()
         .filter_map(|pid| pid.parse().ok());
-    // This misses a child that ends meanwhile. The next call counts it.
+    // A child that ends before the next read may count twice in this call, and not in later ones.
     let living: Duration = children.filter_map(|child| cpu(child).ok()).sum();
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     let own = ticks_with_ended_children(&stat)
         .map(|ticks| Duration::from_secs(ticks) / TICKS_PER_SECOND)
-        .with_context(|| format!("{path} says something else than times: {stat}"))?;
+        .with_context(|| format!("{path} has no CPU times: {stat}"))?;
     Ok(own + living)
 }
 

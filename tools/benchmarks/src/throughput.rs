@@ -10,7 +10,6 @@ use kafka_wire::Isolation;
 use crate::bench::{Bench, Play};
 use crate::joined_records;
 use crate::options::{Options, What};
-use crate::postgres::connect::Connect;
 use crate::proc;
 use crate::records::{KEYS, PARTITIONS};
 use crate::running::Running;
@@ -112,8 +111,7 @@ fn measure(
         bench.start_database()?;
     }
     if sides.contains(&Side::Connect) {
-        // Before the first round, which would otherwise wait for Maven.
-        Connect::build()?;
+        bench.build_connect()?;
     }
     bench.keys = joined_records::keys(work).unwrap_or(KEYS);
     let input = bench.filled(&format!("{}-in", work.name()), work, records)?;

@@ -19,8 +19,9 @@ use crate::worker::task::Task;
 use crate::worker::transaction::TransactionDriver;
 
 impl Pipeline {
-    /// Returns the decision about a record that must not run, or `None` if the record may run. Such a record is not claimed yet or
-    /// is known to abort its transactions. Or its timestamp is too far ahead, or its task is paused, or its key is parked.
+    /// Returns what happens to a record that must not run, or `None` if the record may run. A record must not run if it is not
+    /// claimed yet, if its task is paused, if its key is parked, if it is known to abort its transactions, or if its timestamp is
+    /// too far ahead.
     #[inline]
     pub(super) fn decided_early<C: Client>(
         &mut self,
@@ -37,10 +38,12 @@ impl Pipeline {
             self.unclaimed = true;
             return Some(Done::Dry);
         }
-        if (!task.pauses.is_empty() || task.parked.is_some())
-            && let Some(done) = self.before_record(shared, task, record, txn)
-        {
-            return Some(done);
+        if !task.pauses.is_empty() || task.parked.is_some() {
+            let paused = self.meets_record(shared, task, record, txn);
+            let done = paused.or_else(|| self.arrives(shared, task, record, txn));
+            if done.is_some() {
+                return done;
+            }
         }
         let from = task.progress.inputs().get(input)?;
         if txn.blame.is_culprit(&from.partition, offset) {
@@ -50,20 +53,6 @@ impl Pipeline {
         let fault = self.future_fault(shared, task.progress.task, record.timestamp)?;
         // The policy of the first source of the topic decides.
         Some(self.refused(shared, task, record, 0, fault, txn))
-    }
-
-    /// Returns the next step of a task that is paused or has parked keys, or `None` if the task processes the record.
-    fn before_record<C: Client>(
-        &mut self,
-        shared: &Shared<C>,
-        task: &mut Task<RecordsOf<C>>,
-        record: Processed,
-        txn: &mut TransactionDriver<C>,
-    ) -> Option<Done> {
-        if let Some(done) = self.meets_record(shared, task, record, txn) {
-            return Some(done);
-        }
-        self.arrives(shared, task, record, txn)
     }
 
     /// Returns the fault of a record that is far ahead of the machine's clock, in a stage that refuses such records. If

@@ -1,0 +1,223 @@
+//! What was done since the app started.
+
+use eos_protocol::CommitCause;
+use eos_protocol::state::RestoreKind;
+
+use super::histogram::{Histogram, Spent};
+use super::phases::Phase;
+
+/// What was done since the app started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Records processed, those of aborted transactions included: an abort counts them again.
+    pub records_in: u64,
+    /// Records written, those of aborted transactions included.
+    pub records_out: u64,
+    /// Records that failed and were skipped.
+    pub skipped: u64,
+    /// Further attempts at records that had failed.
+    pub retried: u64,
+    /// Records that failed and went to a dead letter topic.
+    pub dead_letters: u64,
+    /// Replayed dead letters that were processed, discarded or released before, and are left out.
+    pub repeated_letters: u64,
+    /// Records that came too late for their window or their order. They are dropped, passed on, or written where
+    /// [`late_to`](crate::windows::WindowedGroup::late_to) says. Those of aborted transactions included.
+    pub late_records: u64,
+    /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such window,
+    /// even if other windows still accept it. Those of aborted transactions included.
+    pub late_windows: u64,
+    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next seven.
+    pub new_ids: u64,
+    /// Duplicates that a deduplication found.
+    pub duplicates: u64,
+    /// Records that were too old for a deduplication to judge, and were forwarded.
+    pub too_old: u64,
+    /// Records without an id that a deduplication forwarded.
+    pub without_id: u64,
+    /// Asynchronous calls that started again: further tries, and calls of records that come again.
+    pub calls_repeated: u64,
+    /// Tries of asynchronous calls without a result in time.
+    pub calls_timed_out: u64,
+    /// Records of a former epoch of their producer, or with a version that is not higher than the last one.
+    pub stale: u64,
+    /// Gaps in the numbers of producers.
+    pub gaps: u64,
+    /// Gaps in the numbers of keys that an order has given up. Those of aborted transactions included.
+    pub given_up: u64,
+    /// Records of joins of streams that went out alone, because they had no pair until they closed. Those of aborted
+    /// transactions included.
+    pub join_alone: u64,
+    /// Pairs of joins of streams that were missed, because the earlier record had closed when the later one came. Those of
+    /// aborted transactions included.
+    pub join_too_late_pairs: u64,
+    /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed again. Those of aborted
+    /// transactions included.
+    pub stale_answers: u64,
+    /// Records of joined topics whose key is in another partition than Kafka's partitioner, or the topic's own one, chooses.
+    /// Those of aborted transactions included.
+    pub misplaced_keys: u64,
+    /// Transactions committed, by cause.
+    pub commits: Commits,
+    /// Transactions given up: what they held was done again.
+    pub aborts: u64,
+    /// Transaction calls that failed because the group member or the producer was not current any more: a newer one exists,
+    /// a rebalance began, or the transaction timed out.
+    pub fences: u64,
+    /// Producers replaced: quarantine, fences, repeated aborts.
+    pub rebuilds: u64,
+    /// Those among them with a request that was never answered: it may still arrive, and meets a newer
+    /// epoch then instead of the next transaction.
+    pub quarantines: u64,
+    /// Assignments and revocations handled.
+    pub rebalances: u64,
+    /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
+    /// leaks until the process ends.
+    pub abandoned: u64,
+    /// Tasks whose state was made whole, by how.
+    pub restores: Restores,
+    /// Records of changelogs that were read for it.
+    pub restored_records: u64,
+    /// Their bytes, keys and values.
+    pub restored_bytes: u64,
+    /// How long commits took.
+    pub commit_times: CommitTimes,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.records_in += other.records_in;
+        self.records_out += other.records_out;
+        self.skipped += other.skipped;
+        self.retried += other.retried;
+        self.dead_letters += other.dead_letters;
+        self.repeated_letters += other.repeated_letters;
+        self.late_records += other.late_records;
+        self.late_windows += other.late_windows;
+        self.new_ids += other.new_ids;
+        self.duplicates += other.duplicates;
+        self.too_old += other.too_old;
+        self.without_id += other.without_id;
+        self.calls_repeated += other.calls_repeated;
+        self.calls_timed_out += other.calls_timed_out;
+        self.stale += other.stale;
+        self.gaps += other.gaps;
+        self.given_up += other.given_up;
+        self.join_alone += other.join_alone;
+        self.join_too_late_pairs += other.join_too_late_pairs;
+        self.stale_answers += other.stale_answers;
+        self.misplaced_keys += other.misplaced_keys;
+        self.commits.add(&other.commits);
+        self.aborts += other.aborts;
+        self.fences += other.fences;
+        self.rebuilds += other.rebuilds;
+        self.quarantines += other.quarantines;
+        self.rebalances += other.rebalances;
+        self.abandoned += other.abandoned;
+        self.restores.add(&other.restores);
+        self.restored_records += other.restored_records;
+        self.restored_bytes += other.restored_bytes;
+        self.commit_times.add(&other.commit_times);
+    }
+}
+
+/// Transactions committed, by why they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Commits(pub(super) [u64; CommitCause::ALL.len()]);
+
+impl Commits {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those of one cause.
+    #[must_use]
+    pub fn by(&self, cause: CommitCause) -> u64 {
+        self.iter().find(|(c, _)| *c == cause).map_or(0, |(_, n)| n)
+    }
+
+    /// Each cause with its count, those that never came up included.
+    pub fn iter(&self) -> impl Iterator<Item = (CommitCause, u64)> + '_ {
+        CommitCause::ALL.into_iter().zip(self.0)
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// Tasks whose state was made whole before their first record here, by how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Restores(pub(super) [u64; RestoreKind::ALL.len()]);
+
+impl Restores {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those of one kind.
+    #[must_use]
+    pub fn by(&self, kind: RestoreKind) -> u64 {
+        self.iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| n)
+    }
+
+    /// Each kind with its count, those that never came up included.
+    pub fn iter(&self) -> impl Iterator<Item = (RestoreKind, u64)> + '_ {
+        RestoreKind::ALL.into_iter().zip(self.0)
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// How long commits took, from the end of intake until the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CommitTimes {
+    /// Intake has stopped; what is under way is handed to the producer: outputs, results that go on once per
+    /// commit, and what was changed in stores.
+    pub seal: Spent,
+    /// `send_offsets_to_transaction`. Zero without transactions, where the offsets are the commit.
+    pub send_offsets: Spent,
+    /// Until every output was acknowledged. Runs beside `send_offsets`.
+    pub drain: Spent,
+    /// `commit_transaction` (EndTxn), until its outcome was known.
+    pub commit: Spent,
+    /// The changes go to the databases: the hand-over, and the wait for the previous transaction.
+    pub apply: Spent,
+    /// All of it: `seal`, the longer one of `send_offsets` and `drain`, `commit`, `apply`.
+    pub whole: Histogram,
+}
+
+impl CommitTimes {
+    /// One phase.
+    #[must_use]
+    pub fn phase(&self, phase: Phase) -> Spent {
+        match phase {
+            Phase::Seal => self.seal,
+            Phase::SendOffsets => self.send_offsets,
+            Phase::Drain => self.drain,
+            Phase::Commit => self.commit,
+            Phase::Apply => self.apply,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.seal.add(other.seal);
+        self.send_offsets.add(other.send_offsets);
+        self.drain.add(other.drain);
+        self.commit.add(other.commit);
+        self.apply.add(other.apply);
+        self.whole.add(&other.whole);
+    }
+}
