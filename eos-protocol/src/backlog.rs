@@ -6,13 +6,16 @@
 
 use std::time::Duration;
 
-use crate::TaskId;
+use crate::{Deadline, Now, TaskId};
 
 /// The fewest tasks with a backlog that a transaction may touch. While one of them waits for a fetch, the others have
 /// records.
 const FEWEST: usize = 8;
 /// The time within which each task with a backlog has its turn, without the time of the commits themselves.
-const ROUND: Duration = Duration::from_secs(1);
+const ROUND: Duration = Duration::from_millis(500);
+/// How long a transaction waits for the records of its tasks before it touches another task. A fetch takes some
+/// milliseconds, and the tasks would otherwise be touched one after the other within microseconds.
+const PATIENCE: Duration = Duration::from_millis(3);
 /// The number of records in one turn from which on a task has a backlog.
 const MANY: usize = 64;
 
@@ -47,6 +50,19 @@ pub struct BacklogTurns {
     skipped: bool,
     /// The first skipped task, with which the next transaction begins.
     next: Option<TaskId>,
+    /// When the limit is raised, if no record arrives before.
+    raise: Option<Deadline>,
+}
+
+/// What a worker does after a step without a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starved {
+    /// No task was skipped.
+    Idle,
+    /// Some tasks were skipped. Their turn comes after this time, if no record arrives before.
+    Wait(Duration),
+    /// The transaction may touch one more task.
+    Touch,
 }
 
 impl BacklogTurns {
@@ -54,6 +70,7 @@ impl BacklogTurns {
     pub fn begin(&mut self) -> Option<TaskId> {
         self.more = 0;
         self.skipped = false;
+        self.raise = None;
         self.next.take()
     }
 
@@ -73,14 +90,24 @@ impl BacklogTurns {
         self.next.get_or_insert(task);
     }
 
-    /// Raises the limit by one, because no task within it had a record. Returns false if no task was skipped.
-    pub fn widen(&mut self) -> bool {
-        let skipped = std::mem::take(&mut self.skipped);
-        if skipped {
-            self.more += 1;
-            self.next = None;
+    /// Records that a task within the limit had records.
+    pub fn fed(&mut self) {
+        self.raise = None;
+    }
+
+    /// Decides what happens after a step in which no task within the limit had a record.
+    pub fn starved(&mut self, now: Now) -> Starved {
+        if !std::mem::take(&mut self.skipped) {
+            return Starved::Idle;
         }
-        skipped
+        let raise = *self.raise.get_or_insert(Deadline::after(now, PATIENCE));
+        if !raise.passed(now) {
+            return Starved::Wait(raise.remaining(now));
+        }
+        self.raise = None;
+        self.more += 1;
+        self.next = None;
+        Starved::Touch
     }
 }
 
@@ -102,7 +129,7 @@ mod tests {
     /// first on, have no record left at their second turn.
     fn transaction(turns: &mut BacklogTurns, tasks: usize, dry: usize) -> Vec<usize> {
         let first = turns.begin().map_or(0, |id| id.partition.get() as usize);
-        let mut touched = Vec::new();
+        let (mut touched, mut now) = (Vec::new(), Now::default());
         for _ in 0..=dry {
             for task in (first..tasks).chain(0..first) {
                 if touched.contains(&task) {
@@ -114,7 +141,12 @@ mod tests {
                 }
             }
             if touched.len() - FEWEST < dry {
-                assert!(turns.widen());
+                assert_eq!(turns.starved(now), Starved::Wait(PATIENCE));
+                now = now.after(PATIENCE);
+                for task in touched.len()..tasks {
+                    turns.skip(id((first + task) % tasks));
+                }
+                assert_eq!(turns.starved(now), Starved::Touch);
             }
         }
         touched
@@ -139,12 +171,36 @@ mod tests {
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
         );
         assert_eq!(transaction(&mut turns, 20, 0)[0], 10);
-        assert!(!BacklogTurns::default().widen(), "none was skipped");
     }
 
     #[test]
-    fn each_task_has_its_turn_within_a_second() {
-        for (tasks, interval) in [(8, 10), (128, 100), (500, 10), (500, 250), (500, 30_000)] {
+    fn a_transaction_waits_for_a_fetch_before_it_takes_the_next_task() {
+        let (mut turns, mut now) = (BacklogTurns::default(), Now::default());
+        let limit = |turns: &BacklogTurns| turns.limit(20, INTERVAL);
+        assert_eq!(turns.starved(now), Starved::Idle, "none was skipped");
+
+        let half = PATIENCE / 2;
+        turns.skip(id(8));
+        assert_eq!(turns.starved(now), Starved::Wait(PATIENCE));
+        now = now.after(half);
+        turns.skip(id(8));
+        assert_eq!(turns.starved(now), Starved::Wait(half));
+        turns.fed();
+        now = now.after(half);
+        turns.skip(id(8));
+        assert_eq!(turns.starved(now), Starved::Wait(PATIENCE), "records came");
+        now = now.after(PATIENCE);
+        turns.skip(id(8));
+        let before = limit(&turns);
+        assert_eq!(turns.starved(now), Starved::Touch);
+        assert_eq!(limit(&turns), before + 1);
+        turns.skip(id(9));
+        assert_eq!(turns.starved(now), Starved::Wait(PATIENCE), "one at a time");
+    }
+
+    #[test]
+    fn each_task_has_its_turn_within_half_a_second() {
+        for (tasks, interval) in [(8, 10), (128, 100), (500, 10), (500, 125), (500, 30_000)] {
             let interval = Duration::from_millis(interval);
             let limit = BacklogTurns::default().limit(tasks, interval);
             let transactions = tasks.div_ceil(limit) as u32;
@@ -153,7 +209,7 @@ mod tests {
                 "{tasks} {interval:?}: {limit}"
             );
         }
-        assert_eq!(BacklogTurns::default().limit(128, INTERVAL), 13);
+        assert_eq!(BacklogTurns::default().limit(128, INTERVAL), 26);
         assert_eq!(BacklogTurns::default().limit(usize::MAX, ROUND), usize::MAX);
     }
 

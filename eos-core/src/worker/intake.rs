@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use eos_protocol::{CommitCause, Now, TaskId, TaskTurn};
+use eos_protocol::{CommitCause, Now, Starved, TaskId, TaskTurn};
 
 use crate::client::Client;
 
@@ -127,7 +127,17 @@ impl<C: Client> Worker<C> {
         if self.pipeline.needs_claim() {
             return self.claim_more();
         }
-        any || self.tasks.widen()
+        if any {
+            return true;
+        }
+        match self.tasks.starved(self.pipeline.clock()) {
+            Starved::Idle => false,
+            Starved::Touch => true,
+            Starved::Wait(wait) => {
+                self.pipeline.wake.after(wait);
+                false
+            }
+        }
     }
 
     /// At most once: commits the offsets of the fetched records. First come the outputs of the claimed records.
@@ -191,6 +201,9 @@ impl<C: Client> Worker<C> {
             dry,
         };
         task.has_backlog = ended.leaves_backlog(task.has_backlog);
+        if records > 0 {
+            tasks.fed();
+        }
         turn
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use eos_protocol::state::Family;
 use eos_protocol::{
-    BacklogTurns, Guarantee, Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition,
+    BacklogTurns, Guarantee, Nonce, Now, Offset, Starved, Taken, TaskId, Timestamp, TopicPartition,
 };
 
 use super::WorkerError;
@@ -172,9 +172,14 @@ impl<R: Records> Tasks<R> {
         self.backlog.skip(id);
     }
 
-    /// Lets the open transaction touch one more task with a backlog. Returns false if none was skipped.
-    pub(super) fn widen(&mut self) -> bool {
-        self.backlog.widen()
+    /// Records that a task had records.
+    pub(super) fn fed(&mut self) {
+        self.backlog.fed();
+    }
+
+    /// Decides what happens after a step in which no task had a record.
+    pub(super) fn starved(&mut self, now: Now) -> Starved {
+        self.backlog.starved(now)
     }
 
     /// Serves the task after this one first in the next step.
