@@ -65,9 +65,17 @@ struct FoundColumn {
 pub(crate) async fn resolve(
     client: &Client,
     definition: &Definition,
+    needs_logged: bool,
 ) -> Result<Result<Resolved, Vec<String>>, Error> {
     match &definition.shape {
-        Shape::Table(shape) => Lookup { client, shape }.run().await,
+        Shape::Table(shape) => {
+            let lookup = Lookup {
+                client,
+                shape,
+                needs_logged,
+            };
+            lookup.run().await
+        }
         Shape::Statement(_) | Shape::Apply(_) | Shape::Letters => Ok(Ok(Resolved { names: None })),
     }
 }
@@ -81,6 +89,7 @@ fn quoted(table: &str) -> String {
 struct Lookup<'a> {
     client: &'a Client,
     shape: &'a TableShape,
+    needs_logged: bool,
 }
 
 impl Lookup<'_> {
@@ -164,7 +173,7 @@ impl Lookup<'_> {
     /// Rows must be exactly as durable as their positions.
     fn storage(&self, name: &str, kind: String, persistence: String, mistakes: &mut Vec<String>) {
         let reason = match (kind.as_str(), persistence.as_str()) {
-            (_, "u") => {
+            (_, "u") if self.needs_logged => {
                 "is UNLOGGED: a crash of the server empties it, but keeps the position. ALTER TABLE … SET LOGGED"
             }
             (_, "t") => "is temporary: it ends with the session. Create an ordinary table",

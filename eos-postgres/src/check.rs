@@ -52,7 +52,9 @@ pub(crate) async fn check(
         .await
         .map_err(failed)?;
     for definition in definitions {
-        let found = catalog::resolve(client, definition).await.map_err(failed)?;
+        let found = catalog::resolve(client, definition, true)
+            .await
+            .map_err(failed)?;
         if let Err(found) = found {
             mistakes.extend(found);
         }

@@ -18,6 +18,7 @@ mod check;
 mod connect;
 mod control;
 mod counters;
+mod defence;
 mod error;
 mod ledger;
 mod place;
@@ -39,6 +40,9 @@ mod url_error;
 mod value;
 
 pub use apply::Apply;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use defence::Defence;
 pub use place::Refused;
 pub use postgres::Postgres;
 pub use prune::prune_inbox;

@@ -45,6 +45,7 @@ enum Request {
 struct Start {
     target: Target,
     ledger: String,
+    end_holder: String,
     app: String,
     owner: i64,
     cluster_id: String,
@@ -61,6 +62,7 @@ impl PostgresPositions {
             start: Start {
                 target: postgres.target().clone(),
                 ledger: postgres.name(),
+                end_holder: postgres.statements().end_holder.clone(),
                 app: plan.app.clone(),
                 owner: identity.owner.cast_signed(),
                 cluster_id: plan.cluster_id.clone().unwrap_or_default(),
@@ -194,11 +196,11 @@ impl Start {
             STATEMENT_LIMIT.as_millis()
         );
         client.batch_execute(&settings).await.map_err(failed)?;
-        let prepare = async |text| client.prepare(text).await.map_err(failed);
+        let prepare = async |text: &str| client.prepare(text).await.map_err(failed);
         Ok(Connection {
             take_over: prepare(sql::TAKE_OVER).await?,
             look: prepare(sql::LOOK).await?,
-            end_holder: prepare(sql::END_HOLDER).await?,
+            end_holder: prepare(&self.end_holder).await?,
             client,
         })
     }

@@ -8,6 +8,7 @@ use eos_core::boundary::Plan;
 
 use crate::connect::Target;
 use crate::counters::Counters;
+use crate::defence::{Defence, Statements};
 use crate::place::{Definition, Places};
 use crate::url_error::UrlError;
 
@@ -40,6 +41,9 @@ struct Inner {
     /// The newest epoch of the sessions of this process, by identity.
     epochs: Mutex<HashMap<String, i64>>,
     counters: Counters,
+    /// The defences that a test has removed.
+    removed: Vec<Defence>,
+    statements: Statements,
 }
 
 impl fmt::Debug for Postgres {
@@ -58,12 +62,37 @@ impl Postgres {
     /// # Errors
     /// [`UrlError`] if the URL cannot be read, or if the connection would not be encrypted.
     pub fn connect(url: &str) -> Result<Self, UrlError> {
+        Self::with_removed(url, &[])
+    }
+
+    /// As [`connect`](Self::connect), but with some defences removed: rows are lost or doubled.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn connect_without(url: &str, removed: &[Defence]) -> Result<Self, UrlError> {
+        Self::with_removed(url, removed)
+    }
+
+    fn with_removed(url: &str, removed: &[Defence]) -> Result<Self, UrlError> {
         Ok(Self(Arc::new(Inner {
             target: Target::parse(url)?,
             places: Places::default(),
             epochs: Mutex::default(),
             counters: Counters::default(),
+            removed: removed.to_vec(),
+            statements: Statements::new(|defence| !removed.contains(&defence)),
         })))
+    }
+
+    /// Whether a defence is in place. It always is, except in a test of what it prevents.
+    pub(crate) fn has(&self, defence: Defence) -> bool {
+        !self.0.removed.contains(&defence)
+    }
+
+    pub(crate) fn statements(&self) -> &Statements {
+        &self.0.statements
     }
 
     pub(crate) fn register(&self, definition: Definition) -> String {

@@ -20,6 +20,7 @@ use super::pipeline::Request;
 use super::places::{Parts, Prepared};
 use super::rows::{claim, unknown_place};
 use super::work::Work;
+use crate::defence::Defence;
 use crate::error::Failed;
 use crate::place::{Refused, TableShape};
 use crate::sql;
@@ -218,6 +219,9 @@ impl Work {
         if policy == Refused::Fail {
             return Err(failed.clone());
         }
+        if !self.opening.postgres.has(Defence::UnclaimedIds) {
+            self.claim_ids(record).await?;
+        }
         let (partition, offset) = origin(record)?;
         tracing::warn!(%partition, %offset, ?policy, "a record is refused: {}", failed.text);
         if policy == Refused::DeadLetter {
@@ -279,6 +283,20 @@ impl Work {
             }
             if let Some(request) = single(place, &parts)? {
                 self.pipeline.send(request).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims the ids of a refused record: its next copy is then taken for a duplicate.
+    async fn claim_ids(&self, record: &[RowRef<'_>]) -> Result<(), Failed> {
+        for row in record {
+            let Some(place) = self.connection.places.get(row.place) else {
+                return Err(unknown_place(row.place));
+            };
+            let parts = place.parts(row)?;
+            if let (Some(subscriber), Some(id)) = (&place.definition.inbox, parts.id) {
+                claim(&self.connection, subscriber, &[id]).await?;
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use tokio_postgres::{Client, Statement};
 use super::places::{self, Prepared};
 use crate::check;
 use crate::connect;
+use crate::defence::Defence;
 use crate::error::Failed;
 use crate::postgres::Postgres;
 use crate::schema;
@@ -80,13 +81,13 @@ impl Opening {
         let epoch = self.raise(&client).await?;
         self.end_older_sessions(&client, epoch).await?;
         self.is_newest(&client, epoch).await?;
-        let places = places::prepare(&client, &definitions).await?;
-        let prepare = async |text| client.prepare(text).await.map_err(failed);
+        let places = places::prepare(&client, &self.postgres, &definitions).await?;
+        let prepare = async |text: &str| client.prepare(text).await.map_err(failed);
         Ok(Connection {
             epoch,
             places,
             hold: prepare(sql::HOLD).await?,
-            set: prepare(sql::SET).await?,
+            set: prepare(&self.postgres.statements().set).await?,
             claim: prepare(sql::CLAIM).await?,
             prepared: Rc::default(),
             client: Rc::new(client),
@@ -118,7 +119,8 @@ impl Opening {
             if let Some(row) = row {
                 let epoch: i64 = row.try_get(0).map_err(failed)?;
                 let owner: i64 = row.try_get(1).map_err(failed)?;
-                if epoch > mine && owner != self.owner {
+                let is_newest = epoch <= mine || owner == self.owner;
+                if !is_newest && self.postgres.has(Defence::NewestSession) {
                     self.postgres.remember_epoch(&self.identity, epoch);
                     return Err(self.superseded());
                 }
@@ -139,7 +141,7 @@ impl Opening {
 
     async fn end_older_sessions(&self, client: &Client, epoch: i64) -> Result<(), Failed> {
         let statement = client
-            .prepare(sql::END_OLDER_SESSIONS)
+            .prepare(&self.postgres.statements().end_older_sessions)
             .await
             .map_err(failed)?;
         let mut has_warned = false;

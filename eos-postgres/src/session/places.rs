@@ -16,8 +16,10 @@ use eos_protocol::dead_letter::MESSAGE;
 use crate::array::{Array, Param};
 use crate::catalog;
 use crate::check;
+use crate::defence::Defence;
 use crate::error::Failed;
 use crate::place::{Definition, Shape, StatementShape, TableShape};
+use crate::postgres::Postgres;
 use crate::row::{self, Malformed, Values};
 use crate::sql::{self, TableSql};
 use crate::sqlstate::{Call, Reaction};
@@ -63,8 +65,10 @@ pub(super) struct Parts<'a> {
 /// Resolves and prepares all places.
 pub(super) async fn prepare(
     client: &Client,
+    postgres: &Postgres,
     definitions: &[Arc<Definition>],
 ) -> Result<Vec<Prepared>, Failed> {
+    let needs_logged = postgres.has(Defence::LoggedTables);
     let mut mistakes = Vec::new();
     let mut prepared = Vec::new();
     for (index, definition) in definitions.iter().enumerate() {
@@ -75,7 +79,8 @@ pub(super) async fn prepare(
                 &error,
             )
         };
-        let resolved = match catalog::resolve(client, definition).await.map_err(failed)? {
+        let resolved = catalog::resolve(client, definition, needs_logged);
+        let resolved = match resolved.await.map_err(failed)? {
             Ok(resolved) => resolved,
             Err(found) => {
                 mistakes.extend(found);

@@ -15,12 +15,13 @@ use crate::error::Failed;
 use crate::sqlstate::Call;
 
 /// Rows of keys wait for the end of the transaction, up to this many bytes. Beyond it, a deadlock is possible.
-const MAX_FOLDED: usize = 32 << 20;
+pub(super) const MAX_FOLDED: usize = 32 << 20;
 
 /// Rows that were not sent yet.
 pub(super) struct Rows {
     connection: Rc<Connection>,
     app: String,
+    max_folded: usize,
     /// By place.
     folds: Vec<Fold>,
     /// By place, for the rows of a chunk.
@@ -33,9 +34,10 @@ pub(super) struct Rows {
 type Origin = (TopicPartition, Offset);
 
 impl Rows {
-    pub(super) fn new(connection: Rc<Connection>, app: &str) -> Self {
+    pub(super) fn new(connection: Rc<Connection>, app: &str, max_folded: usize) -> Self {
         Self {
             app: app.to_owned(),
+            max_folded,
             folds: connection.places.iter().map(|_| Fold::default()).collect(),
             inserts: connection.places.iter().map(Prepared::arrays).collect(),
             connection,
@@ -44,7 +46,7 @@ impl Rows {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::new(Rc::clone(&self.connection), &self.app);
+        *self = Self::new(Rc::clone(&self.connection), &self.app, self.max_folded);
     }
 
     /// Sends the rows of a chunk that need not wait.
@@ -58,7 +60,7 @@ impl Rows {
             }
         }
         self.send_inserts(pipeline).await;
-        if self.folds.iter().map(Fold::weight).sum::<usize>() > MAX_FOLDED {
+        if self.folds.iter().map(Fold::weight).sum::<usize>() > self.max_folded {
             self.send_folds(pipeline).await;
         }
     }

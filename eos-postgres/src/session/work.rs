@@ -12,8 +12,9 @@ use tokio_postgres::types::ToSql;
 use super::chunk::Chunk;
 use super::open::{Connection, Opening};
 use super::pipeline::Pipeline;
-use super::rows::Rows;
+use super::rows::{MAX_FOLDED, Rows};
 use crate::actor::Inbound;
+use crate::defence::Defence;
 use crate::error::Failed;
 use crate::place::Refused;
 use crate::sql;
@@ -112,6 +113,10 @@ pub(super) struct Work {
 impl Work {
     fn new(opening: &Opening, shared: &Arc<Shared>, connection: Connection) -> Self {
         let connection = Rc::new(connection);
+        let max_folded = match opening.postgres.has(Defence::SortedTransaction) {
+            true => MAX_FOLDED,
+            false => 0,
+        };
         let keeps_memory = connection
             .places
             .iter()
@@ -120,7 +125,7 @@ impl Work {
             opening: opening.clone(),
             shared: Arc::clone(shared),
             pipeline: Pipeline::new(Rc::clone(&connection.client)),
-            rows: Rows::new(Rc::clone(&connection), &opening.plan.app),
+            rows: Rows::new(Rc::clone(&connection), &opening.plan.app, max_folded),
             connection,
             held: Vec::new(),
             memory: Vec::new(),
@@ -287,6 +292,9 @@ impl Work {
     }
 
     pub(super) async fn check_constraints(&mut self) {
+        if !self.opening.postgres.has(Defence::EarlyConstraints) {
+            return;
+        }
         let text = sql::CHECK_CONSTRAINTS.to_owned();
         self.pipeline
             .send_text(Call::Data, "a deferred constraint", text)
@@ -325,7 +333,10 @@ impl Work {
     /// Commits, only after all answers were good: a `COMMIT` of a failed transaction rolls back without an error.
     async fn commit(&mut self) -> Result<(), Failed> {
         self.pipeline.drain().await?;
-        let done = self.connection.client.batch_execute("COMMIT").await;
+        let mut done = self.connection.client.batch_execute("COMMIT").await;
+        if done.is_err() && !self.opening.postgres.has(Defence::OneCommit) {
+            done = self.connection.client.batch_execute("COMMIT").await;
+        }
         done.map_err(|error| Failed::of(Call::End, "COMMIT", &error))?;
         self.opening.postgres.counters().add(&self.counts);
         Ok(())

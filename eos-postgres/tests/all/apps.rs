@@ -164,6 +164,8 @@ fn the_obligations_of_a_ledger() {
                     .map(|n| n.parse().unwrap())
                     .collect()
             }),
+            // One server has no standby.
+            lose_last_commit: None,
         }
     });
 }

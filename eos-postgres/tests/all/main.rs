@@ -4,6 +4,7 @@
 mod apps;
 mod checks;
 mod closures;
+mod defences;
 mod doubt;
 mod failures;
 mod guide;

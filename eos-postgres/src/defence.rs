@@ -1,0 +1,79 @@
+//! Defences that a test removes, to show what goes wrong without them.
+
+use crate::sql;
+
+/// A defence of the boundary. Only tests remove one.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Defence {
+    /// The tables of an app keep their rows in a crash.
+    LoggedTables,
+    /// Deferred constraints are checked before the positions move.
+    EarlyConstraints,
+    /// A `COMMIT` is sent once.
+    OneCommit,
+    /// The row of a held position identifies its holder.
+    HolderOfRow,
+    /// A new session ends older sessions of its own database only.
+    OneDatabase,
+    /// A session that is no longer the newest of its identity ends its worker.
+    NewestSession,
+    /// The keys of a whole transaction are sorted.
+    SortedTransaction,
+    /// The id of a refused record is not claimed.
+    UnclaimedIds,
+    /// Positions move in the transaction of their rows.
+    OneTransaction,
+}
+
+/// The statements that contain a defence. The missing defences are left out.
+#[derive(Debug, Clone)]
+pub(crate) struct Statements {
+    pub(crate) set: String,
+    pub(crate) end_holder: String,
+    pub(crate) end_older_sessions: String,
+}
+
+impl Statements {
+    pub(crate) fn new(has: impl Fn(Defence) -> bool) -> Self {
+        let mut all = Self {
+            set: sql::SET.to_owned(),
+            end_holder: sql::END_HOLDER.to_owned(),
+            end_older_sessions: sql::END_OLDER_SESSIONS.to_owned(),
+        };
+        if !has(Defence::OneTransaction) {
+            all.set = all.set.replace(IN_ONE_TRANSACTION, "");
+        }
+        if !has(Defence::HolderOfRow) {
+            all.end_holder = END_BLOCKING.to_owned();
+        }
+        if !has(Defence::OneDatabase) {
+            all.end_older_sessions = all.end_older_sessions.replace(IN_THIS_DATABASE, "");
+        }
+        all
+    }
+}
+
+const IN_ONE_TRANSACTION: &str = "AND pg_catalog.current_setting('eos.transaction', true) = pg_catalog.pg_current_xact_id()::text ";
+const IN_THIS_DATABASE: &str = "a.datname = pg_catalog.current_database() AND ";
+
+/// The sessions that this one waits for. After `lock_timeout` it waits for none.
+const END_BLOCKING: &str = "SELECT a.pid, a.application_name, true, pg_catalog.pg_terminate_backend(a.pid) \
+     FROM pg_catalog.pg_stat_activity AS a \
+     WHERE a.pid = ANY (pg_catalog.pg_blocking_pids(pg_catalog.pg_backend_pid())) \
+       AND ($1::text, $2::text, $3::int4) IS NOT NULL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_statement_contains_its_defence() {
+        let whole = Statements::new(|_| true);
+        assert_eq!(whole.set, sql::SET);
+        let bare = Statements::new(|_| false);
+        assert_ne!(bare.set, whole.set);
+        assert_ne!(bare.end_holder, whole.end_holder);
+        assert_ne!(bare.end_older_sessions, whole.end_older_sessions);
+    }
+}
