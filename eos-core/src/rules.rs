@@ -191,6 +191,12 @@ rules! {
     answers_missing_rows = MissingRow,
     /// A left row that names another right row leaves the former one.
     ends_former_subscriptions = Unsubscribe,
+    /// The new row of a join of two tables contains the row of the other table.
+    joins_other_rows = OtherRow,
+    /// A new session of a ledger takes over all positions again, to find the commits that a failover lost.
+    takes_over_again = TakeOverAgain,
+    /// The consumer group's copy of a position is no offset to start at.
+    knows_copies_of_positions = CopiesOfPositions,
     /// A deletion from a store is a deletion from its changelog.
     writes_tombstones = Tombstones,
 }

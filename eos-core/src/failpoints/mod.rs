@@ -128,6 +128,9 @@
 //! | `parked_after_abort` | after an abort, a task does not look again whether a key is parked |
 //! | `parked_after_release` | after a key is released, a task takes for granted that no other key is parked |
 //! | `replay_bypasses_dedup` | a replay raises the generation of a record, so that a deduplication does not know it |
+//! | `other_row` | the new row of a join of two tables lacks the row of the other table |
+//! | `take_over_again` | a new session of a ledger does not take over the positions of its worker |
+//! | `copies_of_positions` | the copy of a position in the consumer group is an offset to start at |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |
 //! | `tick_set` | a tick is set again as soon as the clock is behind the one before it |
 //! | `expired_rows` | expired rows are deleted before the moments that still see them |

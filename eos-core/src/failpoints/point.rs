@@ -86,6 +86,9 @@ pub(crate) enum Defence {
     LastLetter,
     ReplayGeneration,
     PausedOffset,
+    OtherRow,
+    TakeOverAgain,
+    CopiesOfPositions,
     Tombstones,
     DedupKey,
     Sightings,
@@ -209,7 +212,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 88] = [
+    pub(super) const ALL: [Self; 91] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -263,6 +266,9 @@ impl Defence {
         Self::LastLetter,
         Self::ReplayGeneration,
         Self::PausedOffset,
+        Self::OtherRow,
+        Self::TakeOverAgain,
+        Self::CopiesOfPositions,
         Self::Tombstones,
         Self::DedupKey,
         Self::Sightings,
@@ -355,6 +361,9 @@ impl Defence {
             Self::LetterNumbers => "letter_numbers",
             Self::LastLetter => "last_letter",
             Self::ReplayGeneration => "replay_bypasses_dedup",
+            Self::OtherRow => "other_row",
+            Self::TakeOverAgain => "take_over_again",
+            Self::CopiesOfPositions => "copies_of_positions",
             Self::Tombstones => "tombstones",
             Self::DedupKey => "dedup_key",
             Self::Sightings => "sightings",

@@ -12,6 +12,7 @@ use super::rows_of::RowsOf;
 use crate::change::Change;
 use crate::ctx::Ctx;
 use crate::record::Record;
+use crate::rules;
 
 /// Joins each update of one table with the row of the other. Each of the two tables has such a node, and both nodes
 /// have the same exits (`KTableKTableInnerJoin` and its siblings). A result has the later timestamp of its two rows.
@@ -70,7 +71,10 @@ where
             None => (None, None),
         };
         let old = (self.f)(old.as_ref(), row.as_ref());
-        let new = (self.f)(new.as_ref(), row.as_ref());
+        let new = (self.f)(
+            new.as_ref(),
+            row.as_ref().filter(|_| rules::joins_other_rows()),
+        );
         if old.is_none() && new.is_none() && !self.is_related {
             return Ok(());
         }

@@ -33,6 +33,8 @@ pub struct Subject {
     pub row: EncodeRow,
     /// Returns the numbers of the committed rows, as another connection reads them.
     pub rows: Box<dyn Fn() -> Vec<u64>>,
+    /// Loses the last commit, as a failover to a standby may. `None` skips the test of L7.
+    pub lose_last_commit: Option<Box<dyn Fn()>>,
 }
 
 impl fmt::Debug for Subject {
@@ -47,7 +49,7 @@ impl Subject {
     /// Returns a model as a subject.
     #[must_use]
     pub fn of_model(ledger: ModelLedger) -> Self {
-        let committed = ledger.clone();
+        let (committed, lost) = (ledger.clone(), ledger.clone());
         Self {
             ledger: Arc::new(ledger),
             place: "rows".into(),
@@ -56,6 +58,7 @@ impl Subject {
                 let rows = committed.rows::<u64, u64>("rows").into_iter();
                 rows.filter_map(|(_, row)| row).collect()
             }),
+            lose_last_commit: Some(Box::new(move || lost.fail_over(1))),
         }
     }
 
@@ -207,7 +210,7 @@ impl Worker<'_> {
     }
 }
 
-/// Checks that a ledger keeps the obligations L1 to L6 and L8 of [`eos_core::boundary`]. `make` returns an empty ledger.
+/// Checks that a ledger keeps the obligations of [`eos_core::boundary`]. `make` returns an empty ledger.
 ///
 /// # Panics
 /// If it violates one. The text begins with its number.
@@ -217,7 +220,10 @@ pub fn ledger(make: &mut dyn FnMut() -> Subject) {
     waits_for_or_ends_a_transaction(&make());
     compares_every_position(&make());
     shows_nothing_before_the_commit(&make());
+    reports_only_what_is_committed(&make());
+    resolves_a_commit_without_a_result(&make());
     ends_older_sessions(&make());
+    goes_back_with_its_rows(&make());
     refuses_other_topics(&make());
 }
 
@@ -349,6 +355,85 @@ fn shows_nothing_before_the_commit(subject: &Subject) {
         "L4: a dropped session left {after:?}"
     );
     subject.holds("L4", &[2]);
+}
+
+fn reports_only_what_is_committed(subject: &Subject) {
+    let mut a = subject.worker("a");
+    a.init();
+    let taken = a.take_over(0);
+    let mut wrong = moved(&taken, 10, "wrong");
+    wrong.expected.from = Some(offset(5));
+    let begun = a.begins(&[&taken]).and_then(|()| a.writes(1));
+    assert!(begun.is_ok(), "L4: {begun:?}");
+    let set = a.sets(&[wrong]);
+    assert!(set.is_err(), "L3: a move from a wrong offset succeeds");
+    let done = until(|| a.session.commit(WAIT));
+    assert!(
+        done.is_err(),
+        "L5: the commit of a failed transaction reports success"
+    );
+    assert!(
+        a.session.is_spoiled() || until(|| a.session.abort(SLICE)).is_ok(),
+        "L5: after {done:?} the session goes on with the failed transaction"
+    );
+    subject.holds("L5", &[]);
+}
+
+/// The worker gives up at once, so the commit may still be under way when its successor looks.
+fn resolves_a_commit_without_a_result(subject: &Subject) {
+    let mut successor = subject.worker("b");
+    successor.init();
+    for round in 0..20 {
+        let mut a = subject.worker(&format!("a{round}"));
+        a.init();
+        let taken = a.take_over(0);
+        let (number, at) = (round + 1, i64::try_from(round + 1).expect("a small number"));
+        let name = format!("round-{round}");
+        let begun = a.begins(&[&taken]).and_then(|()| a.writes(number));
+        assert!(begun.is_ok(), "L4: {begun:?}");
+        let set = a.sets(&[moved(&taken, at, &name)]);
+        assert!(set.is_ok(), "L3: {set:?}");
+        let flushed = until(|| a.session.flush(SLICE));
+        assert!(flushed.is_ok(), "L3: {flushed:?}");
+        let done = a.session.commit(Duration::from_micros(round * 50));
+        let is_known = matches!(done, Poll::Ready(Ok(())));
+        assert!(
+            is_known || a.session.is_spoiled(),
+            "L5: after {done:?} the session is used again"
+        );
+        drop(a);
+        let after = successor.take_over(0);
+        let is_committed = after.name == name;
+        assert!(
+            is_committed || !is_known,
+            "L5: a reported commit is lost: {after:?}"
+        );
+        assert!(
+            (subject.rows)().contains(&number) == is_committed,
+            "L6: the row and the position of round {round} disagree: {after:?}"
+        );
+    }
+}
+
+fn goes_back_with_its_rows(subject: &Subject) {
+    let Some(lose) = &subject.lose_last_commit else {
+        return;
+    };
+    let mut a = subject.worker("a");
+    a.init();
+    let mut taken = a.take_over(0);
+    for number in 1..=2 {
+        let done = a.commits(&taken, number, &number.to_string());
+        assert!(done.is_ok(), "L2: {done:?}");
+        taken = a.look(0);
+    }
+    lose();
+    let mut b = subject.worker("b");
+    b.init();
+    let after = b.take_over(0);
+    let expected: &[u64] = if after.name == "2" { &[1, 2] } else { &[1] };
+    subject.holds("L7", expected);
+    assert!(after.name != "2", "L7: no commit was lost");
 }
 
 fn ends_older_sessions(subject: &Subject) {

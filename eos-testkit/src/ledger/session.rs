@@ -20,6 +20,8 @@ pub(super) struct ModelSession {
     /// The connection; `None` before `init`.
     id: Option<u64>,
     is_spoiled: bool,
+    /// Whether a call of the open transaction failed.
+    has_failed: bool,
     /// The answer of a slow move of positions.
     slow: Option<Answer>,
 }
@@ -33,6 +35,7 @@ impl ModelSession {
             worker: identity.worker.clone(),
             id: None,
             is_spoiled: false,
+            has_failed: false,
             slow: None,
         }
     }
@@ -130,6 +133,11 @@ impl ModelSession {
             }
         };
         let id = self.alive()?;
+        if self.has_failed {
+            self.lose();
+            let text = "the transaction failed before its commit";
+            return Err(LedgerError::new(LedgerFailure::Abortable, text));
+        }
         if fault == Some(LedgerFault::Late) {
             self.ledger.world().late(id);
             self.is_spoiled = true;
@@ -170,12 +178,15 @@ impl Session for ModelSession {
 
     fn begin(&mut self) -> Answer {
         self.slow = None;
+        self.has_failed = false;
         self.alive().map(|_| ())
     }
 
     fn hold(&mut self, expected: &[Expected]) -> Answer {
         let all: Vec<&Expected> = expected.iter().collect();
-        let id = self.compare(&all)?;
+        let id = self.compare(&all);
+        self.has_failed |= id.is_err();
+        let id = id?;
         let held: Vec<Of> = expected.iter().map(|it| self.of(it)).collect();
         if let Some(open) = self.ledger.world().open(id) {
             open.held.extend(held);
@@ -195,6 +206,7 @@ impl Session for ModelSession {
             }
             self.answer(fault)
         });
+        self.has_failed |= written.is_err();
         self.ledger.at(CallSite::Send, &self.worker, Edge::After);
         Poll::Ready(written)
     }
@@ -213,6 +225,7 @@ impl Session for ModelSession {
                 Err(error) => Poll::Ready(Err(error)),
             },
         };
+        self.has_failed |= matches!(set, Poll::Ready(Err(_)));
         self.ledger
             .at(CallSite::SendOffsets, &self.worker, Edge::After);
         set

@@ -2,5 +2,6 @@
 //!
 //! These tests need C code.
 
+mod lost_positions;
 mod planted_bugs;
 mod simulation_on_rocksdb;

@@ -127,10 +127,12 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("due_index", Shape::Joins, 20, LOST),
     ("subtract_without_add", Shape::Tables, 20, UNEXPECTED),
     ("old_row_first", Shape::Tables, 20, FAILED),
+    ("other_row", Shape::Tables, 20, UNEXPECTED),
     ("tombstones", Shape::Tables, 20, UNEXPECTED),
     ("ledger_one_transaction", Shape::Ledger, 20, LOST),
     ("ledger_locks", Shape::Ledger, 100, DOUBLED),
     ("ledger_compares", Shape::Ledger, 1_000, DOUBLED),
+    ("take_over_again", Shape::Ledger, 300, STILL),
     // An answer of a former right row makes a result.
     (
         "answer_tokens",

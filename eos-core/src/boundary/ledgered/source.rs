@@ -10,6 +10,7 @@ use crate::client::{
     ClientError, CommittedOffset, LogEnds, OffsetBounds, OffsetToCommit, Result, Source,
     SourceEvent,
 };
+use crate::rules;
 
 /// A source of Kafka records. With a ledger, the committed offsets are there.
 #[derive(Debug)]
@@ -43,7 +44,11 @@ impl<S: Source> LedgeredSource<S> {
             return Poll::Ready(Ok(found));
         }
         for group in std::task::ready!(self.inner.committed(&bare, slice))? {
-            let (partition, metadata) = (&group.partition, &group.metadata);
+            let partition = &group.partition;
+            let metadata = match rules::knows_copies_of_positions() {
+                true => group.metadata.as_str(),
+                false => "",
+            };
             let start = first_position(partition, group.offset, metadata, self.first_start);
             let start = start.map_err(|error| {
                 ClientError::new(CallSite::Committed, code::LEDGER_FATAL, error.to_string())

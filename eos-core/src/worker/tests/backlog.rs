@@ -72,6 +72,7 @@ fn skipped_tasks_take_their_records_when_the_others_have_none() {
     assert_eq!(touched(&bench).len(), seen, "a fetch may be under way");
     // Less than the interval, so this is one transaction.
     for _ in seen..TASKS as usize {
+        bench.step();
         bench.clock.pass(Duration::from_millis(3));
         bench.step();
         bench.step();
