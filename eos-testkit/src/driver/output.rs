@@ -6,8 +6,10 @@ use eos_core::codec::{Decode, Field, Part};
 use eos_core::spi::stepped::codecs;
 use eos_core::{Headers, Timestamp, Topic};
 use kafka_wire::batch::Record;
+use serde::de::DeserializeOwned;
 
 use super::TestDriver;
+use crate::ledger::ModelPlace;
 
 /// A committed record.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +28,38 @@ pub struct OutputRecord<K, V> {
 }
 
 impl TestDriver {
+    /// The committed rows of a place of the app's ledger, in the order of their transactions and of their records. `None`
+    /// is a deletion. The place keeps all rows: it does not replace those of a key.
+    ///
+    /// # Panics
+    /// If a row is no JSON of these types.
+    ///
+    /// # Examples
+    /// ```
+    /// use eos_core::{App, Topic};
+    /// use eos_testkit::TestDriver;
+    /// use eos_testkit::ledger::ModelLedger;
+    ///
+    /// let shop = ModelLedger::new("shop");
+    /// let stock = shop.place("stock");
+    /// let orders = Topic::<String, u64>::plain("orders");
+    /// let mut app = App::new("inventory");
+    /// app.ledger(&shop);
+    /// app.source(&orders).to_place(stock.clone());
+    ///
+    /// let mut driver = TestDriver::new(app);
+    /// driver.pipe(&orders, "pen", 2_u64);
+    /// assert_eq!(driver.rows(&stock), [("pen".to_owned(), Some(2))]);
+    /// ```
+    #[must_use]
+    pub fn rows<K, V>(&self, place: &ModelPlace<K, V>) -> Vec<(K, Option<V>)>
+    where
+        K: DeserializeOwned,
+        V: DeserializeOwned,
+    {
+        place.rows()
+    }
+
     /// The records of a topic that were committed since the last read, partition by partition, as seen by a consumer
     /// with `isolation.level=read_committed`.
     ///

@@ -110,6 +110,7 @@ impl ModelLedger {
     #[must_use]
     pub fn place<K, V>(&self, name: &str) -> ModelPlace<K, V> {
         ModelPlace {
+            ledger: self.clone(),
             name: name.to_owned(),
             types: PhantomData,
         }
@@ -253,8 +254,22 @@ impl fmt::Debug for ModelLedger {
 
 /// A place of a [`ModelLedger`]. Returned by [`ModelLedger::place`].
 pub struct ModelPlace<K, V> {
+    ledger: ModelLedger,
     name: String,
     types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V> Clone for ModelPlace<K, V> {
+    fn clone(&self) -> Self {
+        self.ledger.place(&self.name)
+    }
+}
+
+impl<K: DeserializeOwned, V: DeserializeOwned> ModelPlace<K, V> {
+    /// Returns the committed rows.
+    pub(crate) fn rows(&self) -> Vec<(K, Option<V>)> {
+        self.ledger.rows(&self.name)
+    }
 }
 
 impl<K, V> fmt::Debug for ModelPlace<K, V> {
