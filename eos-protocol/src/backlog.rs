@@ -56,7 +56,7 @@ pub struct BacklogTurns {
 
 /// What a worker does after a step without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Starved {
+pub enum DryStep {
     /// No task was skipped.
     Idle,
     /// Some tasks were skipped. Their turn comes after this time, if no record arrives before.
@@ -96,18 +96,18 @@ impl BacklogTurns {
     }
 
     /// Decides what happens after a step in which no task within the limit had a record.
-    pub fn starved(&mut self, now: Now) -> Starved {
+    pub fn dry_step(&mut self, now: Now) -> DryStep {
         if !std::mem::take(&mut self.skipped) {
-            return Starved::Idle;
+            return DryStep::Idle;
         }
         let raise = *self.raise.get_or_insert(Deadline::after(now, PATIENCE));
         if !raise.passed(now) {
-            return Starved::Wait(raise.remaining(now));
+            return DryStep::Wait(raise.remaining(now));
         }
         self.raise = None;
         self.more += 1;
         self.next = None;
-        Starved::Touch
+        DryStep::Touch
     }
 }
 
@@ -141,12 +141,12 @@ mod tests {
                 }
             }
             if touched.len() - FEWEST < dry {
-                assert_eq!(turns.starved(now), Starved::Wait(PATIENCE));
+                assert_eq!(turns.dry_step(now), DryStep::Wait(PATIENCE));
                 now = now.after(PATIENCE);
                 for task in touched.len()..tasks {
                     turns.skip(id((first + task) % tasks));
                 }
-                assert_eq!(turns.starved(now), Starved::Touch);
+                assert_eq!(turns.dry_step(now), DryStep::Touch);
             }
         }
         touched
@@ -177,25 +177,29 @@ mod tests {
     fn a_transaction_waits_for_a_fetch_before_it_takes_the_next_task() {
         let (mut turns, mut now) = (BacklogTurns::default(), Now::default());
         let limit = |turns: &BacklogTurns| turns.limit(20, INTERVAL);
-        assert_eq!(turns.starved(now), Starved::Idle, "none was skipped");
+        assert_eq!(turns.dry_step(now), DryStep::Idle, "none was skipped");
 
         let half = PATIENCE / 2;
         turns.skip(id(8));
-        assert_eq!(turns.starved(now), Starved::Wait(PATIENCE));
+        assert_eq!(turns.dry_step(now), DryStep::Wait(PATIENCE));
         now = now.after(half);
         turns.skip(id(8));
-        assert_eq!(turns.starved(now), Starved::Wait(half));
+        assert_eq!(turns.dry_step(now), DryStep::Wait(half));
         turns.fed();
         now = now.after(half);
         turns.skip(id(8));
-        assert_eq!(turns.starved(now), Starved::Wait(PATIENCE), "records came");
+        assert_eq!(turns.dry_step(now), DryStep::Wait(PATIENCE), "records came");
         now = now.after(PATIENCE);
         turns.skip(id(8));
         let before = limit(&turns);
-        assert_eq!(turns.starved(now), Starved::Touch);
+        assert_eq!(turns.dry_step(now), DryStep::Touch);
         assert_eq!(limit(&turns), before + 1);
         turns.skip(id(9));
-        assert_eq!(turns.starved(now), Starved::Wait(PATIENCE), "one at a time");
+        assert_eq!(
+            turns.dry_step(now),
+            DryStep::Wait(PATIENCE),
+            "one at a time"
+        );
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub mod views;
 mod widths;
 pub mod windows;
 
-pub use backlog::{BacklogTurns, Starved, TaskTurn};
+pub use backlog::{BacklogTurns, DryStep, TaskTurn};
 pub use backoff::Backoff;
 pub use broker_time::{BrokerTime, Moment};
 pub use commit_pacer::{CommitCost, CommitPacer};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use eos_protocol::{CommitCause, Now, Starved, TaskId, TaskTurn};
+use eos_protocol::{CommitCause, DryStep, Now, TaskId, TaskTurn};
 
 use crate::client::Client;
 
@@ -130,10 +130,10 @@ impl<C: Client> Worker<C> {
         if any {
             return true;
         }
-        match self.tasks.starved(self.pipeline.clock()) {
-            Starved::Idle => false,
-            Starved::Touch => true,
-            Starved::Wait(wait) => {
+        match self.tasks.dry_step(self.pipeline.clock()) {
+            DryStep::Idle => false,
+            DryStep::Touch => true,
+            DryStep::Wait(wait) => {
                 self.pipeline.wake.after(wait);
                 false
             }
@@ -200,7 +200,10 @@ impl<C: Client> Worker<C> {
             first,
             dry,
         };
-        task.has_backlog = ended.leaves_backlog(task.has_backlog);
+        let had_backlog = task.has_backlog;
+        task.has_backlog = ended.leaves_backlog(had_backlog);
+        // The limit counts one task less from now on, so another task has its turn at once.
+        *any |= had_backlog && !task.has_backlog;
         if records > 0 {
             tasks.fed();
         }

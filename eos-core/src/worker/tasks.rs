@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use eos_protocol::state::Family;
 use eos_protocol::{
-    BacklogTurns, Guarantee, Nonce, Now, Offset, Starved, Taken, TaskId, Timestamp, TopicPartition,
+    BacklogTurns, DryStep, Guarantee, Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition,
 };
 
 use super::WorkerError;
@@ -178,8 +178,8 @@ impl<R: Records> Tasks<R> {
     }
 
     /// Decides what happens after a step in which no task had a record.
-    pub(super) fn starved(&mut self, now: Now) -> Starved {
-        self.backlog.starved(now)
+    pub(super) fn dry_step(&mut self, now: Now) -> DryStep {
+        self.backlog.dry_step(now)
     }
 
     /// Serves the task after this one first in the next step.

@@ -86,6 +86,21 @@ fn skipped_tasks_take_their_records_when_the_others_have_none() {
 }
 
 #[test]
+fn a_new_record_does_not_wait_for_tasks_whose_backlog_is_over() {
+    let mut bench = bench();
+    bench.worker.commit_now();
+    bench.steps_until(|bench| bench.worker.state() == State::Idle);
+    assert!(
+        bench.worker.tasks.values().any(|task| task.has_backlog),
+        "the backlogs are still known"
+    );
+    let last = TASKS - 2;
+    bench.feed(last, &["new"]);
+    while bench.worker.step().unwrap() == Step::Busy {}
+    assert_eq!(touched(&bench), [last]);
+}
+
+#[test]
 fn before_a_repartition_a_transaction_touches_all_tasks() {
     let mut bench = bench();
     bench.worker.shared.has_repartitions = true;
