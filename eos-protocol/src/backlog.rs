@@ -44,11 +44,13 @@ impl TaskTurn {
 /// Chooses the tasks with a backlog that the open transaction may touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BacklogTurns {
-    /// The number of tasks beyond the limit.
-    more: usize,
+    /// The task with the first turn of the open transaction.
+    first: Option<TaskId>,
+    /// By how many tasks the limit was raised.
+    raised_by: usize,
     /// Whether a task was skipped since the limit was last raised.
     skipped: bool,
-    /// The first skipped task, with which the next transaction begins.
+    /// The task with which the next transaction begins: the first skipped one.
     next: Option<TaskId>,
     /// When the limit is raised, if no record arrives before.
     raise: Option<Deadline>,
@@ -66,12 +68,29 @@ pub enum DryStep {
 }
 
 impl BacklogTurns {
-    /// Begins a transaction. Returns the task with the first turn, if the last transaction skipped one.
-    pub fn begin(&mut self) -> Option<TaskId> {
-        self.more = 0;
+    /// Begins a step of a transaction that has touched no task yet. `turn` is the task whose turn it is if none was
+    /// skipped. Returns the task with the first turn.
+    pub fn begin(&mut self, turn: TaskId) -> TaskId {
         self.skipped = false;
         self.raise = None;
-        self.next.take()
+        *self.first.get_or_insert(turn)
+    }
+
+    /// Ends a committed transaction. The next one begins with the first skipped task.
+    pub fn committed(&mut self) {
+        self.raised_by = 0;
+        self.first = self.next.take();
+    }
+
+    /// Ends a discarded transaction. The next one touches the same tasks: otherwise, the commits of other tasks would
+    /// hide a task whose transactions always fail.
+    pub fn discarded(&mut self) {
+        self.next = None;
+    }
+
+    /// Gives this task the first turn of the next transaction.
+    pub fn begin_next_with(&mut self, task: TaskId) {
+        self.next = Some(task);
     }
 
     /// Returns the number of tasks with a backlog that the open transaction may touch. `backlogged` is the number of
@@ -81,7 +100,7 @@ impl BacklogTurns {
         let nanoseconds = backlogged as u128 * interval.as_nanos();
         let within_round = nanoseconds.div_ceil(ROUND.as_nanos());
         let within_round = usize::try_from(within_round).unwrap_or(usize::MAX);
-        within_round.max(FEWEST).saturating_add(self.more)
+        within_round.max(FEWEST).saturating_add(self.raised_by)
     }
 
     /// Records that this task takes no records in the open transaction.
@@ -105,7 +124,7 @@ impl BacklogTurns {
             return DryStep::Wait(raise.remaining(now));
         }
         self.raise = None;
-        self.more += 1;
+        self.raised_by += 1;
         self.next = None;
         DryStep::Touch
     }
@@ -128,7 +147,7 @@ mod tests {
     /// Runs a transaction over tasks that all have a backlog, and returns the touched ones. `dry` of them, from the
     /// first on, have no record left at their second turn.
     fn transaction(turns: &mut BacklogTurns, tasks: usize, dry: usize) -> Vec<usize> {
-        let first = turns.begin().map_or(0, |id| id.partition.get() as usize);
+        let first = turns.begin(id(0)).partition.get() as usize;
         let (mut touched, mut now) = (Vec::new(), Now::default());
         for _ in 0..=dry {
             for task in (first..tasks).chain(0..first) {
@@ -149,6 +168,7 @@ mod tests {
                 assert_eq!(turns.dry_step(now), DryStep::Touch);
             }
         }
+        turns.committed();
         touched
     }
 
@@ -200,6 +220,34 @@ mod tests {
             DryStep::Wait(PATIENCE),
             "one at a time"
         );
+    }
+
+    #[test]
+    fn a_transaction_after_a_discarded_one_touches_the_same_tasks() {
+        let (mut turns, now) = (BacklogTurns::default(), Now::default());
+        transaction(&mut turns, 20, 0);
+        let limit = |turns: &BacklogTurns| turns.limit(20, INTERVAL);
+        assert_eq!(turns.begin(id(0)), id(8));
+        turns.skip(id(16));
+        turns.dry_step(now);
+        turns.skip(id(16));
+        assert_eq!(turns.dry_step(now.after(PATIENCE)), DryStep::Touch);
+        turns.skip(id(17));
+        let raised = limit(&turns);
+        turns.discarded();
+        for _ in 0..2 {
+            assert_eq!(turns.begin(id(0)), id(8));
+            assert_eq!(limit(&turns), raised);
+        }
+        turns.skip(id(17));
+        turns.committed();
+        assert_eq!(turns.begin(id(0)), id(17));
+        assert_eq!(limit(&turns), raised - 1);
+
+        turns.skip(id(5));
+        turns.begin_next_with(id(3));
+        turns.committed();
+        assert_eq!(turns.begin(id(0)), id(3));
     }
 
     #[test]

@@ -265,6 +265,13 @@ impl TaskProgress {
         }
     }
 
+    /// Whether a record from before the rewind comes again, and has not arrived yet.
+    #[must_use]
+    pub fn expects_record(&self) -> bool {
+        let mut expected = self.inputs.iter().filter_map(|input| input.expected);
+        expected.any(|it| it.first.is_some() && !it.gone)
+    }
+
     /// Whether the first record before the rewind is still [missing](Admission::Missing).
     #[must_use]
     pub fn misses(&self, partition: &TopicPartition, record: Offset) -> bool {

@@ -151,9 +151,10 @@ impl<R: Records> Tasks<R> {
     /// Returns the number of further tasks with a backlog that the open transaction may touch.
     pub(super) fn more_with_backlog(&mut self, interval: Duration) -> usize {
         if !self.values().any(|task| task.progress.touched())
-            && let Some(first) = self.backlog.begin()
+            && let Some(turn) = self.turns().next()
         {
-            self.begin_turn(first);
+            let first = self.backlog.begin(turn);
+            self.turn = self.position(first);
         }
         let backlogged = || self.values().filter(|task| task.has_backlog);
         let touched = backlogged().filter(|task| task.progress.touched());
@@ -188,10 +189,15 @@ impl<R: Records> Tasks<R> {
         self.turn = next.unwrap_or_default();
     }
 
-    /// Serves this task first in the next step.
+    /// Serves this task first in the next step, and in the next transaction.
     pub(super) fn begin_turn(&mut self, id: TaskId) {
+        self.backlog.begin_next_with(id);
+        self.turn = self.position(id);
+    }
+
+    fn position(&self, id: TaskId) -> usize {
         let position = self.by_id.keys().position(|one| *one == id);
-        self.turn = position.unwrap_or_default();
+        position.unwrap_or_default()
     }
 
     /// Whether a task reads this partition.
@@ -363,6 +369,7 @@ impl<R: Records> Tasks<R> {
         for (id, task) in self.iter_mut() {
             task.committed(now, held == Some(id));
         }
+        self.backlog.committed();
     }
 
     /// Discards the transaction. Returns the offsets to which the tasks rewind.
@@ -371,6 +378,7 @@ impl<R: Records> Tasks<R> {
         for task in self.values_mut() {
             back.extend(task.discard(in_rebalance));
         }
+        self.backlog.discarded();
         back
     }
 

@@ -85,6 +85,22 @@ fn skipped_tasks_take_their_records_when_the_others_have_none() {
     }
 }
 
+/// Otherwise the commits of other tasks would hide a task whose transactions always fail.
+#[test]
+fn a_transaction_after_an_aborted_one_touches_the_same_tasks() {
+    let mut bench = bench();
+    let aborted = next(&mut bench);
+    bench.fails(CallSite::Commit, abortable(code::INVALID_TXN_STATE));
+    bench.worker.commit_now();
+    bench.steps_until(|bench| touched(bench).is_empty());
+    bench.steps_until(|bench| !touched(bench).is_empty());
+    assert_eq!(touched(&bench), aborted);
+    bench.settle();
+    for partition in 0..TASKS - 1 {
+        assert_eq!(bench.committed(partition), Some(200));
+    }
+}
+
 #[test]
 fn a_new_record_does_not_wait_for_tasks_whose_backlog_is_over() {
     let mut bench = bench();
