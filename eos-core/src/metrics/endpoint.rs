@@ -1,9 +1,8 @@
-//! Serves the numbers over HTTP, for Prometheus to scrape.
+//! The HTTP endpoint that Prometheus scrapes.
 //!
-//! One thread, one request at a time, `GET /metrics` and nothing else: what a scraper asks for, in
-//! a hundred lines and without an HTTP library. There is no TLS and no password, so a bare port is
-//! opened on the loopback interface only. A program that needs more serves
-//! [`Metrics::to_prometheus`](super::Metrics::to_prometheus) with a server of their own.
+//! One thread serves one request at a time, and only `GET /metrics`. That is enough for a scraper, and takes a hundred
+//! lines and no HTTP library. There is no TLS and no password, so a bare port is opened on the loopback interface only.
+//! A program that needs more serves [`Metrics::to_prometheus`](super::Metrics::to_prometheus) with its own server.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long one request may take, the answer included: another one waits for it.
+/// The time limit of one request, including its response. Other requests wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a request may be. A scraper's has some hundred bytes.
+/// The maximum size of a request in bytes. A scraper sends some hundred bytes.
 const MAX_REQUEST: usize = 8 << 10;
-/// How long to let be what can't be accepted: too many open files, for example.
+/// The pause after a connection could not be accepted, for example because too many files are open.
 const RESPITE: Duration = Duration::from_millis(100);
 
-/// The address for the metrics can't be had.
+/// The address for the metrics can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "metrics can't be served at {address:?}: {source}. Give `prometheus(..)` a port, which is opened \
@@ -27,9 +26,9 @@ const RESPITE: Duration = Duration::from_millis(100);
 )]
 #[non_exhaustive]
 pub struct EndpointError {
-    /// What was asked for.
+    /// The address of [`App::prometheus`](crate::App::prometheus).
     pub address: String,
-    /// Why it can't be had.
+    /// The cause.
     pub source: io::Error,
 }
 
@@ -55,7 +54,7 @@ impl Endpoint {
         Ok(Self { listener, address })
     }
 
-    /// Answers with what `read` says, on a thread of its own, until the answer is dropped.
+    /// Responds with the text of `read`, on its own thread, until the returned [`Serving`] is dropped.
     pub(crate) fn serve(
         self,
         read: impl Fn() -> String + Send + 'static,
@@ -73,7 +72,7 @@ impl Endpoint {
                         break;
                     }
                     match stream {
-                        // Who asks and goes away is no concern of ours.
+                        // A client that disconnects is no error of the app.
                         Ok(stream) => drop(answer(stream, &read)),
                         Err(_) => std::thread::sleep(RESPITE),
                     }
@@ -84,7 +83,7 @@ impl Endpoint {
     }
 }
 
-/// Answers scrapers for as long as it lives.
+/// A running endpoint. Its drop ends the thread.
 #[derive(Debug)]
 pub(crate) struct Serving {
     over: Arc<AtomicBool>,
@@ -94,7 +93,7 @@ pub(crate) struct Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // The thread waits for a connection. If this fails, it goes on waiting for the next.
+        // The thread waits for a connection. If this one fails, the thread ends at the next connection.
         let mut here = self.address;
         if here.ip().is_unspecified() {
             here.set_ip(match here {
@@ -129,7 +128,7 @@ fn answer(mut stream: TcpStream, read: &impl Fn() -> String) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)
 }
 
-/// The first line of the request, once its head is here.
+/// Reads the head of the request. Returns its first line.
 fn request(stream: &mut TcpStream, end: Instant) -> io::Result<String> {
     let mut head = Vec::new();
     let mut some = [0; 1024];
@@ -147,7 +146,7 @@ fn request(stream: &mut TcpStream, end: Instant) -> io::Result<String> {
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-/// A timeout begins again with each write, so each gets what is left of one deadline.
+/// A timeout begins again with each write, so each write gets the remaining time of one deadline.
 fn send(stream: &mut TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(end)?))?;
@@ -171,7 +170,7 @@ fn left(end: Instant) -> io::Result<Duration> {
 mod tests {
     use super::*;
 
-    /// Connections without a response by now get none.
+    /// The time after which a test gives up on a response.
     const HANGS: Duration = Duration::from_secs(30);
 
     fn serving(text: &'static str) -> Serving {
@@ -179,8 +178,8 @@ mod tests {
         endpoint.serve(move || text.to_owned()).unwrap()
     }
 
-    /// Asks again if it was hung up on after longer than a request may take: a stall of the machine may
-    /// use that up.
+    /// Repeats the request if the connection was closed after the time limit of a request: a stall of the machine may
+    /// use up that time.
     fn ask(address: SocketAddr, request: &str) -> String {
         let begun = Instant::now();
         loop {

@@ -1,9 +1,9 @@
-//! Where the reader of global tables writes down what it does.
+//! The metrics of global tables.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How one global table does.
+/// The metrics of one global table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct GlobalMetrics {
@@ -15,11 +15,11 @@ pub struct GlobalMetrics {
     pub records: u64,
     /// Records that could not be decoded and were skipped.
     pub skipped: u64,
-    /// Offsets up to the last stable ones that were not read yet, five seconds ago at most.
+    /// The number of offsets up to the last stable ones that were not read yet, at most five seconds ago.
     pub behind: u64,
 }
 
-/// What the reader does with one table.
+/// The counters of one global table.
 #[derive(Debug)]
 pub(crate) struct GlobalMeter {
     table: Arc<str>,
@@ -44,7 +44,7 @@ impl GlobalMeter {
         self.records.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a skipped record. Returns their number.
+    /// Counts a skipped record. Returns the number of all skipped records.
     pub(crate) fn skipped_one(&self) -> u64 {
         self.skipped.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -73,7 +73,7 @@ type OfGlobal = (
     fn(&GlobalMetrics) -> u64,
 );
 
-/// The figures of a global table.
+/// The Prometheus metrics of a global table.
 #[cfg(feature = "prometheus")]
 pub(super) const GLOBALS: [OfGlobal; 3] = [
     (

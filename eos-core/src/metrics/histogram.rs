@@ -1,20 +1,20 @@
-//! Durations, counted by size.
+//! Histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of the buckets in microseconds. Six to a decade, so a quantile is off by a
-/// quarter at most; a commit at rest takes some milliseconds, its deadline is ten seconds.
+/// The upper bounds of the buckets in microseconds. A decade has six, so the error of a quantile is a quarter at most.
+/// A commit without load takes some milliseconds, and its deadline is ten seconds.
 const BOUNDS: [u64; 27] = [
     500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000, 10_000, 15_000, 20_000, 30_000, 50_000,
     70_000, 100_000, 150_000, 200_000, 300_000, 500_000, 700_000, 1_000_000, 1_500_000, 2_000_000,
     3_000_000, 5_000_000, 7_000_000, 10_000_000,
 ];
 
-/// The bounded buckets, and one for what is longer.
+/// The bounded buckets, and one for longer durations.
 const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
     spent: Spent,
@@ -31,14 +31,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// How often, how long in all and at most.
+    /// The number of the durations, their sum and their maximum.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// The time within which this share of them ended: 0.5 is the median, 0.99 the 99th
-    /// percentile. Estimated within its bucket. `None` if there were none.
+    /// The duration that this share of all durations does not exceed: 0.5 is the median, 0.99 the 99th percentile.
+    /// Interpolated within its bucket. `None` if the histogram is empty.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let count: u64 = self.buckets.iter().sum();
@@ -48,7 +48,7 @@ impl Histogram {
         let rank = share.clamp(0.0, 1.0) * count as f64;
         let (mut below, mut lower) = (0, Duration::ZERO);
         for (upper, here) in self.uppers().zip(self.buckets) {
-            // The longest one of all bounds the bucket that it is in.
+            // No duration is longer than the maximum, so it bounds its own bucket.
             let upper = upper.unwrap_or(self.spent.max).min(self.spent.max);
             if here > 0 && rank <= (below + here) as f64 {
                 let part = ((rank - below as f64) / here as f64).clamp(0.0, 1.0);
@@ -60,8 +60,7 @@ impl Histogram {
         Some(self.spent.max)
     }
 
-    /// Upper bound and count of each bucket, in order; the last one has no bound. What equals a
-    /// bound is within it.
+    /// The upper bound and the count of each bucket, in order. The last bucket has no bound. Bounds are inclusive.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> + '_ {
         self.uppers().zip(self.buckets)
     }
@@ -133,20 +132,20 @@ impl HistogramMeter {
     }
 }
 
-/// Time spent on something.
+/// The number, sum and maximum of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Spent {
-    /// How often.
+    /// The number of durations.
     pub count: u64,
-    /// How long in all.
+    /// Their sum.
     pub total: Duration,
-    /// How long at most.
+    /// The longest one.
     pub max: Duration,
 }
 
 impl Spent {
-    /// How long on average; zero if never.
+    /// The average; zero if there are none.
     #[must_use]
     pub fn mean(&self) -> Duration {
         let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!(histogram.spent().max, ms(30_000));
     }
 
-    /// Against the true quantiles of what was recorded.
+    /// Compares the estimates with the true quantiles.
     #[test]
     fn quantiles_are_off_by_a_quarter_at_most() {
         let mut taken: Vec<Duration> = (0..5_000_u64)

@@ -1,4 +1,4 @@
-//! Where a worker writes down what it does.
+//! The counters of a worker.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::boundary::Ledger;
 
-/// What is counted one by one.
+/// The plain counters of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
     RecordsIn,
@@ -137,10 +137,10 @@ impl Meters {
     }
 }
 
-/// What one worker does, written by it and read by anyone.
+/// The metrics of one worker. The worker writes them, and any thread reads them.
 ///
-/// Counters are relaxed atomics: their order has no meaning. What has a shape is
-/// behind a lock that the worker takes twice a second.
+/// Counters are relaxed atomics: their order has no meaning. The descriptions of tasks are behind a lock, which the
+/// worker takes twice a second.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMeter {
     id: WorkerId,
@@ -149,7 +149,7 @@ pub(crate) struct WorkerMeter {
     restores: [AtomicU64; RestoreKind::ALL.len()],
     phases: [SpentMeter; Phase::ALL.len()],
     whole: HistogramMeter,
-    /// The state's place among all, plus one; 0 once the worker has ended.
+    /// The index of the state in `State::ALL`, plus one. 0 once the worker has ended.
     state: AtomicU8,
     /// The start of the open transaction, if one is open.
     open_since: Moment,
@@ -205,7 +205,7 @@ impl WorkerMeter {
         }
     }
 
-    /// A transaction was committed.
+    /// Counts a committed transaction.
     pub(crate) fn committed(&self, cause: CommitCause, phases: &Phases) {
         add(&self.commits, cause as usize, 1);
         for (meter, phase) in self.phases.iter().zip(Phase::ALL) {
@@ -214,17 +214,17 @@ impl WorkerMeter {
         self.whole.record(phases.whole);
     }
 
-    /// The state of a task is whole.
+    /// Counts a restored task.
     pub(crate) fn restored(&self, kind: RestoreKind) {
         add(&self.restores, kind as usize, 1);
     }
 
-    /// The transaction machine went on to another state.
+    /// Stores the new state of the transaction machine.
     pub(crate) fn moved(&self, to: State, now: Now) {
         self.state.store(to as u8 + 1, Ordering::Relaxed);
         match to {
             State::Open => self.open_since.set(now),
-            // Still open at the brokers, or not known to be decided.
+            // Still open at the brokers, or its outcome is unknown.
             State::Sealing
             | State::SendingOffsets
             | State::Committing
@@ -241,16 +241,17 @@ impl WorkerMeter {
         }
     }
 
-    /// Stores the end of a step, or the creation of the worker.
+    /// Stores the time of a response from a broker, or of the worker's creation.
     pub(crate) fn responded(&self, now: Now) {
         self.responded.set(now);
     }
 
+    /// Stores the end of a step, or the creation of the worker.
     pub(crate) fn stepped(&self, now: Now) {
         self.stepped.set(now);
     }
 
-    /// The tasks as they are now.
+    /// Stores the current tasks.
     pub(crate) fn tasks(
         &self,
         generation: Option<Generation>,
@@ -264,7 +265,7 @@ impl WorkerMeter {
         };
     }
 
-    /// The worker is over: what it counted stays, what it was at is gone.
+    /// Ends the worker: clears its state and its tasks, and keeps its counters.
     pub(crate) fn ended(&self) {
         self.state.store(0, Ordering::Relaxed);
         self.open_since.clear();
@@ -273,7 +274,7 @@ impl WorkerMeter {
         *self.lock() = Tasks::default();
     }
 
-    /// `now` is on the worker's clock.
+    /// Reads the metrics. `now` is the time of the worker's clock.
     pub(crate) fn read(&self, now: Now) -> WorkerMetrics {
         let state = usize::from(self.state.load(Ordering::Relaxed));
         let tasks = self.lock();
@@ -329,7 +330,7 @@ fn add(counters: &[AtomicU64], at: usize, n: u64) {
 mod tests {
     use super::*;
 
-    /// Counters lie in the order of `ALL`, and are found by their place in the declaration.
+    /// The counters are in the order of `ALL`, and the discriminant is the index.
     #[test]
     fn everything_counted_comes_back_under_its_own_name() {
         let meter = WorkerMeter::new(WorkerId(0));

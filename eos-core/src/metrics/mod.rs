@@ -1,12 +1,12 @@
-//! What an app has done and how it stands, readable while it runs.
+//! The metrics of a running app.
 //!
-//! [`Handle::metrics`](crate::Handle::metrics) answers [`Metrics`]: plain numbers of one moment, to
-//! be logged, asserted on or exported. Reading them delays no worker: workers count with relaxed
-//! atomics once per step, never per record, and describe their inputs twice a second. Counters of
-//! one snapshot may therefore be a moment apart: a record can be counted whose commit is not yet.
+//! [`Handle::metrics`](crate::Handle::metrics) returns [`Metrics`]: plain numbers of one moment, to be logged, asserted
+//! on or exported. A read delays no worker: workers count with relaxed atomics once per step, never per record, and
+//! describe their inputs twice a second. Counters of one snapshot may therefore be a moment apart: a record may be
+//! counted before its commit is.
 //!
-//! With the feature `prometheus`, `Metrics::to_prometheus` writes them in Prometheus' text format
-//! and `App::prometheus` serves that over HTTP. `docs/metrics.md` lists the names.
+//! With the feature `prometheus`, `Metrics::to_prometheus` writes the metrics in Prometheus' text format, and
+//! `App::prometheus` serves them over HTTP. `docs/metrics.md` lists the names.
 
 #[cfg(feature = "prometheus")]
 #[cfg_attr(
@@ -45,15 +45,15 @@ pub(crate) use global::GlobalMeter;
 pub(crate) use meter::{Count, Meters, WorkerMeter};
 pub(crate) use phases::{Phases, Stopwatch, in_ms};
 
-/// How an app in this process does: see the [module](self).
+/// The metrics of an app in this process. See the [module](self).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Metrics {
     /// The app's name.
     pub app: String,
-    /// What all workers of the process did since the app started.
+    /// The sums over all workers of the process, since the app started.
     pub totals: Totals,
-    /// Each worker, by number; those that have ended, too.
+    /// Each worker, by number. Ended workers are included.
     pub workers: Vec<WorkerMetrics>,
     /// Each global table, in the order of their declarations.
     pub globals: Vec<GlobalMetrics>,
@@ -78,19 +78,19 @@ impl Metrics {
     }
 }
 
-/// How one worker does.
+/// The metrics of one worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WorkerMetrics {
     /// Its number in the process.
     pub id: WorkerId,
-    /// What it did since it started.
+    /// Its counters and commit times since it started.
     pub totals: Totals,
-    /// Where its transaction stands; `None` once the worker has ended.
+    /// The state of its transaction. `None` once the worker has ended.
     pub state: Option<State>,
-    /// How long its transaction has been open, `None` while none is. What is open holds back the
-    /// last stable offset of its output partitions, and with it everyone who reads them. At least
-    /// once nothing is held back: then it is the age of the oldest offset that is not committed.
+    /// The age of its open transaction. `None` if none is open. An open transaction holds back the last stable offset
+    /// of its output partitions, and so the readers of these partitions. With at-least-once, nothing is held back: the
+    /// value is the age of the oldest uncommitted offset.
     pub open_for: Option<Duration>,
     /// The time since its last step ended, or since its creation before the first step has ended.
     /// `None` once the worker has ended.
@@ -104,30 +104,30 @@ pub struct WorkerMetrics {
     ///
     /// A worker queries the topics every ten seconds. If this value grows beyond that, it reaches no broker.
     pub last_response: Option<Duration>,
-    /// The group's generation as of the last commit; `None` before the first.
+    /// The group's generation at the last commit. `None` before the first commit.
     pub generation: Option<Generation>,
     /// The tasks that it owns.
     pub tasks: Vec<TaskMetrics>,
-    /// Those among them whose state is not whole yet, half a second ago at most.
+    /// The tasks whose state is not restored yet. Updated twice a second.
     pub restoring: Vec<RestoringMetrics>,
 }
 
-/// How far the state of a task is that is not whole yet.
+/// The progress of a task's restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoringMetrics {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// Records of its changelogs that were read so far.
+    /// Records read from its changelogs so far.
     pub records: u64,
-    /// Their bytes, keys and values.
+    /// Bytes of these records: keys and values.
     pub bytes: u64,
-    /// How many offsets are left to read; `None` before anything is read: its database is still open
-    /// elsewhere, or no broker has told yet where its changelogs end.
+    /// The number of offsets left to read. `None` before the first read: another worker or process still has the
+    /// database open, or no broker has returned the end offsets of the changelogs yet.
     ///
-    /// In offsets, not records: transaction markers and what compaction removed are among them.
+    /// It counts offsets, not records. Transaction markers and compacted records are included.
     pub remaining: Option<u64>,
-    /// How long that takes at the speed so far; `None` as long as there is none.
+    /// The estimated time that the rest takes at the speed so far. `None` while the speed is unknown.
     pub eta: Option<Duration>,
 }
 
@@ -144,29 +144,29 @@ impl RestoringMetrics {
     }
 }
 
-/// How one task does.
+/// The metrics of one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMetrics {
-    /// Which one.
+    /// The task.
     pub id: TaskId,
     /// Its input partitions.
     pub inputs: Vec<InputMetrics>,
-    /// The highest time of the records that it has taken; `None` before the first one with a time.
+    /// The highest timestamp of the task's records. `None` before the first record with a timestamp.
     pub stream_time: Option<Timestamp>,
-    /// How far the latest window of its stores starts ahead of that. Until stream time is there, the
-    /// changelog is not trimmed behind it. `None` if none is ahead.
+    /// The time from stream time to the start of the latest window in its stores. The changelog is not trimmed until
+    /// stream time reaches the window. `None` if no window is ahead.
     pub windows_ahead: Option<Duration>,
     /// The time since the earliest unhandled item became due; zero if none is due. Items are timers and final
-    /// results of closed windows. Each uses its own clock: stream time or the machine's clock. `None` if the task has no such items, or
-    /// if its store can't be read.
+    /// results of closed windows. Each uses its own clock: stream time or the machine's clock. `None` if the task has
+    /// no such items, or if its store can't be read.
     pub due_behind: Option<Duration>,
     /// Its asynchronous calls. `None` if its stage makes none.
     pub calls: Option<CallMetrics>,
-    /// Whether it is paused at a failed record, and waits for [`Handle::resume`](crate::Handle::resume).
+    /// Whether it is paused at a failed record and waits for [`Handle::resume`](crate::Handle::resume).
     pub paused: bool,
-    /// The number of parked keys, and of dead letters without a key that are not replayed yet. A count ends at
-    /// 10,000 per input. It includes uncommitted changes. `None` if no source of the stage has dead letters
+    /// The number of parked keys, and of dead letters without a key that are not replayed yet, at most 10,000 per
+    /// input. It includes uncommitted changes. `None` if no source of the stage has dead letters
     /// [in sequence](crate::ErrorPolicy::in_sequence), if nothing is counted yet, or if the store can't be read.
     pub parked_keys: Option<u64>,
 }
@@ -181,13 +181,13 @@ pub struct CallMetrics {
     pub waiting: u64,
 }
 
-/// How far one input partition is, half a second ago at most unless a closure takes longer.
+/// The progress of one input partition. Updated twice a second, or less often while a closure takes longer than that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InputMetrics {
-    /// Which one.
+    /// The partition.
     pub partition: TopicPartition,
-    /// The offset of the next record to process. What lies before it may not be committed yet.
+    /// The offset of the next record to process. Earlier records may not be committed yet.
     pub next: Offset,
     /// The number of offsets left to process, up to the high watermark. `None` while the end is unknown.
     ///
@@ -200,8 +200,8 @@ pub struct InputMetrics {
     /// transaction holds these records back. `None` while there is more to read before the last stable
     /// offset, since the value becomes known only where reading stops.
     ///
-    /// It is normal that this moves. If it only grows, a producer hangs: `kafka-transactions.sh
-    /// find-hanging` names it.
+    /// It is normal that this value changes. If it only grows, a producer hangs: `kafka-transactions.sh find-hanging`
+    /// names it.
     pub held_back: Option<u64>,
 }
 
@@ -239,7 +239,7 @@ impl Ends {
     }
 }
 
-/// Zero if `to` was heard of before `from` had come that far.
+/// The number of offsets between the two. Zero if `to` is an old value and `from` is already past it.
 fn distance(from: Offset, to: Offset) -> u64 {
     u64::try_from(to.get().saturating_sub(from.get())).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The phases of a commit, and the watch that times them.
+//! The phases of a commit, and their durations.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use eos_protocol::{Event, Now};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// What is under way is handed to the producer, and what was changed in stores (changelog).
+    /// The remaining records go to the producer, and the changes of stores (changelog).
     Seal,
     /// `send_offsets_to_transaction`.
     SendOffsets,
-    /// Until every output was acknowledged; beside `SendOffsets`.
+    /// The wait until the brokers have acknowledged every output. Runs beside `SendOffsets`.
     Drain,
     /// `commit_transaction`.
     Commit,
-    /// What was changed in stores goes to their databases.
+    /// The changes of stores go to their databases.
     Apply,
 }
 
 impl Phase {
-    /// All of them, in order.
+    /// All phases, in order.
     pub const ALL: [Self; 5] = [
         Self::Seal,
         Self::SendOffsets,
@@ -30,7 +30,7 @@ impl Phase {
         Self::Apply,
     ];
 
-    /// Its name in metrics.
+    /// The name of the phase in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Phase {
     }
 }
 
-/// How long the phases of one commit took.
+/// The durations of one commit's phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Phases {
     pub(crate) seal: Duration,
@@ -66,15 +66,15 @@ impl Phases {
     }
 }
 
-/// In milliseconds, for a log line.
+/// Returns the time in milliseconds, for a log line.
 pub(crate) fn in_ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Times one commit by what the transaction machine asks for and hears.
+/// Times one commit by the actions and events of the transaction machine.
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {
-    /// When the machine asked to seal.
+    /// The time at which the machine requested the seal.
     since: Now,
     sealed: Option<Now>,
     offsets_sent: Option<Now>,
@@ -83,7 +83,7 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Intake stops: a commit begins.
+    /// Starts at the end of intake.
     pub(crate) fn start(now: Now) -> Self {
         Self {
             since: now,
@@ -91,7 +91,7 @@ impl Stopwatch {
         }
     }
 
-    /// Something happened: perhaps the end of a phase.
+    /// Records the time of an event that ends a phase. Ignores other events.
     pub(crate) fn heard(&mut self, event: Event, now: Now) {
         match event {
             Event::Sealed => self.sealed = Some(now),
@@ -101,12 +101,12 @@ impl Stopwatch {
         }
     }
 
-    /// The transaction is known to be committed.
+    /// Records the time at which the commit is known.
     pub(crate) fn known(&mut self, now: Now) {
         self.known = Some(now);
     }
 
-    /// The commit is through.
+    /// Ends the commit. Returns the durations of its phases.
     pub(crate) fn stop(&self, now: Now) -> Phases {
         let sealed = self.sealed.unwrap_or(self.since);
         let offsets_sent = self.offsets_sent.unwrap_or(sealed);

@@ -1,7 +1,7 @@
-//! The numbers in Prometheus' text format, version 0.0.4.
+//! The metrics in Prometheus' text format, version 0.0.4.
 //!
 //! Names are `eos_*` in base units (seconds, records, offsets), counters end in `_total`. Every
-//! sample has the labels `app` and `worker`; the sums over workers are Prometheus' business.
+//! sample of a worker has the labels `app` and `worker`. Prometheus computes sums over workers.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -30,12 +30,12 @@ type CallGauge = (&'static str, &'static str, fn(&CallMetrics) -> u64);
 const COUNTERS: [Counter; 29] = [
     (
         "eos_records_in_total",
-        "Records processed, those of aborted transactions included.",
+        "Processed records, including those of aborted transactions.",
         |t| t.records_in,
     ),
     (
         "eos_records_out_total",
-        "Records written, those of aborted transactions included.",
+        "Written records, including those of aborted transactions.",
         |t| t.records_out,
     ),
     (
@@ -45,7 +45,7 @@ const COUNTERS: [Counter; 29] = [
     ),
     (
         "eos_record_retries_total",
-        "Further attempts at records that had failed.",
+        "Retries of failed records.",
         |t| t.retried,
     ),
     (
@@ -60,7 +60,7 @@ const COUNTERS: [Counter; 29] = [
     ),
     (
         "eos_late_records_total",
-        "Records that came too late for their window.",
+        "Records that were too late for their window or their order.",
         |t| t.late_records,
     ),
     (
@@ -108,7 +108,7 @@ const COUNTERS: [Counter; 29] = [
     ),
     (
         "eos_reorder_gaps_total",
-        "Gaps in the numbers of keys that an order has given up.",
+        "Gaps in the numbers of keys that reorder_by gave up.",
         |t| t.given_up,
     ),
     (
@@ -118,7 +118,7 @@ const COUNTERS: [Counter; 29] = [
     ),
     (
         "eos_join_too_late_pairs_total",
-        "Pairs of joins that were missed, because the earlier record had closed.",
+        "Missed pairs of joins: the earlier record had closed.",
         |t| t.join_too_late_pairs,
     ),
     (
@@ -143,7 +143,7 @@ const COUNTERS: [Counter; 29] = [
     ),
     (
         "eos_producer_rebuilds_total",
-        "Producers replaced: quarantine, fences, repeated aborts.",
+        "Producers replaced after a quarantine, a fence or repeated aborts.",
         |t| t.rebuilds,
     ),
     (
@@ -153,7 +153,7 @@ const COUNTERS: [Counter; 29] = [
     ),
     (
         "eos_rebalances_total",
-        "Assignments and revocations handled.",
+        "Handled assignments and revocations.",
         |t| t.rebalances,
     ),
     (
@@ -192,8 +192,8 @@ const INPUTS: [Gauge; 3] = [
 ];
 
 impl Metrics {
-    /// The numbers in Prometheus' text format (version 0.0.4), for an HTTP server of your own. The
-    /// content type is `text/plain; version=0.0.4; charset=utf-8`.
+    /// Returns the metrics in Prometheus' text format (version 0.0.4), for your own HTTP server. The content type is
+    /// `text/plain; version=0.0.4; charset=utf-8`.
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut text = Text::new(self);
@@ -286,7 +286,7 @@ impl<'a> Text<'a> {
             }
             let seconds = whole.spent().total.as_secs_f64();
             self.sample("eos_commit_seconds_sum", worker, &[], seconds);
-            // As the last bucket, which may be an instant older than the count beside it.
+            // Equal to the last bucket. The counter of `spent` may be newer.
             self.sample("eos_commit_seconds_count", worker, &[], below);
         }
     }
@@ -305,7 +305,7 @@ impl<'a> Text<'a> {
             self.sample(name, worker, &[], worker.restoring.len());
         }
         let name = "eos_restore_remaining_offsets";
-        let help = "Changelog offsets left to read for them, as far as known.";
+        let help = "Changelog offsets left to read for these tasks, if known.";
         self.family(name, "gauge", help);
         for worker in workers {
             let left = worker.restoring.iter().filter_map(|task| task.remaining);
@@ -369,7 +369,7 @@ impl<'a> Text<'a> {
 
     fn times(&mut self, workers: &[WorkerMetrics]) {
         let name = "eos_stream_time_seconds";
-        let help = "The highest time of the records that a task has taken, since 1970.";
+        let help = "The highest timestamp of a task's records, in seconds since 1970.";
         self.family(name, "gauge", help);
         for worker in workers {
             for task in &worker.tasks {
@@ -463,7 +463,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Writes the counters of the ledger. They have no label `worker`, because the workers of a process share the ledger.
+    /// Writes the counters of the ledger. They have no label `worker`, because the workers of a process share the
+    /// ledger.
     fn ledger(&mut self, ledger: &LedgerMetrics) {
         let mut family = "";
         for (name, help, label, value) in LEDGERS {
@@ -509,7 +510,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Backslash, quote and line feed are the three that the format escapes in a label's value.
+/// The format escapes three characters in the value of a label: backslash, quote and line feed.
 fn escape(value: &str, out: &mut String) {
     for c in value.chars() {
         match c {

@@ -1,4 +1,4 @@
-//! Reads the text back as a scraper does, strictly.
+//! Parses the text strictly, as a scraper does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::metrics::{
 
 type Labels = BTreeMap<String, String>;
 
-/// What a scraper makes of the text: by name and labels.
+/// The samples of the text, by name and labels.
 #[derive(Debug, Default)]
 struct Scraped {
     kinds: BTreeMap<String, String>,
@@ -74,7 +74,7 @@ impl Scraped {
     }
 }
 
-/// The labels, and what follows the closing brace.
+/// Returns the labels and the text after the closing brace.
 fn labels(text: &str) -> (Labels, &str) {
     let mut labels = Labels::new();
     let mut rest = text;
@@ -103,7 +103,7 @@ fn labels(text: &str) -> (Labels, &str) {
     }
 }
 
-/// Nothing of ours may hold such characters, and yet nothing may break if it does.
+/// No label of eos has such characters, but the text must be valid if one does.
 const APP: &str = "a \"quoted\\\napp";
 
 fn offset(n: i64) -> Offset {
@@ -114,7 +114,7 @@ fn ms(n: u64) -> Now {
     Now(Duration::from_millis(n))
 }
 
-/// Two workers, the second one at work.
+/// Two workers, of which the second one is busy.
 fn metrics() -> Metrics {
     let meters = [0, 1].map(|n| Arc::new(WorkerMeter::new(WorkerId(n))));
     let busy = &meters[1];

@@ -1,4 +1,4 @@
-//! What was done since the app started.
+//! Counters and commit times since the app started.
 
 use eos_protocol::CommitCause;
 use eos_protocol::state::RestoreKind;
@@ -6,29 +6,29 @@ use eos_protocol::state::RestoreKind;
 use super::histogram::{Histogram, Spent};
 use super::phases::Phase;
 
-/// What was done since the app started.
+/// Counters and commit times of a worker or of all workers, since the app started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Records processed, those of aborted transactions included: an abort counts them again.
+    /// Processed records. Records of aborted transactions are included, and count again when they are reprocessed.
     pub records_in: u64,
-    /// Records written, those of aborted transactions included.
+    /// Written records. Those of aborted transactions are included.
     pub records_out: u64,
     /// Records that failed and were skipped.
     pub skipped: u64,
-    /// Further attempts at records that had failed.
+    /// Retries of failed records.
     pub retried: u64,
     /// Records that failed and went to a dead letter topic.
     pub dead_letters: u64,
-    /// Replayed dead letters that were processed, discarded or released before, and are left out.
+    /// Replayed dead letters that were processed, discarded or released before. They are left out.
     pub repeated_letters: u64,
-    /// Records that came too late for their window or their order. They are dropped, passed on, or written where
-    /// [`late_to`](crate::windows::WindowedGroup::late_to) says. Those of aborted transactions included.
+    /// Records that were too late for their window or their order. They are dropped, passed on, or written to the topic
+    /// of [`late_to`](crate::windows::WindowedGroup::late_to). Those of aborted transactions are included.
     pub late_records: u64,
-    /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such window,
-    /// even if other windows still accept it. Those of aborted transactions included.
+    /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such
+    /// window, even if other windows still accept it. Those of aborted transactions are included.
     pub late_windows: u64,
-    /// Records with a new id, for a deduplication. Those of aborted transactions included, as in the next seven.
+    /// Records whose id was new to a deduplication. Those of aborted transactions are included, as in the next seven.
     pub new_ids: u64,
     /// Duplicates that a deduplication found.
     pub duplicates: u64,
@@ -36,7 +36,7 @@ pub struct Totals {
     pub too_old: u64,
     /// Records without an id that a deduplication forwarded.
     pub without_id: u64,
-    /// Asynchronous calls that started again: further tries, and calls of records that come again.
+    /// Asynchronous calls that started again: further tries, and calls of records that are processed again.
     pub calls_repeated: u64,
     /// Tries of asynchronous calls without a result in time.
     pub calls_timed_out: u64,
@@ -44,44 +44,43 @@ pub struct Totals {
     pub stale: u64,
     /// Gaps in the numbers of producers.
     pub gaps: u64,
-    /// Gaps in the numbers of keys that an order has given up. Those of aborted transactions included.
+    /// Gaps in the numbers of keys that `reorder_by` gave up. Those of aborted transactions are included.
     pub given_up: u64,
     /// Records of joins of streams that went out alone, because they had no pair until they closed. Those of aborted
-    /// transactions included.
+    /// transactions are included.
     pub join_alone: u64,
-    /// Pairs of joins of streams that were missed, because the earlier record had closed when the later one came. Those of
-    /// aborted transactions included.
+    /// Missed pairs of joins of streams: the earlier record had closed when the later one came. Those of aborted
+    /// transactions are included.
     pub join_too_late_pairs: u64,
-    /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed again. Those of aborted
-    /// transactions included.
+    /// Answers of foreign-key joins that were left out, because their row has meanwhile subscribed again. Those of
+    /// aborted transactions are included.
     pub stale_answers: u64,
-    /// Records of joined topics whose key is in another partition than Kafka's partitioner, or the topic's own one, chooses.
-    /// Those of aborted transactions included.
+    /// Records of joined topics whose key is in another partition than Kafka's partitioner, or the topic's own one,
+    /// chooses. Those of aborted transactions are included.
     pub misplaced_keys: u64,
-    /// Transactions committed, by cause.
+    /// Committed transactions, by cause.
     pub commits: Commits,
-    /// Transactions given up: what they held was done again.
+    /// Aborted transactions. Their records were processed again.
     pub aborts: u64,
-    /// Transaction calls that failed because the group member or the producer was not current any more: a newer one exists,
-    /// a rebalance began, or the transaction timed out.
+    /// Transaction calls that failed because the group member or the producer was not current any more: a newer one
+    /// exists, a rebalance began, or the transaction timed out.
     pub fences: u64,
-    /// Producers replaced: quarantine, fences, repeated aborts.
+    /// Producers replaced after a quarantine, a fence or repeated aborts.
     pub rebuilds: u64,
-    /// Those among them with a request that was never answered: it may still arrive, and meets a newer
-    /// epoch then instead of the next transaction.
+    /// Producers replaced while a request of theirs had no response. If that request still arrives, it meets a newer
+    /// producer epoch instead of the next transaction.
     pub quarantines: u64,
-    /// Assignments and revocations handled.
+    /// Handled assignments and revocations.
     pub rebalances: u64,
-    /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
-    /// leaks until the process ends.
+    /// Threads abandoned because a call to the Kafka client did not return. Each thread leaks until the process ends.
     pub abandoned: u64,
-    /// Tasks whose state was made whole, by how.
+    /// Tasks whose state was restored, by kind.
     pub restores: Restores,
-    /// Records of changelogs that were read for it.
+    /// Changelog records that were read to restore state.
     pub restored_records: u64,
-    /// Their bytes, keys and values.
+    /// Bytes of these records: keys and values.
     pub restored_bytes: u64,
-    /// How long commits took.
+    /// Durations of commits.
     pub commit_times: CommitTimes,
 }
 
@@ -122,24 +121,24 @@ impl Totals {
     }
 }
 
-/// Transactions committed, by why they were.
+/// Committed transactions, by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Commits(pub(super) [u64; CommitCause::ALL.len()]);
 
 impl Commits {
-    /// All of them.
+    /// The number of transactions of all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Those of one cause.
+    /// The number of transactions of one cause.
     #[must_use]
     pub fn by(&self, cause: CommitCause) -> u64 {
         self.iter().find(|(c, _)| *c == cause).map_or(0, |(_, n)| n)
     }
 
-    /// Each cause with its count, those that never came up included.
+    /// Each cause with its count. Causes that never occurred are included.
     pub fn iter(&self) -> impl Iterator<Item = (CommitCause, u64)> + '_ {
         CommitCause::ALL.into_iter().zip(self.0)
     }
@@ -151,24 +150,24 @@ impl Commits {
     }
 }
 
-/// Tasks whose state was made whole before their first record here, by how.
+/// Tasks whose state was restored before their first record in this process, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Restores(pub(super) [u64; RestoreKind::ALL.len()]);
 
 impl Restores {
-    /// All of them.
+    /// The number of restores of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Those of one kind.
+    /// The number of restores of one kind.
     #[must_use]
     pub fn by(&self, kind: RestoreKind) -> u64 {
         self.iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| n)
     }
 
-    /// Each kind with its count, those that never came up included.
+    /// Each kind with its count. Kinds that never occurred are included.
     pub fn iter(&self) -> impl Iterator<Item = (RestoreKind, u64)> + '_ {
         RestoreKind::ALL.into_iter().zip(self.0)
     }
@@ -180,27 +179,27 @@ impl Restores {
     }
 }
 
-/// How long commits took, from the end of intake until the answer.
+/// Durations of commits, from the end of intake to the end of the commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CommitTimes {
-    /// Intake has stopped; what is under way is handed to the producer: outputs, results that go on once per
-    /// commit, and what was changed in stores.
+    /// After the end of intake: the worker hands the remaining records to the producer. These are outputs, results of
+    /// `emit_per_commit`, and the changes of stores.
     pub seal: Spent,
     /// `send_offsets_to_transaction`. Zero without transactions, where the offsets are the commit.
     pub send_offsets: Spent,
-    /// Until every output was acknowledged. Runs beside `send_offsets`.
+    /// The wait until the brokers have acknowledged every output. Runs beside `send_offsets`.
     pub drain: Spent,
-    /// `commit_transaction` (EndTxn), until its outcome was known.
+    /// `commit_transaction` (EndTxn), until the outcome is known.
     pub commit: Spent,
-    /// The changes go to the databases: the hand-over, and the wait for the previous transaction.
+    /// The hand-over of the changes to the databases, and the wait for the changes of the previous transaction.
     pub apply: Spent,
-    /// All of it: `seal`, the longer one of `send_offsets` and `drain`, `commit`, `apply`.
+    /// The whole commit: `seal`, the longer one of `send_offsets` and `drain`, `commit`, `apply`.
     pub whole: Histogram,
 }
 
 impl CommitTimes {
-    /// One phase.
+    /// The time spent in one phase.
     #[must_use]
     pub fn phase(&self, phase: Phase) -> Spent {
         match phase {
