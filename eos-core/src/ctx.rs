@@ -23,13 +23,13 @@ pub(crate) struct Origin<'r> {
     pub(crate) partition: &'r TopicPartition,
     pub(crate) offset: Offset,
     pub(crate) timestamp: Option<Timestamp>,
-    /// The highest time of the task's records, this one included.
+    /// The highest timestamp of the task's records, including this one.
     pub(crate) stream_time: Option<Timestamp>,
-    /// The stream time up to which all due items are handled: that before this record.
+    /// The stream time up to which all due items are handled: the one before this record.
     pub(crate) handled_to: Option<Timestamp>,
     /// The time of the machine's clock. `None` if no timer of the task uses it.
     pub(crate) wall_clock: Option<Timestamp>,
-    /// Whether moments of the record's key come before it.
+    /// Whether due moments of the record's key are handled before it.
     pub(crate) takes_moments: bool,
     pub(crate) headers: &'r Headers,
 }
@@ -50,11 +50,11 @@ struct BelongsToOneRecord(
 ///
 /// Only the runtime creates a `Ctx`. A `Ctx` can't outlive its record and can't be sent to another thread, so
 /// every write is part of a transaction. Emitted records are collected. They count once every chain that reads
-/// the record's topic has processed the record without an error. A record that fails leaves no trace.
+/// the record's topic has processed the record without an error. A failed record has no effects.
 pub struct Ctx<'r> {
     app: u64,
     outputs: &'r [OutputSpec],
-    /// By output.
+    /// The number of partitions of each output.
     partitions: &'r [u32],
     scratch: &'r RefCell<Scratch>,
     state: StateAccess<'r>,
@@ -89,17 +89,17 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// The same, for a result of another time.
+    /// Returns the context for a result with another timestamp.
     pub(crate) fn at(&self, timestamp: Option<Timestamp>) -> Ctx<'_> {
         self.of(timestamp, self.headers, &[])
     }
 
-    /// The same, for a shorter time.
+    /// Returns the context with a shorter lifetime.
     pub(crate) fn borrowed(&self) -> Ctx<'_> {
         self.of(self.timestamp, self.headers, self.stores)
     }
 
-    /// The same, for a step with these stores that received a record with this timestamp and these headers.
+    /// Returns the context for a step with these stores, and a record with this timestamp and these headers.
     pub(crate) fn of<'a>(
         &'a self,
         timestamp: Option<Timestamp>,
@@ -120,7 +120,7 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// The same, for a record from another place, which has waited in a store.
+    /// Returns the context for a record from another partition and offset, which has waited in a store.
     pub(crate) fn of_record<'a>(
         &'a self,
         (partition, offset): (&'a TopicPartition, Offset),
@@ -138,8 +138,8 @@ impl<'r> Ctx<'r> {
         ctx
     }
 
-    /// The same, for a moment of a timer of this clock, which is its own stream time. A moment that was set into the past
-    /// sees no earlier time than the items before it.
+    /// Returns the context for a moment of a timer of this clock. The moment is its own stream time, but a moment that
+    /// was set into the past sees no earlier time than the items before it.
     pub(crate) fn at_moment<'a>(
         &'a self,
         clock: Clock,
@@ -155,12 +155,12 @@ impl<'r> Ctx<'r> {
         ctx
     }
 
-    /// The fault of the record that user code may have ignored.
+    /// Takes the fault of the record, which user code may have ignored.
     pub(crate) fn take_fault(&self) -> Option<Fault> {
         self.scratch.borrow_mut().fault.take()
     }
 
-    /// Keeps a fault, so that the record fails whatever user code does with the failure that this returns.
+    /// Keeps a fault, so that the record fails even if user code ignores the returned failure.
     pub(crate) fn fail(&self, fault: Fault) -> Failure {
         let failure = Failure::from(fault.to_string());
         self.scratch.borrow_mut().fault.get_or_insert(fault);
@@ -189,7 +189,7 @@ impl<'r> Ctx<'r> {
         self.emit_record(output, self.record(key, value))
     }
 
-    /// A record with the time and the headers of the one at hand.
+    /// Creates a record with the timestamp and the headers of the current record.
     pub(crate) fn record<K, V>(&self, key: K, value: V) -> Record<K, V> {
         Record {
             key,
@@ -260,7 +260,7 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().add_moment(moment);
     }
 
-    /// Whether moments of the record's key come before it.
+    /// Returns whether due moments of the record's key are handled before it.
     pub(crate) fn takes_moments(&self) -> bool {
         self.origin.takes_moments
     }
@@ -270,7 +270,7 @@ impl<'r> Ctx<'r> {
         &self.state
     }
 
-    /// The time of a clock.
+    /// Returns the time of a clock.
     pub(crate) fn time_of(&self, clock: Clock) -> Option<Timestamp> {
         match clock {
             Clock::Stream | Clock::Background => self.origin.stream_time,
@@ -317,7 +317,7 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().counts().gaps += 1;
     }
 
-    /// Counts a gap that an order gives up.
+    /// Counts a gap that `reorder_by` gives up.
     pub(crate) fn gave_numbers_up(&self) {
         self.scratch.borrow_mut().counts().given_up += 1;
     }
@@ -327,7 +327,7 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().counts().alone += 1;
     }
 
-    /// Counts the pairs that a record of a join did not have, because the other record was closed.
+    /// Counts the missed pairs of a record of a join, because the other record was closed.
     pub(crate) fn missed_closed_partners(&self, missed: u64) {
         if missed > 0 {
             self.scratch.borrow_mut().counts().too_late_pairs += missed;
@@ -397,7 +397,7 @@ impl<'r> Ctx<'r> {
         self.partitions.get(output).copied().unwrap_or(1).max(1)
     }
 
-    /// Counts an answer of a former subscription.
+    /// Counts an answer to a former subscription.
     pub(crate) fn left_stale_answer_out(&self) {
         self.scratch.borrow_mut().counts().stale_answers += 1;
     }
@@ -426,7 +426,7 @@ impl<'r> Ctx<'r> {
         self.origin.offset
     }
 
-    /// The timestamp of the record that this step received, in milliseconds since 1970; `None` if it has none.
+    /// The timestamp of the record that this step received, in milliseconds since 1970. `None` if it has none.
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
         self.timestamp
@@ -436,7 +436,7 @@ impl<'r> Ctx<'r> {
     /// record had a timestamp.
     ///
     /// Stream time never decreases. It is committed with the offsets, so a crash does not change it. Records that a
-    /// filter drops count, and failed records do not. A window closes when stream time passes its end and grace.
+    /// filter drops count, and failed records do not. A window closes when stream time reaches its end plus grace.
     #[must_use]
     pub fn stream_time(&self) -> Option<Timestamp> {
         self.origin.stream_time
@@ -457,7 +457,7 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// Exists only for its compiler message: the context of `for_each` does not forward.
+    /// Exists only for its compiler message, because the context of `for_each` does not forward.
     #[doc(hidden)]
     #[allow(
         clippy::unused_self,
@@ -482,11 +482,11 @@ impl<'r> Ctx<'r> {
 )]
 pub trait Forwards {}
 
-/// Timestamp and headers of a record as it was fetched. Returned by [`Ctx::source`].
+/// The timestamp and headers of a record as it was fetched. Returned by [`Ctx::source`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SourceRecord<'r> {
-    /// The timestamp in milliseconds since 1970; `None` if the record has none.
+    /// The timestamp in milliseconds since 1970. `None` if the record has none.
     pub timestamp: Option<Timestamp>,
     /// The headers.
     pub headers: &'r Headers,

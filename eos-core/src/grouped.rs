@@ -108,7 +108,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
     /// # let mut app = App::new("a");
-    /// // What is left of each product; what is sold out is forgotten.
+    /// // The stock of each product. A product that is sold out has no row.
     /// let bookings = Topic::<String, i64>::plain("bookings");
     /// app.source(&bookings)
     ///     .group_by_key()
@@ -164,7 +164,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
     /// # let mut app = App::new("a");
-    /// // What is in each basket, until it is bought.
+    /// // The items of each basket, until the checkout.
     /// let events = Topic::<String, String>::plain("basket-events");
     /// app.source(&events)
     ///     .group_by_key()

@@ -21,7 +21,7 @@ use crate::topology::{Fault, Next};
 pub struct ProcessCtx<'r, K, V> {
     ctx: Ctx<'r>,
     next: RefCell<Next<'r>>,
-    /// The only key of forwarded records, if there is only one.
+    /// The only key that may be forwarded, if the step has such a key.
     own_key: Option<OwnKey<K>>,
     types: PhantomData<fn(K, V)>,
 }
@@ -45,7 +45,7 @@ impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
         }
     }
 
-    /// Rejects records with another key than this one, if given.
+    /// Rejects forwarded records with another key than this one, if given.
     pub(crate) fn forwarding(self, own_key: Option<OwnKey<K>>) -> Self {
         Self { own_key, ..self }
     }
@@ -109,7 +109,7 @@ pub struct ValuesCtx<'r, V> {
     forward: ForwardValue<V>,
 }
 
-/// Forwards a value, time and headers with a clone of a key, whose type it knows.
+/// Forwards a value, a timestamp and headers with a clone of the key. The function knows the type of the key.
 type ForwardValue<V> = fn(
     &Ctx<'_>,
     &RefCell<Next<'_>>,
@@ -202,14 +202,14 @@ impl<V> fmt::Debug for ValuesCtx<'_, V> {
     }
 }
 
-/// Runs the steps behind a context's.
+/// Runs the steps after the step of a context.
 fn forward<K: 'static, V: 'static>(
     ctx: &Ctx<'_>,
     next: &RefCell<Next<'_>>,
     mut record: Record<K, V>,
 ) -> Result<(), Failure> {
     record.timestamp = record.timestamp.or(ctx.timestamp());
-    // Nothing behind the step has this context, so it is never borrowed twice.
+    // No later step has this context, so it is never borrowed twice.
     let Ok(mut next) = next.try_borrow_mut() else {
         return Err(Failure::from(
             "`forward` was called while the same step was forwarding a record",

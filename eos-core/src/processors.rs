@@ -16,7 +16,7 @@ use crate::timer::Due;
 /// ```
 /// use eos_core::{App, Failure, ProcessCtx, Processor, Record, Topic};
 ///
-/// /// Leaves out a reading that equals the one before it.
+/// /// Drops a reading that equals the previous one.
 /// #[derive(Default)]
 /// struct Changes {
 ///     last: Option<String>,
@@ -83,12 +83,12 @@ pub trait Processor<K, V>: Send + 'static {
         record: Record<K, V>,
     ) -> Result<(), Failure>;
 
-    /// Handles a moment of a timer that the stream gave this step ([`Stream::with_timer`](crate::Stream::with_timer)).
-    /// It runs before a record of the same key that comes later.
+    /// Handles a due moment of a timer of this step ([`Stream::with_timer`](crate::Stream::with_timer)). It runs before
+    /// a later record of the same key.
     ///
     /// # Errors
-    /// A [`Failure`] drops the effects of this call. The strictest [`ErrorPolicy`](crate::ErrorPolicy) of all sources of
-    /// the task applies to the moment.
+    /// A [`Failure`] drops the effects of this call. The strictest [`ErrorPolicy`](crate::ErrorPolicy) of all sources
+    /// of the task applies to the moment.
     fn on_timer(
         &mut self,
         ctx: &ProcessCtx<'_, Self::Key, Self::Value>,
@@ -100,8 +100,8 @@ pub trait Processor<K, V>: Send + 'static {
             .into())
     }
 
-    /// Called when the records since the last commit do not count: the transaction was aborted, or the last record
-    /// failed. The processor may receive the records again. Called only if the processor received any of them.
+    /// Called when the records since the last commit do not count, because the transaction was aborted or the last
+    /// record failed. The processor may receive the records again. Called only if the processor received any of them.
     ///
     /// By default the factory creates a new processor.
     fn on_discard(&mut self) -> OnDiscard {
@@ -113,7 +113,7 @@ pub trait Processor<K, V>: Send + 'static {
     fn close(&mut self) {}
 }
 
-/// A processor chosen at run time: `process_with(|| if fast { Box::new(a) as _ } else { .. })`.
+/// A processor that is chosen at run time: `process_with(|| if fast { Box::new(a) as _ } else { .. })`.
 #[diagnostic::do_not_recommend]
 impl<K, V, P: Processor<K, V> + ?Sized> Processor<K, V> for Box<P> {
     type Key = P::Key;
@@ -230,7 +230,7 @@ impl<K, V, P: ValueProcessor<K, V> + ?Sized> ValueProcessor<K, V> for Box<P> {
     }
 }
 
-/// The fate of a processor whose last records do not count.
+/// The fate of a processor after its last records were discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDiscard {

@@ -1,4 +1,4 @@
-//! Records in user closures.
+//! Records of user closures.
 
 use eos_protocol::Timestamp;
 
@@ -12,7 +12,7 @@ pub struct Record<K, V> {
     pub key: K,
     /// The value.
     pub value: V,
-    /// The timestamp in milliseconds since 1970; `None` if the record has none.
+    /// The timestamp in milliseconds since 1970. `None` if the record has none.
     pub timestamp: Option<Timestamp>,
     /// The headers. Outputs receive them unless a step changes them.
     pub headers: Headers,
@@ -30,7 +30,7 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// The same record with another key.
+    /// Replaces the key.
     #[inline]
     pub fn with_key<L>(self, key: L) -> Record<L, V> {
         Record {
@@ -41,7 +41,7 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// The same record with another value.
+    /// Replaces the value.
     #[inline]
     pub fn with_value<U>(self, value: U) -> Record<K, U> {
         Record {
@@ -65,7 +65,7 @@ impl<K, V> Record<K, V> {
         rest.with_value(f(value))
     }
 
-    /// The same record with another timestamp.
+    /// Sets the timestamp.
     #[must_use]
     pub fn at(self, timestamp: Timestamp) -> Self {
         Self {
@@ -74,14 +74,14 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// The same record with one more header.
+    /// Appends a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push(name, Some(value.as_ref()));
         self
     }
 
-    /// Splits the record into its value and the rest.
+    /// Splits the record into its value and a record without a value.
     #[inline]
     pub fn split(self) -> (V, Record<K, ()>) {
         let rest = Record {
@@ -95,7 +95,7 @@ impl<K, V> Record<K, V> {
 }
 
 impl<K> Record<K, ()> {
-    /// A record with this value that lends its key.
+    /// Returns a record with this value and a borrowed key.
     #[inline]
     pub(crate) fn lent<V>(&self, value: V) -> Record<&K, V> {
         Record {

@@ -51,8 +51,9 @@ impl<K: 'static, V: 'static> SessionGroup<K, V> {
         }
     }
 
-    /// Writes late records unchanged to this topic, like [`WindowedGroup::late_to`](crate::windows::WindowedGroup::late_to).
-    /// A record is late if it joins no open session, and a session of this record alone would be closed.
+    /// Writes late records unchanged to this topic, like
+    /// [`WindowedGroup::late_to`](crate::windows::WindowedGroup::late_to). A record is late if it joins no open session
+    /// and its own session would be closed.
     pub fn late_to<KC, VC>(mut self, topic: &Topic<K, V, KC, VC>) -> Self
     where
         KC: Encode<K>,
@@ -70,8 +71,8 @@ impl<K: 'static, V: 'static> SessionGroup<K, V> {
         })
     }
 
-    /// Combines all values of a session into one, like [`Grouped::reduce`](crate::stream::Grouped::reduce). The same `f`
-    /// combines the results of sessions that become one.
+    /// Combines all values of a session into one, like [`Grouped::reduce`](crate::stream::Grouped::reduce). The same
+    /// `f` combines the results of sessions that become one.
     pub fn reduce(
         self,
         store: &SessionStore<K, V>,
@@ -141,10 +142,10 @@ impl<K, V> fmt::Debug for SessionGroup<K, V> {
 
 /// The latest result of each key and session.
 ///
-/// The table emits every update at once. The key of an update contains the key and the session as a window. The window's
-/// start is the time of the first record. Its exclusive end is one millisecond after the last record. The timestamp of an update is that of the session's
-/// last record. A session that becomes longer or joins another one has a new key, so a tombstone (`None`) for the earlier
-/// key comes first.
+/// The table emits every update at once. The key of an update contains the key and the session as a window. The
+/// window's start is the time of the first record. Its exclusive end is one millisecond after the last record. An
+/// update has the timestamp of the session's last record. A session that becomes longer or joins another one has a new
+/// key, so a tombstone (`None`) for the earlier key comes first.
 #[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
 pub struct SessionTable<K, A> {
     stream: Stream<Windowed<K>, Option<A>>,
@@ -171,7 +172,8 @@ impl<K: 'static, A: 'static> SessionTable<K, A> {
     /// [`WindowedTable::emit_on_close`](crate::windows::WindowedTable::emit_on_close). The results of a task are in the
     /// order of the sessions' ends, then of the keys' bytes.
     ///
-    /// Later versions of the app must keep this choice, because the store formats differ. Otherwise the app does not start.
+    /// Later versions of the app must keep this choice, because the store formats differ. Otherwise the app does not
+    /// start.
     pub fn emit_on_close(self) -> Stream<Windowed<K>, A> {
         self.stream.emit_when_closed(self.store);
         self.stream

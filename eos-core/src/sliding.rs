@@ -20,10 +20,10 @@ use crate::windowed_key::Windowed;
 /// length of a window cause up to `n` updates each. A key has one row with all of its windows, which a record reads and
 /// writes as a whole.
 ///
-/// The row must fit into a record of the changelog (`max.message.bytes`). A row has 20 bytes and the result for each window, so
+/// The row must fit into a record of the changelog (`max.message.bytes`). Each window takes 20 bytes and its result, so
 /// about 37,000 counts fit into 1 MiB. Beyond that, each further record of the key fails, and the
-/// [`ErrorPolicy`](crate::ErrorPolicy) applies, until windows have closed. [`Hopping`](crate::windows::Hopping) windows have
-/// no such limit.
+/// [`ErrorPolicy`](crate::ErrorPolicy) applies, until windows have closed. [`Hopping`](crate::windows::Hopping) windows
+/// have no such limit.
 ///
 /// ```
 /// # use eos_core::codec::{Plain, TimeWindowed};
@@ -59,8 +59,9 @@ impl<K: 'static, V: 'static> SlidingGroup<K, V> {
         }
     }
 
-    /// Writes late records unchanged to this topic, like [`WindowedGroup::late_to`](crate::windows::WindowedGroup::late_to).
-    /// A record is late if the window that starts after it is closed.
+    /// Writes late records unchanged to this topic, like
+    /// [`WindowedGroup::late_to`](crate::windows::WindowedGroup::late_to). A record is late if the window that starts
+    /// after it is closed.
     pub fn late_to<KC, VC>(mut self, topic: &Topic<K, V, KC, VC>) -> Self
     where
         KC: Encode<K>,
@@ -76,8 +77,8 @@ impl<K: 'static, V: 'static> SlidingGroup<K, V> {
         self.keep(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
     }
 
-    /// Combines all values of a window into one, like [`Grouped::reduce`](crate::stream::Grouped::reduce). A value is cloned
-    /// for each window of its record.
+    /// Combines all values of a window into one, like [`Grouped::reduce`](crate::stream::Grouped::reduce). A value is
+    /// cloned for each window of its record.
     pub fn reduce(
         self,
         store: &SlidingStore<K, V>,
@@ -151,9 +152,9 @@ impl<K, V> fmt::Debug for SlidingGroup<K, V> {
 
 /// The latest result of each key and sliding window.
 ///
-/// The table emits every update at once, with the highest time of the window's records as its timestamp. The key of an
-/// update contains the window, whose end is one millisecond after the last possible record, because a
-/// [`Window`](crate::windows::Window) does not include its end.
+/// The table emits every update at once, with the highest timestamp of the window's records. The key of an update
+/// contains the window. A [`Window`](crate::windows::Window) does not include its end, so the end is one millisecond
+/// after the last possible record.
 #[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
 pub struct SlidingTable<K, A> {
     stream: Stream<Windowed<K>, A>,
@@ -162,8 +163,8 @@ pub struct SlidingTable<K, A> {
 }
 
 impl<K: 'static, A: 'static> SlidingTable<K, A> {
-    /// Writes each update to a topic. Its key codec is [`TimeWindowed`](crate::codec::TimeWindowed) of the time difference,
-    /// or your own.
+    /// Writes each update to a topic. Its key codec is [`TimeWindowed`](crate::codec::TimeWindowed) of the time
+    /// difference, or your own.
     pub fn to<KC, VC>(self, topic: &Topic<Windowed<K>, A, KC, VC>)
     where
         KC: Encode<Windowed<K>>,
@@ -180,7 +181,8 @@ impl<K: 'static, A: 'static> SlidingTable<K, A> {
     /// Emits only final results: each window once, after it has closed, and never again. See
     /// [`WindowedTable::emit_on_close`](crate::windows::WindowedTable::emit_on_close).
     ///
-    /// Later versions of the app must keep this choice, because the store formats differ. Otherwise the app does not start.
+    /// Later versions of the app must keep this choice, because the store formats differ. Otherwise the app does not
+    /// start.
     pub fn emit_on_close(self) -> Stream<Windowed<K>, A> {
         self.stream.emit_when_closed(self.store);
         self.stream

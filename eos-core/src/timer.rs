@@ -20,7 +20,7 @@ use crate::store::{
 /// The clock of a timer or a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Clock {
-    /// Stream time: the highest timestamp that the task has taken.
+    /// Stream time: the highest timestamp of the task's records.
     Stream,
     /// The clock of the machine.
     Wall,
@@ -37,8 +37,8 @@ impl From<Clock> for DueClock {
 
 /// The definition of a timer: at most one moment for each key.
 ///
-/// [`App::timer`](crate::App::timer) takes it and returns the handle for closures. At the moment of a key the timer
-/// fires: its handler runs ([`Stream::on_timer`](crate::Stream::on_timer)).
+/// [`App::timer`](crate::App::timer) takes the definition and returns the handle for closures. At the moment of a key,
+/// the timer fires: its handler runs ([`Stream::on_timer`](crate::Stream::on_timer)).
 ///
 /// The name identifies the timer in the state of the app. A timer with a new name is a new timer without moments.
 ///
@@ -57,8 +57,8 @@ impl From<Clock> for DueClock {
 ///
 /// # Exactly-once
 /// The transaction of a record commits the moments that the record sets. The transaction of a handler's effects removes
-/// the moment. So the effects of each moment count exactly once, also after crashes and moves. The handler itself may run
-/// again after a crash or an aborted transaction.
+/// the moment. The effects of each moment therefore count exactly once, also after crashes and moves. The handler
+/// itself may run again after a crash or an aborted transaction.
 pub struct Timer<K> {
     pub(crate) name: Arc<str>,
     clock: Clock,
@@ -224,7 +224,7 @@ impl<K> fmt::Debug for TimerHandle<K> {
     }
 }
 
-/// A moment of a timer that has come.
+/// A due moment of a timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Due<K> {
@@ -249,7 +249,7 @@ impl<K> Due<K> {
             encoded: self.encoded.clone(),
         }
     }
-    /// Whether it is a moment of this timer, for a [`Processor`](crate::Processor) with several timers.
+    /// Returns whether the moment belongs to this timer, for a [`Processor`](crate::Processor) with several timers.
     #[must_use]
     pub fn is_of<L>(&self, timer: &TimerHandle<L>) -> bool {
         self.timer == timer.index
@@ -262,7 +262,7 @@ impl<K> Due<K> {
 pub struct Tick {
     /// The moment of the tick: a multiple of the period since 1970.
     pub at: Timestamp,
-    /// The number of later ticks that have come meanwhile. This call stands for them as well.
+    /// The number of later ticks that became due in the meantime. The handler runs once for all of them.
     pub missed: u64,
     /// The time of the clock at which the handler runs.
     pub fired: Timestamp,
@@ -286,7 +286,8 @@ pub(crate) fn tick_spec(name: &str, clock: Clock, period: Duration) -> StoreSpec
 }
 
 impl Ctx<'_> {
-    /// Returns a view of a timer for the current record. The step needs [`Stream::on_timer`](crate::Stream::on_timer) or [`Stream::with_timer`](crate::Stream::with_timer).
+    /// Returns a view of a timer for the current record. The step needs [`Stream::on_timer`](crate::Stream::on_timer)
+    /// or [`Stream::with_timer`](crate::Stream::with_timer).
     pub fn timer<K: 'static>(&self, timer: &TimerHandle<K>) -> TimerView<'_, K> {
         let found = self.usable(timer.app, timer.index);
         TimerView {
@@ -302,9 +303,8 @@ impl Ctx<'_> {
 ///
 /// # Errors
 /// Methods return a [`Failure`] if the timer belongs to another app or step, if a key can't be encoded, or if the disk
-/// fails. `set` and `set_in` also fail if the moment is too late, and `set_in` if the record has no timestamp. Return the
-/// failure with `?`. If the disk fails, the worker stops, regardless of the
-/// [`ErrorPolicy`](crate::ErrorPolicy).
+/// fails. `set` and `set_in` also fail if the moment is too late, and `set_in` if the record has no timestamp. Return
+/// the failure with `?`. If the disk fails, the worker stops, regardless of the [`ErrorPolicy`](crate::ErrorPolicy).
 pub struct TimerView<'c, K> {
     found: Result<Found<'c, K>, StateError>,
     timestamp: Option<Timestamp>,
@@ -357,7 +357,7 @@ impl<K: 'static> TimerView<'_, K> {
         }
         let buffers = &mut *found.buffers.borrow_mut();
         found.timer.encode_key(key, &mut buffers.key)?;
-        // A moment in the past comes at the time of this unit.
+        // A moment in the past is due at the time of this unit.
         let earliest = match found.timer.clock {
             Clock::Stream => self.stream_time.unwrap_or(at),
             Clock::Wall => at,
@@ -416,7 +416,7 @@ impl<K> fmt::Debug for TimerView<'_, K> {
     }
 }
 
-/// Returns the moment of a record's key, if it comes no later than the record. The item is then removed.
+/// Takes the moment of a record's key, if it is not later than the record. Returns the encoded key and the moment.
 pub(crate) fn take_before_record<K: 'static>(
     ctx: &Ctx<'_>,
     timer: usize,

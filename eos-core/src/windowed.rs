@@ -19,13 +19,13 @@ use crate::topology::{Kind, Mistake, Node, WindowedAggregate};
 use crate::windowed_table::WindowedTable;
 
 impl<K: 'static, V: 'static> Grouped<K, V> {
-    /// Groups the records of each key by time windows, to count, reduce or aggregate them. There is a result for each
-    /// key and window.
+    /// Groups the records of each key by time windows, to count, reduce or aggregate them. Each key and window has its
+    /// own result.
     ///
-    /// Windows use *stream time*, so a replay gives the same results. Stream time follows the clock only in a stage with
-    /// [`close_when_idle`](crate::Stream::close_when_idle). Stream time is the highest
-    /// timestamp of the task's records ([`Ctx::stream_time`](crate::Ctx::stream_time)). A window accepts records until
-    /// stream time passes its end plus grace. [`late_to`](WindowedGroup::late_to) receives later records.
+    /// Windows use *stream time*, so a replay gives the same results. Stream time is the highest timestamp of the
+    /// task's records ([`Ctx::stream_time`](crate::Ctx::stream_time)). It follows the clock only in a stage with
+    /// [`close_when_idle`](crate::Stream::close_when_idle). A window accepts records until stream time reaches its end
+    /// plus grace. [`late_to`](WindowedGroup::late_to) receives later records.
     ///
     /// ```
     /// # use eos_core::state::WindowStore;
@@ -46,20 +46,20 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///
     /// # A clock that jumps
     /// A record that is more than an hour ahead of the machine's clock (`max.timestamp.ahead.ms`) fails, and the
-    /// [`ErrorPolicy`](crate::ErrorPolicy) applies. It does not move stream time. Otherwise it would close every earlier window
-    /// in its partition, and the following records would be late. [`trust_times`](crate::Stream::trust_times) accepts such
-    /// records.
+    /// [`ErrorPolicy`](crate::ErrorPolicy) applies. It does not move stream time. Otherwise it would close every
+    /// earlier window in its partition, and the following records would be late.
+    /// [`trust_times`](crate::Stream::trust_times) accepts such records.
     ///
     /// A record without a timestamp fails, and the [`ErrorPolicy`](crate::ErrorPolicy) applies.
     ///
     /// # Windows that overlap
-    /// With [`Hopping`] windows, a record is in several windows. It updates each of them, in the order of their starts,
-    /// and its key and value are cloned for each; `count` clones only the key. It is late if all of its windows are
-    /// closed; closed windows of a record that is not late are left out.
+    /// With [`Hopping`] windows, a record is in several windows. It updates each of them, in the order of their starts.
+    /// Its key and value are cloned for each; `count` clones only the key. A record is late if all of its windows are
+    /// closed. If only some are closed, it updates the open ones.
     ///
     /// # Sessions
-    /// [`Session`] windows have no fixed length: see [`SessionGroup`]. [`Sliding`] windows start and end at records: see
-    /// [`SlidingGroup`].
+    /// [`Session`] windows have no fixed length. See [`SessionGroup`]. [`Sliding`] windows start and end at records.
+    /// See [`SlidingGroup`].
     pub fn windowed_by<W: Windows>(self, windows: W) -> W::Group<K, V> {
         windows.group(self.stream)
     }
@@ -133,7 +133,7 @@ mod sealed {
     impl Sealed for Session {}
     impl Sealed for Sliding {}
 
-    /// Copies of a key and a value, for windows that overlap.
+    /// The copies of a key and a value, for windows that overlap.
     pub trait Copies<K, V> {
         /// Copies both. `None` for windows that do not overlap.
         const COPY: Option<CopyBoth<K, V>>;
@@ -302,7 +302,7 @@ impl<K: 'static, V: 'static, W: WindowsOf<K, V>> WindowedGroup<K, V, W> {
 }
 
 impl<K: 'static, V: 'static, W> WindowedGroup<K, V, W> {
-    /// `part` returns the part of a value that `f` takes. Windows that overlap copy only this part.
+    /// `part` returns the part of a value that `f` receives. Windows that overlap copy only this part.
     fn kept_or_deleted<P: 'static, A: 'static, U: 'static>(
         self,
         kind: fn(usize) -> Kind,

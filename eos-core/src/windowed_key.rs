@@ -1,4 +1,4 @@
-//! Keys in windows.
+//! Windowed keys.
 
 use eos_protocol::windows::Window;
 

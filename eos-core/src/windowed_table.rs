@@ -31,7 +31,7 @@ pub struct WindowedTable<K, A, U = Option<A>> {
 }
 
 impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
-    /// A table of the results in this store.
+    /// Creates the table of the results in this store.
     pub(crate) fn new(stream: Stream<Windowed<K>, U>, store: usize, windows: Hopping) -> Self {
         Self {
             stream,
@@ -62,7 +62,7 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
 
     /// Emits only final results: each key and window once, after the window has closed, and never again.
     ///
-    /// A window closes when stream time reaches its end plus the grace, so it takes a later record of the same task.
+    /// A window closes when stream time reaches its end plus the grace. That needs a later record of the same task.
     /// The results of a task are in the order of the windows' ends, then of the keys' bytes. The timestamp of a result
     /// is the highest one of its records. A deleted result is not emitted.
     ///
@@ -86,21 +86,22 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
     /// ```
     ///
     /// # Exactly-once
-    /// The store records which result was emitted last, in the transaction of that result. A crash neither repeats nor loses
-    /// a result. If many windows close at once, their results are spread over several transactions.
+    /// The store keeps the position of the last emitted result, in the transaction of that result. A crash neither
+    /// repeats nor loses a result. If many windows close at once, their results are spread over several transactions.
     ///
     /// # Errors
-    /// A result that fails in a later step is subject to the strictest [`ErrorPolicy`](crate::ErrorPolicy) of the task's
-    /// sources. A dead letter has the key and the value of the result, and the headers `eos-due` and `eos-window`.
+    /// A result that fails in a later step is subject to the strictest [`ErrorPolicy`](crate::ErrorPolicy) of the
+    /// task's sources. A dead letter has the key and the value of the result, and the headers `eos-due` and
+    /// `eos-window`.
     ///
     /// # Windows after final results
-    /// A result comes later than its records. So downstream windows need a longer grace. Within a stage, the app checks the
-    /// grace at startup. After a [`repartition`](crate::Stream::repartition), it does not.
+    /// A result comes later than its records, so downstream windows need a longer grace. Within a stage, the app checks
+    /// the grace at startup. After a [`repartition`](crate::Stream::repartition), it does not.
     ///
     /// # Existing stores
     /// If an earlier version of the app emitted updates, only windows that are still open get final results. If a later
-    /// version removes `emit_on_close`, it emits updates again. Versions of this library without final results refuse the
-    /// store.
+    /// version removes `emit_on_close`, it emits updates again. Versions of this library without final results refuse
+    /// the store.
     pub fn emit_on_close(self) -> Stream<Windowed<K>, A> {
         let Self { store, windows, .. } = self;
         self.stream.emit_when_closed(store);
@@ -122,7 +123,7 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
 
 impl<K: 'static, V: 'static> Stream<Windowed<K>, V> {
     /// Removes the windows from the keys. The records of a key stay in their task, because the window of a key does not
-    /// decide its partition. So the stream can be grouped again, by longer windows for example.
+    /// decide its partition. You can therefore group the stream again, for example by longer windows.
     ///
     /// ```
     /// # use eos_core::state::WindowStore;
