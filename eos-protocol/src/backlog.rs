@@ -1,8 +1,8 @@
 //! The choice of tasks with a backlog for a transaction.
 //!
-//! Each touched task costs its commit batches, markers and offsets, at least one of each per partition. A transaction
-//! therefore takes many records from few of the tasks that have a backlog, and the next transaction continues with the
-//! next ones. Tasks without a backlog always take their records.
+//! A commit writes batches, markers and offsets for each touched task, at least one of each per partition. A
+//! transaction therefore takes many records from a few tasks with a backlog, and the next transaction continues with
+//! the next tasks. Tasks without a backlog always take their records.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::{Deadline, Now, TaskId};
 /// The fewest tasks with a backlog that a transaction may touch. While one of them waits for a fetch, the others have
 /// records.
 const FEWEST: usize = 8;
-/// The time within which each task with a backlog has its turn, without the time of the commits themselves.
+/// The time within which each task with a backlog has its turn. The time of the commits is not included.
 const ROUND: Duration = Duration::from_millis(500);
-/// How long a transaction waits for the records of its tasks before it touches another task. A fetch takes some
-/// milliseconds, and the tasks would otherwise be touched one after the other within microseconds.
+/// The time for which a transaction waits for the records of its tasks before it touches another task. A fetch takes
+/// some milliseconds. Without this wait, the transaction would touch one task after the other within microseconds.
 const PATIENCE: Duration = Duration::from_millis(3);
-/// The number of records in one turn from which on a task has a backlog.
+/// The minimum number of records in one turn of a task with a backlog.
 const MANY: usize = 64;
 
 /// A finished turn of a task.
@@ -31,10 +31,10 @@ pub struct TaskTurn {
 }
 
 impl TaskTurn {
-    /// Whether the task has a backlog after this turn. `before`: whether it had one.
+    /// Returns whether the task has a backlog after this turn. `before`: whether it had one.
     ///
-    /// Only the first turn of a transaction can end a backlog. A later turn may be dry because the client still fetches
-    /// the next records.
+    /// Only the first turn of a transaction can end a backlog. A later turn may find no record because the client still
+    /// fetches the next ones.
     #[must_use]
     pub fn leaves_backlog(&self, before: bool) -> bool {
         self.records >= MANY || (before && !(self.first && self.dry))
@@ -52,11 +52,11 @@ pub struct BacklogTurns {
     skipped: bool,
     /// The task with which the next transaction begins: the first skipped one.
     next: Option<TaskId>,
-    /// When the limit is raised, if no record arrives before.
+    /// The time at which the limit is raised, if no record arrives before.
     raise: Option<Deadline>,
 }
 
-/// What a worker does after a step without a record.
+/// The decision after a step without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DryStep {
     /// No task was skipped.
@@ -114,7 +114,7 @@ impl BacklogTurns {
         self.raise = None;
     }
 
-    /// Decides what happens after a step in which no task within the limit had a record.
+    /// Decides about the wait after a step in which no task within the limit had a record.
     pub fn dry_step(&mut self, now: Now) -> DryStep {
         if !std::mem::take(&mut self.skipped) {
             return DryStep::Idle;

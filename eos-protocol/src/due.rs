@@ -10,7 +10,7 @@ use crate::state::StoreId;
 /// The clock that a moment refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Clock {
-    /// Stream time: the highest timestamp that the task has taken.
+    /// Stream time: the highest timestamp of the task's records.
     Stream,
     /// The clock of the machine.
     Wall,
@@ -19,10 +19,10 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Every clock.
+    /// All clocks.
     pub const ALL: [Clock; 3] = [Clock::Stream, Clock::Wall, Clock::Background];
 
-    /// The clock's number in keys and marks.
+    /// The number of the clock in keys and marks.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -46,8 +46,8 @@ impl Clock {
 
 /// A point of the order of due items: a moment and a round within it. There are 1,024 rounds in a millisecond.
 ///
-/// An item that is set into the past comes up in the next round of the last handled moment, and not in the next
-/// millisecond, which may be later than any record.
+/// An item that is set into the past is due in the next round of the last handled moment. The next millisecond may be
+/// later than any record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round(i64);
 
@@ -55,7 +55,7 @@ impl Round {
     /// The number of bits of a round.
     const ROUNDS: u32 = 10;
 
-    /// The first round of a moment. A moment more than 140,000 years away is brought nearer.
+    /// The first round of a moment. A moment more than 140,000 years away is clamped.
     #[must_use]
     pub const fn of(moment: Timestamp) -> Self {
         let at = moment.0;
@@ -171,7 +171,7 @@ mod tests {
             let found = Place::listed_at(Timestamp(due), id(store), &key, Some(&mark));
             prop_assert_eq!(found, expected.round);
             prop_assert_eq!(Place::listed_at(Timestamp(due), id(store), &key, None), due_round);
-            // What is due at once comes up at the moment of the mark.
+            // An item that is due at once has the moment of the mark.
             prop_assert!(due > moment || found.moment() == Timestamp(moment));
         }
     }

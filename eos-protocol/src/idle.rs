@@ -1,24 +1,23 @@
-//! Stream time of a task whose inputs are idle.
+//! The stream time of a task whose inputs are idle.
 
 use std::time::Duration;
 
 use crate::ids::Timestamp;
 use crate::time::Now;
 
-/// The longest time between two pieces of evidence that prove the time between them: four times the interval of the
+/// The maximum time between two pieces of evidence that prove the time between them: four times the interval of the
 /// queries.
 const STRETCH: Duration = Duration::from_secs(2);
 
 /// Advances stream time with the clock while the brokers confirm that no record is unread.
 ///
-/// Evidence is a response of the brokers that all records of all inputs are taken, including those of open transactions.
-/// It proves that no record is unread now. It does not prove that no older record will arrive: after an outage, producers
-/// send buffered records.
-/// So only stretches between two pieces of evidence count, at most two seconds apart, by the monotonic clock of one
-/// owner. A longer gap adds nothing. After a gap longer than the configured time, the count starts at zero.
-/// The last record is such evidence as well: at that time the worker had its response.
+/// Evidence is a response of the brokers that the task has taken all records of all inputs, including those of open
+/// transactions. It proves that no record is unread now. It does not prove that no older record will arrive: after an
+/// outage, producers send buffered records. So only stretches between two pieces of evidence count, at most two seconds
+/// apart, by the monotonic clock of one owner. A longer gap adds nothing. After a gap longer than the configured time,
+/// the count starts at zero. The last record is evidence as well: the worker received it in a response at that time.
 ///
-/// The stream time that it leads to is part of a position once an item is handled at it. It never goes back.
+/// The resulting stream time is part of a position once an item is handled at it. It never goes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleTime {
     after: Duration,
@@ -35,12 +34,12 @@ pub struct IdleTime {
 }
 
 impl IdleTime {
-    /// The longest time of a query that is evidence. A slower response may come after an outage, whatever its length.
+    /// The maximum duration of a query that is evidence. A slower response may come after an outage of any length.
     pub const LONGEST_QUERY: Duration = Duration::from_secs(1);
-    /// The shortest time to configure.
+    /// The minimum configurable time.
     pub const LEAST: Duration = Duration::from_secs(1);
 
-    /// Stream time runs on once the inputs are idle for this long.
+    /// Creates the state of a task. Stream time runs on once the inputs are idle for `after`.
     #[must_use]
     pub fn new(after: Duration) -> Self {
         Self {

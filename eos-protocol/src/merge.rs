@@ -3,7 +3,7 @@
 //! A task takes records in the order of their timestamps, across its inputs. That order covers only the fetched
 //! records: an input without a fetched record may have an earlier one on the broker. So a task waits for an empty
 //! input as long as the broker has, or may have, a record for it. With `max.task.idle.ms` it waits a while longer for
-//! a late producer. The rule is Kafka Streams' `PartitionGroup#readyToProcess`, since 3.0.
+//! a late producer. This is the rule of `PartitionGroup#readyToProcess` in Kafka Streams since 3.0.
 //!
 //! Within one input the order is the partition's order, whatever the timestamps.
 
@@ -12,12 +12,12 @@ use std::time::Duration;
 use crate::ids::{Offset, Timestamp};
 use crate::time::Now;
 
-/// How long a task waits for an input without records, while another input has one (`max.task.idle.ms`).
+/// The time for which a task waits for an input without records while another input has one (`max.task.idle.ms`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MaxIdle {
     /// No wait, not even for records that are known to be on the broker. The task takes any fetched record (-1).
     Never,
-    /// As long as the broker has or may have records for the input, and then this long for a producer.
+    /// The task waits as long as the broker has or may have records for the input, and then this long for a producer.
     For(Duration),
 }
 
@@ -28,7 +28,7 @@ impl Default for MaxIdle {
     }
 }
 
-/// A value that `max.task.idle.ms` can't have.
+/// An invalid value of `max.task.idle.ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "max.task.idle.ms can't be {value}. Use -1 for no wait, 0 to wait for records that are on the \
@@ -40,7 +40,7 @@ pub struct BadMaxIdle {
 }
 
 impl MaxIdle {
-    /// Reads Kafka's number.
+    /// Parses the number of the setting.
     ///
     /// # Errors
     /// [`BadMaxIdle`] below -1.
@@ -58,16 +58,16 @@ impl MaxIdle {
 pub enum Lag {
     /// No end of the partition was reported since the start or the last rewind.
     Unknown,
-    /// The broker had none at the last reported end.
+    /// The broker had no further record at the last reported end.
     Zero,
-    /// The broker has some.
+    /// The broker has further records.
     Positive,
 }
 
 impl Lag {
     /// The lag of a partition with the next offset `next` and the last reported end `end`. For a read_committed
-    /// reader, `end` is the last stable offset. The high watermark would count records of an open transaction, which
-    /// can't be fetched however long the task waits.
+    /// reader, `end` is the last stable offset. The high watermark would count records of an open transaction. The task
+    /// can't fetch these, however long it waits.
     #[must_use]
     pub fn of(next: Offset, end: Option<Offset>) -> Self {
         match end {
@@ -86,9 +86,9 @@ pub enum Supply {
         /// Its timestamp.
         timestamp: Option<Timestamp>,
     },
-    /// None.
+    /// No record is fetched.
     Empty {
-        /// The records on the broker.
+        /// Whether the broker has records.
         lag: Lag,
     },
 }
@@ -96,7 +96,7 @@ pub enum Supply {
 /// The decision about the next record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pick {
-    /// From this input.
+    /// Take the record of this input.
     Take(usize),
     /// An input has a record, but an empty input may have an earlier one. Decide again after a fetch or a newly
     /// reported end, and at the latest after this time, if there is one.
@@ -109,13 +109,13 @@ pub enum Pick {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merge {
     max_idle: MaxIdle,
-    /// By input: since when it has been known to have no record, here or on the broker. The value stays while the
-    /// task continues without the input: the wait is once per drought, not per record.
+    /// For each input, the time since which it has had no record, here or on the broker. The value stays while the task
+    /// continues without the input, so the task waits once per drought and not once per record.
     dry_since: Vec<Option<Now>>,
 }
 
 impl Merge {
-    /// A merge for a task with this many inputs.
+    /// Creates a merge for a task with this many inputs.
     #[must_use]
     pub fn new(max_idle: MaxIdle, inputs: usize) -> Self {
         Self {
@@ -124,10 +124,10 @@ impl Merge {
         }
     }
 
-    /// Chooses among the inputs, in their order: the earliest head, the first of equals.
+    /// Chooses the input with the earliest head. Among equal heads, the first input wins.
     ///
-    /// `now` may be some milliseconds old; it only measures the wait for producers. There is no
-    /// state to reset after a rewind, as long as the lags are [`Unknown`](Lag::Unknown) then.
+    /// `now` may be some milliseconds old, because it only measures the wait for producers. A rewind needs no reset
+    /// here, as long as the lags are [`Unknown`](Lag::Unknown) after it.
     pub fn pick(&mut self, now: Now, inputs: impl IntoIterator<Item = Supply>) -> Pick {
         if self.dry_since.len() <= 1 {
             // A single input needs no merge and no wait.
@@ -158,7 +158,7 @@ impl Merge {
     }
 }
 
-/// How long the others wait for an empty input, from short to long.
+/// The reasons to wait for an empty input, from the shortest wait to the longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
     No,

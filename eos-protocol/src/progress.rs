@@ -7,8 +7,8 @@ use crate::item_name::ItemName;
 use crate::name::{LayoutHash, TransactionName};
 use crate::state::{PerFamily, StoreNames, TopicDigest};
 
-/// The count of numbers that each start of a task skips under `AtLeastOnce`. An owner makes fewer attempts before it finds out that it
-/// has lost the task.
+/// The count of numbers that each start of a task skips under `AtLeastOnce`. An owner makes fewer attempts before it
+/// detects that it has lost the task.
 pub const START_STEP: u64 = 1_000;
 
 /// One input partition of a task.
@@ -46,15 +46,15 @@ struct Expected {
 pub enum Admission {
     /// Process it.
     Process,
-    /// Drop the record: it was delivered and processed before, since the last start or rewind. (When librdkafka
-    /// resumes a partition, it continues after the last offset that it knows to be taken. At that moment a batch may
-    /// already be on its way to the worker.)
+    /// Drop the record, because it was delivered and processed before, since the last start or rewind. When librdkafka
+    /// resumes a partition, it continues after the last offset that it counts as consumed. At that moment, a batch may
+    /// already be on its way to the worker.
     Repeated,
     /// Drop all fetched records of this input and seek to this offset. The first record after a rewind is a later one
     /// than before the rewind, and may have been fetched before it.
     GoBack(Offset),
     /// A later record came first again. Check whether the log has lost the record at this offset (retention,
-    /// compaction, DeleteRecords). If so, call [`TaskProgress::lost`]; otherwise stop.
+    /// compaction, `DeleteRecords`). If so, call [`TaskProgress::lost`]. Otherwise stop.
     Missing(Offset),
 }
 
@@ -72,7 +72,8 @@ pub struct TaskProgress {
     width: u32,
     last: Option<TransactionName>,
     guarantee: Guarantee,
-    /// At most once: whether the group may have lower offsets than the claimed ones, because a transaction was discarded.
+    /// At most once: whether the group may have lower offsets than the claimed ones, because a transaction was
+    /// discarded.
     reclaims: bool,
     /// The lowest number that no earlier attempt has used, if its records may still be in a changelog.
     unused: Seq,
@@ -85,7 +86,7 @@ pub struct TaskProgress {
     items: Vec<ItemName>,
 }
 
-/// A record that must not come now.
+/// A record that is out of order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{partition}: offset {got} was delivered, but the next one to read is {next}")]
 pub struct OutOfOrder {
@@ -98,7 +99,7 @@ pub struct OutOfOrder {
 }
 
 impl TaskProgress {
-    /// A task that resumes at committed offsets. `last` is the name beside them.
+    /// Creates the progress of a task that resumes at committed offsets. `last` is the name in their metadata.
     #[must_use]
     pub fn resume(
         task: TaskId,
@@ -236,7 +237,7 @@ impl TaskProgress {
     /// confirmed (design rule 8).
     ///
     /// # Errors
-    /// [`OutOfOrder`] if the record lies before the offset of the last start or rewind.
+    /// [`OutOfOrder`] if the record is before the offset of the last start or rewind.
     pub fn admit(&mut self, input: usize, offset: Offset) -> Result<Admission, OutOfOrder> {
         let Some(input) = self.inputs.get_mut(input) else {
             return Ok(Admission::Process);
@@ -302,7 +303,7 @@ impl TaskProgress {
         }
     }
 
-    /// Lets stream time run on to this time, because the inputs are idle.
+    /// Advances stream time to this time, because the inputs are idle.
     pub fn run_on(&mut self, time: Timestamp) {
         self.stream_time = self.stream_time.max(Some(time));
     }
@@ -359,7 +360,7 @@ impl TaskProgress {
         }
     }
 
-    /// At most once: whether the group has exactly these offsets, so that there is nothing to give back.
+    /// At most once: whether the group has exactly these offsets, so that the task has nothing to give back.
     #[must_use]
     pub fn has_processed_claims(&self) -> bool {
         (self.inputs.iter()).all(|input| input.next == input.committed)
@@ -367,7 +368,7 @@ impl TaskProgress {
 
     /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name. `wrote` lists the
     /// changelogs to which the task wrote. From now on its commit record is the last one there, with the number of
-    /// the [sealed](Self::sealed) name. `None` if the transaction does not touch the task.
+    /// the [sealed](Self::sealed) name. Empty if the transaction does not touch the task.
     pub fn seal(
         &mut self,
         nonce: Nonce,
@@ -398,10 +399,11 @@ impl TaskProgress {
             .collect()
     }
 
-    /// The committed offsets of all its inputs with their name. They keep the broker from forgetting the offsets of
-    /// an idle task. To commit them again changes nothing, so the task is no part of that transaction's outcome.
-    /// `None` if a transaction touches the task, since that one carries them, or if they have no name of ours, which
-    /// a transaction gives them.
+    /// The committed offsets of all its inputs with their name. A repeated commit prevents the broker from expiring the
+    /// offsets of an idle task. It changes nothing, so the task is no part of that transaction's outcome.
+    ///
+    /// Empty if the open transaction touches the task, because it carries the offsets. Also empty if the offsets have
+    /// no name of this library. A transaction gives them one.
     #[must_use]
     pub fn recommit(&self) -> Vec<(TopicPartition, Offset, String)> {
         let Some(name) = self.last.as_ref().filter(|_| !self.touched) else {

@@ -26,15 +26,15 @@ impl AnyWindows {
         }
     }
 
-    /// The least grace with which these windows take all final results of other windows. A result comes when its window
-    /// closes, with the time of one of its records.
+    /// The minimum grace with which these windows accept all final results of other windows. A result comes when its
+    /// window closes, with the time of one of its records.
     #[must_use]
     pub fn least_grace_behind(&self, results: &AnyWindows) -> Duration {
         match (self, results) {
             (AnyWindows::Fixed(windows), AnyWindows::Fixed(results)) => {
                 windows.least_grace_behind(results)
             }
-            // A session or sliding window that ends before the result still takes it.
+            // A session or sliding window that ends before the result still accepts it.
             _ => results.held_back(),
         }
     }
@@ -73,7 +73,7 @@ mod tests {
                     windows.windows(time).map(|it| windows.closes_at(it.start)).max().unwrap()
                 }
                 AnyWindows::Session(session) => session.closes_at(time),
-                // The latest window of the record begins with it. Its result has the record's time, if that is the last one.
+                // The latest window of the record begins with it. If it is the last record, the result has its time.
                 AnyWindows::Sliding(windows) => windows.closes_at(time),
             };
             let all = [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Hopping, ms};
 use crate::ids::Timestamp;
 
-/// How far the final results of a store are emitted, in the order of window and key.
+/// The position of the last emitted final result of a store, in the order of window and key.
 ///
 /// A result is final once its window is closed. The cursor commits in the transaction of the results, so each result is
 /// emitted once.
@@ -74,12 +74,12 @@ impl Hopping {
         self.lifetime().saturating_sub(self.size())
     }
 
-    /// The least grace with which these windows take all final results of other windows. A result comes when its window
-    /// closes, with the time of one of its records.
+    /// The minimum grace with which these windows accept all final results of other windows. A result comes when its
+    /// window closes, with the time of one of its records.
     ///
-    /// If the windows of the results do not overlap, and these windows start and end where those do, then a window ends no
-    /// earlier than its results' windows. So the grace has to be longer than that of the results. Otherwise, a window may
-    /// end right after the time of a result.
+    /// If the windows of the results do not overlap, and these windows start and end where those do, a window ends no
+    /// earlier than its results' windows. The grace must then be longer than that of the results. In all other cases, a
+    /// window may end right after the time of a result.
     #[must_use]
     pub fn least_grace_behind(&self, results: &Hopping) -> Duration {
         let size = results.size().as_millis().max(1);

@@ -6,14 +6,14 @@ use super::{OtherWindows, Terms, ms};
 use crate::ids::Timestamp;
 use crate::joins::{JoinTerms, OtherJoin};
 
-/// The part of the retention in which a store expires windows. To delete a range has a cost, and expired windows do
-/// no harm.
+/// The part of the retention in which a store expires windows. The deletion of a range has a cost, and expired windows
+/// do no harm.
 const STEPS: i64 = 8;
 
-/// How long a store keeps its windows, in stream time.
+/// The time for which a store keeps its windows, in stream time.
 ///
 /// A window that starts at `s` is kept as long as `s + retention > stream time`. With a retention of its length and
-/// grace (the default, as in Kafka Streams), it is kept until it is closed. From then on the store no longer *reads*
+/// grace (the default, as in Kafka Streams), it is kept until it is closed. From then on, the store no longer *reads*
 /// it. The database drops it later, in steps: [`due`](Self::due) runs at each commit.
 ///
 /// An expired window stays expired, also for a program with a longer retention: see [`Terms`].
@@ -35,7 +35,7 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// A retention for windows of length `size`, which keeps each this long after its start.
+    /// Creates the expiry of windows of length `size`. Each window is kept for `retention` after its start.
     #[must_use]
     pub fn new(retention: Duration, size: Duration) -> Self {
         let (retention, size) = (ms(retention), ms(size));
@@ -51,7 +51,7 @@ impl Expiry {
         }
     }
 
-    /// The expiry of a join's rows.
+    /// Creates the expiry of a join's rows.
     #[must_use]
     pub fn of_join(join: JoinTerms) -> Self {
         let within = join.within();
@@ -61,7 +61,7 @@ impl Expiry {
         }
     }
 
-    /// The same, for windows with this distance between their starts.
+    /// Sets the distance between the starts of windows.
     #[must_use]
     pub fn every(self, advance: Duration) -> Self {
         Self {
@@ -89,12 +89,12 @@ impl Expiry {
         self.join.as_ref()
     }
 
-    /// Takes over the terms of a join in the store. The results up to this stream time are out. Returns whether they differ
-    /// from the current terms. Rows are kept as long as the longest grace so far needs, because some of them wait for
-    /// moments of an earlier program.
+    /// Takes over the terms of a join in the store. The results up to this stream time are emitted. Returns whether the
+    /// terms differ from the current ones. Rows are kept as long as the longest grace so far needs, because some of
+    /// them wait for moments of an earlier program.
     ///
     /// # Errors
-    /// [`OtherJoin`] if the rows are of no use for this join.
+    /// [`OtherJoin`] if this join can't use the rows.
     pub fn take_over_join(
         &mut self,
         found: &Terms,
@@ -138,7 +138,7 @@ impl Expiry {
         self.closed = self.closed.max(start);
     }
 
-    /// Whether the window with this start takes no record, whatever its grace.
+    /// Whether the window with this start accepts no record, whatever its grace.
     #[must_use]
     pub fn is_closed(&self, start: Timestamp) -> bool {
         start < self.closed
@@ -150,7 +150,7 @@ impl Expiry {
         Duration::from_millis(u64::try_from(self.step).unwrap_or(0))
     }
 
-    /// How long a window is kept after its start.
+    /// The time for which a window is kept after its start.
     #[must_use]
     pub fn retention(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.retention).unwrap_or(0))
@@ -169,8 +169,8 @@ impl Expiry {
         start < self.over_before(stream_time)
     }
 
-    /// The windows that the database drops with the commit at this stream time, as a range of starts without its end.
-    /// `None` while they are too few.
+    /// The windows that the database drops with the commit at this stream time, as a half-open range of starts. `None`
+    /// while they are too few.
     ///
     /// Windows that expired before the database was opened are unknown, so the first call returns all expired
     /// windows.

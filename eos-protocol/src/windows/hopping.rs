@@ -6,10 +6,10 @@ use super::length::MOST_WINDOWS;
 use super::{Tumbling, Window, WindowError, ms};
 use crate::ids::Timestamp;
 
-/// Windows of one length that start at a fixed distance: each moment may be in several.
+/// Windows of one length that start at a fixed distance. Each moment may be in several windows.
 ///
 /// They start at multiples of the distance since 1970 (UTC), as Kafka Streams' `TimeWindows` with `advanceBy` do. A
-/// window takes records until stream time reaches its end and the *grace* behind it; then it is closed for good.
+/// window accepts records until stream time reaches its end plus the *grace*. Then it is closed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hopping {
     windows: Tumbling,
@@ -17,8 +17,8 @@ pub struct Hopping {
 }
 
 impl Hopping {
-    /// Windows of this length. Without [`every`](Self::every) they do not overlap, and without
-    /// [`grace`](Self::grace), a window closes as soon as a record behind it was taken.
+    /// Creates windows of this length. Without [`every`](Self::every), they do not overlap. Without
+    /// [`grace`](Self::grace), a window closes with the first record after its end.
     #[must_use]
     pub const fn of(size: Duration) -> Self {
         Self {
@@ -27,14 +27,14 @@ impl Hopping {
         }
     }
 
-    /// The distance from the start of one window to the start of the next (Kafka Streams' `advanceBy`).
+    /// Sets the distance from the start of one window to the start of the next (Kafka Streams' `advanceBy`).
     #[must_use]
     #[doc(alias = "advance_by")]
     pub const fn every(self, advance: Duration) -> Self {
         Self { advance, ..self }
     }
 
-    /// The time after its end during which a window takes late records, in stream time. Zero by default.
+    /// Sets the time for which a window accepts late records after its end, in stream time. The default is zero.
     #[must_use]
     pub const fn grace(self, grace: Duration) -> Self {
         Self {
@@ -43,13 +43,13 @@ impl Hopping {
         }
     }
 
-    /// Their length.
+    /// The length of the windows.
     #[must_use]
     pub const fn size(&self) -> Duration {
         self.windows.size()
     }
 
-    /// The distance between their starts.
+    /// The distance between the starts of the windows.
     #[must_use]
     pub const fn advance(&self) -> Duration {
         self.advance
@@ -84,7 +84,7 @@ impl Hopping {
         size / advance + i64::from(size % advance != 0)
     }
 
-    /// The time after its start during which a window takes records: its length and the grace.
+    /// The time for which a window accepts records after its start: its length plus the grace.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         self.windows.lifetime()

@@ -9,7 +9,7 @@ pub(super) const MOST_WINDOWS: i64 = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
-    /// They are shorter than a millisecond, so no moment would be in them.
+    /// The windows are shorter than a millisecond, so no moment would be in them.
     #[error(
         "windows of {size:?} are too short, because times are in milliseconds. Make them 1 ms long \
          or longer, with `Tumbling::of(Duration::from_millis(1))`"
@@ -27,7 +27,7 @@ pub enum WindowError {
         /// The configured gap.
         gap: Duration,
     },
-    /// The distance between the starts of windows is no part of their length.
+    /// The distance between the starts of windows is shorter than a millisecond, or longer than the windows.
     #[error(
         "windows of {size:?} every {advance:?} are not possible: the distance must be at least 1 ms and at most the \
          length. Change `every(..)`"
@@ -52,7 +52,7 @@ pub enum WindowError {
         /// The number of windows per record.
         windows: i64,
     },
-    /// A duration is too long for a number of milliseconds.
+    /// A duration exceeds the maximum, some 146 million years.
     #[error("{what} of {asked:?} exceeds the maximum of {MOST_MS} ms. Make it shorter")]
     TooLong {
         /// The name of the duration.

@@ -1,7 +1,7 @@
 //! Time windows: their records, their end and their expiry.
 //!
-//! *Stream time* decides everything. It is the highest time of the records that a task has taken, so replayed records lead
-//! to the same results as new ones. Only a stage that closes windows of idle inputs lets it run on with the clock.
+//! *Stream time* decides everything. It is the highest timestamp of a task's records, so replayed records lead to the
+//! same results as new ones. It runs on with the clock only in a stage that closes the windows of idle inputs.
 
 mod any;
 mod cursor;
@@ -30,20 +30,19 @@ pub use terms::{OtherWindows, Terms, TermsError};
 
 use crate::ids::Timestamp;
 
-/// An interval of time, without its end.
+/// A half-open interval of time: the end is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Window {
-    /// The first millisecond in it.
+    /// The first millisecond of the window.
     pub start: Timestamp,
-    /// The first millisecond after it.
+    /// The first millisecond after the window.
     pub end: Timestamp,
 }
 
-/// Windows of one length without gaps: each moment is in exactly one.
+/// Adjacent windows of one length. Each moment is in exactly one window.
 ///
-/// They begin at multiples of their length since 1970 (UTC), as Kafka Streams' `TimeWindows` do
-/// without `advanceBy`. A window takes records until stream time reaches its end and the *grace*
-/// behind it; then it is closed for good.
+/// They start at multiples of their length since 1970 (UTC), as Kafka Streams' `TimeWindows` do without `advanceBy`. A
+/// window accepts records until stream time reaches its end plus the *grace*. Then it is closed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tumbling {
     size: Duration,
@@ -51,7 +50,7 @@ pub struct Tumbling {
 }
 
 impl Tumbling {
-    /// Windows of this length, without grace: a window closes as soon as a record of a later window was taken (Kafka
+    /// Creates windows of this length without grace. A window closes with the first record of a later window (Kafka
     /// Streams' `ofSizeWithNoGrace`).
     #[must_use]
     pub const fn of(size: Duration) -> Self {
@@ -61,13 +60,13 @@ impl Tumbling {
         }
     }
 
-    /// The time after its end during which a window takes late records, in stream time. Zero by default.
+    /// Sets the time for which a window accepts late records after its end, in stream time. The default is zero.
     #[must_use]
     pub const fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// Their length.
+    /// The length of the windows.
     #[must_use]
     pub const fn size(&self) -> Duration {
         self.size
@@ -89,7 +88,7 @@ impl Tumbling {
         Ok(())
     }
 
-    /// The time after its start during which a window takes records: its length and the grace.
+    /// The time for which a window accepts records after its start: its length plus the grace.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         self.size.saturating_add(self.grace)
@@ -121,7 +120,7 @@ impl Tumbling {
         window.end.0 <= stream_time.0.saturating_sub(ms(self.grace))
     }
 
-    /// The starts of the windows that hold a moment of this interval, which does not include its end. In order.
+    /// The starts of the windows that hold a moment of this half-open interval, in order.
     pub fn starts(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Timestamp> {
         let size = self.size_ms().max(1);
         let from = from.0.max(0);

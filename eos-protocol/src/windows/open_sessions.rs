@@ -1,4 +1,4 @@
-//! The open sessions of one key, as a store keeps them.
+//! The stored sessions of one key.
 
 use super::Session;
 use crate::ids::Timestamp;
@@ -29,7 +29,7 @@ pub struct OpenSession<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenSessions<'a>(Vec<OpenSession<'a>>);
 
-/// Why bytes are not sessions.
+/// The error of bytes that are no valid sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionsError {
@@ -46,7 +46,7 @@ pub enum SessionsError {
         "the row is damaged ({len} bytes): another program wrote to the changelog. Start under another app name"
     )]
     Damaged {
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
     },
 }
@@ -132,8 +132,8 @@ impl<'a> OpenSessions<'a> {
             .collect()
     }
 
-    /// Removes the sessions that a record joins: those that are open at this stream time and near enough to its time. In
-    /// order. Sessions whose last record is before `closed_before` are closed in any case.
+    /// Removes the sessions that a record joins, in order. They are open at this stream time, and near enough to the
+    /// record's time. Sessions whose last record is before `closed_before` are closed in any case.
     pub fn take_joined(
         &mut self,
         windows: &Session,
@@ -147,8 +147,8 @@ impl<'a> OpenSessions<'a> {
         self.0.extract_if(.., joins).collect()
     }
 
-    /// Returns the stream time at which the task visits the row. `at_close` is the time at which the first session closes.
-    /// Otherwise it is later, so that one visit removes several sessions.
+    /// Returns the stream time at which the task visits the row. With `at_close`, it is the time at which the first
+    /// session closes. Otherwise it is later, so that one visit removes several sessions.
     #[must_use]
     pub fn next_due(&self, windows: &Session, at_close: bool) -> Option<Timestamp> {
         let closes = self.0.iter().map(|it| windows.closes_at(it.last)).min()?;

@@ -1,4 +1,4 @@
-//! The terms that a store keeps beside its sessions or sliding windows.
+//! The stored terms of sessions and sliding windows.
 
 use super::terms::duration;
 use super::{AnyWindows, OtherWindows, TermsError, ms};
@@ -9,7 +9,8 @@ const VERSION: u8 = 1;
 /// The length of the terms, in bytes.
 const LEN: usize = 26;
 
-/// The terms on which a store keeps sessions or sliding windows. They are stored with the windows, for the next program.
+/// The terms on which a store keeps sessions or sliding windows. They are stored with the windows, for the next
+/// program.
 ///
 /// ```text
 /// version (1 byte) · has final results (1) · length (8) · grace (8) · closed before (8)
@@ -19,10 +20,10 @@ const LEN: usize = 26;
 ///
 /// - **The length** of sliding windows may not change. A stored window has a start and no length, so results of both
 ///   lengths would mix. The gap of sessions may change, because a stored session has both ends.
-/// - **Final results** need all results since the last emitted one. Updates leave results out of the store once they are
+/// - **Final results** need all results since the last emitted one. With updates, the store drops results that are
 ///   emitted. So neither kind can follow the other.
-/// - **Closed before** is the limit of all previous programs. With a longer gap or grace, a window that has closed would
-///   seem open and empty, and its result would be wrong or come a second time. So closed windows stay closed.
+/// - **Closed before** is the limit of all previous programs. With a longer gap or grace, a window that has closed
+///   would seem open and empty, and its result would be wrong or come a second time. So closed windows stay closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowTerms {
     is_final: bool,
@@ -73,10 +74,11 @@ impl RowTerms {
         self.is_final
     }
 
-    /// Continues the rows of an earlier program at this stream time. Returns whether the terms differ from that program's.
+    /// Continues the rows of an earlier program at this stream time. Returns whether the terms differ from that
+    /// program's.
     ///
     /// # Errors
-    /// [`OtherRows`] if the rows are of no use for these terms.
+    /// [`OtherRows`] if the rows do not fit these terms.
     pub fn take_over(
         &mut self,
         found: &Self,
@@ -105,7 +107,7 @@ impl RowTerms {
         Ok(self != found)
     }
 
-    /// How long a window takes records behind the time that decides when it closes.
+    /// The time for which a window accepts records after the time that decides about its close: length plus grace.
     fn open_for(&self) -> i64 {
         self.length.saturating_add(self.grace)
     }

@@ -1,4 +1,4 @@
-//! Sessions: windows that records of one key define.
+//! Session windows.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::ids::Timestamp;
 /// Without final results, a closed session stays in its store for at most this many times the sum of gap and grace.
 const KEPT: i64 = 3;
 
-/// Windows of activity: records of a key belong to one session as long as no gap between them is longer than a
-/// duration (Kafka Streams' `SessionWindows`).
+/// Windows of activity (Kafka Streams' `SessionWindows`). Records of a key belong to one session as long as no gap
+/// between them is longer than a duration.
 ///
-/// A session is closed once stream time is past its last record, the gap, and the *grace* behind it.
+/// A session is closed once stream time is later than its last record plus the gap plus the *grace*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Session {
     gap: Duration,
@@ -20,8 +20,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates sessions with this inactivity gap: records of a key that are at most the gap apart share a session. Without
-    /// [`grace`](Self::grace), a session closes when stream time passes its last record plus the gap.
+    /// Creates sessions with this inactivity gap: records of a key that are at most the gap apart share a session.
+    /// Without [`grace`](Self::grace), a session closes when stream time passes its last record plus the gap.
     #[must_use]
     #[doc(alias = "of_inactivity_gap")]
     pub const fn gap(gap: Duration) -> Self {
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// Sets how long after the gap a session accepts late records, in stream time. The default is zero.
+    /// Sets the time for which a session accepts late records after the gap, in stream time. The default is zero.
     #[must_use]
     pub const fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
@@ -64,17 +64,17 @@ impl Session {
         Ok(())
     }
 
-    /// The stream time at which a session with this last record closes: the first millisecond after gap and grace. It is at
-    /// most [`Place::LAST`], so a session closes even if a record has nanoseconds as its timestamp.
+    /// The stream time at which a session with this last record closes: the first millisecond after gap and grace. It
+    /// is at most [`Place::LAST`], so a session closes even if a record has nanoseconds as its timestamp.
     #[must_use]
     pub fn closes_at(&self, last: Timestamp) -> Timestamp {
         let open = ms(self.gap.saturating_add(self.grace));
         Timestamp(last.0.saturating_add(open).saturating_add(1)).min(Place::LAST)
     }
 
-    /// Returns the stream time at which the task removes a session that closed at this time, if nothing waits for its end.
-    /// The delay is [`KEPT`] times the sum of gap and grace. So the task visits the row of a key with regular records less
-    /// often.
+    /// Returns the stream time at which the task removes a session that closed at this time, if nothing waits for its
+    /// end. The delay is [`KEPT`] times the sum of gap and grace. The task therefore visits the row of a key with
+    /// regular records less often.
     #[must_use]
     pub(super) fn removed_at(&self, closed: Timestamp) -> Timestamp {
         let open = ms(self.gap.saturating_add(self.grace));

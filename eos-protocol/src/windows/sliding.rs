@@ -1,4 +1,4 @@
-//! Sliding windows: windows that records of one key define, of one length.
+//! Sliding windows.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::ids::Timestamp;
 /// Windows of a fixed length that start or end at a record (KIP-450, Kafka Streams' `SlidingWindows`).
 ///
 /// Two records of a key are in one window if the difference of their times is at most the length: both ends belong to a
-/// window. For each record there is a window that ends at it, and one that starts a millisecond after it, as long as they
-/// hold records. All records earlier than the length share the window that starts at 0.
+/// window. Each record has a window that ends at it, and one that starts a millisecond after it, as long as they hold
+/// records. All records earlier than the length share the window that starts at 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sliding {
     difference: Duration,
@@ -18,7 +18,7 @@ pub struct Sliding {
 }
 
 impl Sliding {
-    /// Windows for records whose times differ by at most this much, without grace.
+    /// Creates windows for records whose times differ by at most this much, without grace.
     #[must_use]
     #[doc(alias = "of_time_difference")]
     pub const fn of(difference: Duration) -> Self {
@@ -28,25 +28,25 @@ impl Sliding {
         }
     }
 
-    /// The time after its end during which a window takes late records, in stream time. Zero by default.
+    /// Sets the time for which a window accepts late records after its end, in stream time. The default is zero.
     #[must_use]
     pub const fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// The time for which a window takes late records.
+    /// The time for which a window accepts late records.
     #[must_use]
     pub const fn grace_time(&self) -> Duration {
         self.grace
     }
 
-    /// The largest difference of the times of two records in one window, in milliseconds.
+    /// The maximum difference between the times of two records in one window, in milliseconds.
     #[must_use]
     pub fn difference_ms(&self) -> i64 {
         ms(self.difference)
     }
 
-    /// The largest difference of the times of two records in one window.
+    /// The maximum difference between the times of two records in one window.
     #[must_use]
     pub const fn difference(&self) -> Duration {
         self.difference
@@ -88,8 +88,8 @@ impl Sliding {
         self.closes_at(start) <= stream_time
     }
 
-    /// Whether a record is late: the window that starts after it is closed (`KStreamSlidingWindowAggregate`). A record at or
-    /// after [`Place::LAST`] is late, because all of its windows are closed.
+    /// Whether a record is late: the window that starts after it is closed (`KStreamSlidingWindowAggregate`). A record
+    /// at or after [`Place::LAST`] is late, because all of its windows are closed.
     #[must_use]
     pub fn is_late(&self, time: Timestamp, stream_time: Timestamp) -> bool {
         time.0.saturating_add(1 + ms(self.difference))
@@ -98,7 +98,7 @@ impl Sliding {
     }
 }
 
-/// The windows of one key, as a store keeps them, in the order of their starts.
+/// The stored windows of one key, in the order of their starts.
 ///
 /// ```text
 /// version (1 byte) · emitted (8) · for each window: start (8) · highest time (8) · length of the result (4) · result
@@ -189,7 +189,8 @@ impl<'a> SlidingRow<'a> {
         }
     }
 
-    /// Returns the windows that close up to this stream time and whose results are not emitted, and marks them as emitted.
+    /// Returns the windows that close up to this stream time and whose results are not emitted, and marks them as
+    /// emitted.
     pub fn take_closed(
         &mut self,
         windows: &Sliding,
@@ -206,8 +207,8 @@ impl<'a> SlidingRow<'a> {
         closed
     }
 
-    /// Drops the windows that no record needs at this stream time. With final results, a window stays until its result is
-    /// emitted.
+    /// Drops the windows that no record needs at this stream time. With final results, a window stays until its result
+    /// is emitted.
     pub fn forget(&mut self, windows: &Sliding, stream_time: Timestamp, is_final: bool) {
         let emitted = self.emitted;
         self.windows.retain(|it| {
@@ -215,7 +216,7 @@ impl<'a> SlidingRow<'a> {
         });
     }
 
-    /// The first stream time at which a window closes or is forgotten.
+    /// The first stream time at which a window closes or is dropped.
     #[must_use]
     pub fn next_due(&self, windows: &Sliding, is_final: bool) -> Option<Timestamp> {
         let due = self

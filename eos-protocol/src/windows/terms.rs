@@ -1,4 +1,4 @@
-//! The retention terms that a store keeps beside its windows.
+//! The stored terms of windows.
 
 use std::fmt;
 use std::time::Duration;
@@ -27,19 +27,19 @@ const VERSION: u8 = 4;
 ///
 /// Numbers are big-endian, in milliseconds. Windows that do not overlap have the first form (version 1), which earlier
 /// versions of this library read as well. Windows that overlap have the second one (version 2). Windows whose results
-/// are emitted when they close have the third one (version 3), so that no version that knows no cursor runs over them. The
-/// rows of a join have the fourth one (version 4).
+/// are emitted when they close have the third one (version 3), so that versions without cursors refuse them. The rows
+/// of a join have the fourth one (version 4).
 ///
-/// - **The cursor** ([`Cursor`]) says which results are emitted. It lies in the terms, because each transaction that
-///   writes to the changelog writes the terms: so no trim removes the only copy.
-/// - **The length** is in no key: a window of another length with the same start has the same key. So the length may
+/// - **The cursor** ([`Cursor`]) is the position of the last emitted result. It is part of the terms, because each
+///   transaction that writes to the changelog writes the terms. So no trim removes the only copy.
+/// - **The length** is in no key. A window of another length with the same start has the same key, so the length may
 ///   not change.
-/// - **The distance** between the starts of windows is in no key either. With another one, some windows would lack the
-///   records so far. So it may not change.
+/// - **The distance** between the starts of windows is in no key either. With another distance, some windows would lack
+///   the records so far, so the distance may not change.
 /// - **The retention** may change. Windows that were expired by the old retention are or may be gone from the
-///   database and the changelog. By a longer retention such a window would seem open and empty, and its next result
+///   database and the changelog. With a longer retention, such a window would seem open and empty, and its next result
 ///   would be wrong. So expired windows stay expired, and all others are kept for longer.
-/// - **Over before** is the limit of all previous programs: windows that start before it are expired, whatever the
+/// - **Over before** is the limit of all previous programs. Windows that start before it are expired, whatever the
 ///   retention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
@@ -52,7 +52,7 @@ pub struct Terms {
     pub(super) join: Option<JoinTerms>,
 }
 
-/// Why bytes are not valid terms.
+/// The error of bytes that are no valid terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TermsError {
@@ -73,13 +73,13 @@ pub enum TermsError {
          app name"
     )]
     Damaged {
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
     },
 }
 
 impl Terms {
-    /// Size of the windows. Zero if it is unknown, because a closure keeps them.
+    /// The length of the windows. Zero if it is unknown, because a closure keeps them.
     #[must_use]
     pub fn size(&self) -> Duration {
         duration(self.size)
@@ -91,7 +91,7 @@ impl Terms {
         duration(self.advance)
     }
 
-    /// How long a window is kept after its start.
+    /// The time for which a window is kept after its start.
     #[must_use]
     pub fn retention(&self) -> Duration {
         duration(self.retention)
@@ -109,7 +109,7 @@ impl Terms {
         self.join.as_ref()
     }
 
-    /// The same terms with this cursor.
+    /// Sets the cursor.
     #[must_use]
     pub fn with_cursor(self, cursor: Option<Cursor>) -> Self {
         Self { cursor, ..self }
@@ -198,15 +198,15 @@ pub(super) fn duration(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
-/// A store holds other windows than the program's.
+/// The windows of a store differ from those of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its windows are {} in the existing state, and {} in this program", Kind(*found, *found_every), Kind(*now, *every))]
 pub struct OtherWindows {
-    /// Size of the stored windows. Zero if it is unknown, because a closure keeps them.
+    /// The length of the stored windows. Zero if it is unknown, because a closure keeps them.
     pub found: Duration,
     /// The distance between the starts of the stored windows.
     pub found_every: Duration,
-    /// Size of the program's windows. Zero likewise.
+    /// The length of the program's windows. Zero if it is unknown.
     pub now: Duration,
     /// The distance between the starts of the program's windows.
     pub every: Duration,
