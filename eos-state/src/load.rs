@@ -28,6 +28,9 @@ struct Place {
 }
 
 impl Load {
+    /// The least memory of a load that is worth a table of its own, in bytes. The write buffer of RocksDB collects
+    /// smaller loads.
+    pub const LEAST_TABLE: usize = 512 << 10;
     /// The memory of a write in addition to its bytes: its place, and a copy of the place for the sort.
     const BESIDE: usize = 2 * size_of::<Place>();
 
@@ -41,12 +44,14 @@ impl Load {
         }
     }
 
-    /// Creates an empty load with room for as many writes as another load has.
+    /// Creates an empty load with room for as many writes as another load has, and an eighth more: a load ends after a
+    /// batch of records, and a full vector would double.
     #[must_use]
     pub fn like(other: &Self) -> Self {
+        let room = |len: usize| len + len / 8;
         Self {
-            bytes: Vec::with_capacity(other.bytes.len()),
-            writes: Vec::with_capacity(other.writes.len()),
+            bytes: Vec::with_capacity(room(other.bytes.len())),
+            writes: Vec::with_capacity(room(other.writes.len())),
             windowed: false,
         }
     }

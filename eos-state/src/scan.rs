@@ -12,7 +12,7 @@ use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};
 
 /// Reads a range in order, from four layers: the writes of the record, of the open transaction and of the
-/// transaction, and the data of the engine. Each layer hides the later ones. Created by
+/// transaction in flight, and the data of the engine. Each layer hides the later ones. Created by
 /// [`TaskStore::scan`](crate::TaskStore::scan).
 ///
 /// It shows the range at the beginning of the scan, whatever is written meanwhile.

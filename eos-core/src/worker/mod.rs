@@ -387,7 +387,8 @@ impl<C: Client> Worker<C> {
         }
         self.tasks.apply(self.shared.env.wall_clock())?;
         failpoints::hit(Point::ApplyBegun).map_err(WorkerError::Client)?;
-        self.end_apply(false)
+        // The phase of the commit includes this time.
+        self.take_applied(false)
     }
 
     /// Takes the results of the finished database writes of the last transaction. With `wait`, blocks until all
@@ -397,14 +398,19 @@ impl<C: Client> Worker<C> {
             return Ok(());
         }
         let begun = self.shared.now();
-        let ended = self.tasks.end_apply(wait);
+        let ended = self.take_applied(wait);
         self.txn.pace.applied(self.shared.now().since(begun));
-        ended?;
-        if self.tasks.is_applying() {
-            return Ok(());
+        ended
+    }
+
+    fn take_applied(&mut self, wait: bool) -> Result<(), WorkerError> {
+        if self.tasks.end_apply(wait)? {
+            self.shared.spec.views.changed();
         }
-        self.shared.spec.views.changed();
-        failpoints::hit(Point::ApplyDone).map_err(WorkerError::Client)
+        match self.tasks.is_applying() {
+            true => Ok(()),
+            false => failpoints::hit(Point::ApplyDone).map_err(WorkerError::Client),
+        }
     }
 
     /// Discards the transaction. Its tasks go back to the last commit.

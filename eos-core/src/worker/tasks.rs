@@ -349,16 +349,23 @@ impl<R: Records> Tasks<R> {
     }
 
     /// Takes the results of the finished database writes of the last transaction. With `wait`, blocks until all
-    /// writes have finished.
-    pub(super) fn end_apply(&mut self, wait: bool) -> Result<(), WorkerError> {
-        let mut ended = Ok(());
+    /// writes have finished. Returns whether any write has finished.
+    pub(super) fn end_apply(&mut self, wait: bool) -> Result<bool, WorkerError> {
+        let mut ended = Ok(false);
         for task in self.values_mut() {
             let Some(state) = &mut task.state else {
                 continue;
             };
-            if let Poll::Ready(Err(source)) = state.store.end_apply(wait) {
-                let (task, source) = (task.progress.task, Box::new(source));
-                ended = ended.and(Err(WorkerError::Store { task, source }));
+            if !state.store.is_applying() {
+                continue;
+            }
+            match state.store.end_apply(wait) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => ended = ended.map(|_| true),
+                Poll::Ready(Err(source)) => {
+                    let (task, source) = (task.progress.task, Box::new(source));
+                    ended = ended.and(Err(WorkerError::Store { task, source }));
+                }
             }
         }
         ended

@@ -21,10 +21,6 @@ use crate::in_flight::InFlight;
 use crate::load::Load;
 use crate::{EngineFault, StoreError};
 
-/// The least memory of records that are worth a table, in bytes. The write buffer collects smaller loads.
-///
-/// A restore of many tasks writes loads of this size (`LEAST_LOAD` in `eos-core`).
-pub(super) const LEAST: usize = 512 << 10;
 /// The number of unordered tables from which on records go through the write buffer again. At 20 unordered tables,
 /// RocksDB delays writes until it has merged some, but it does not delay the addition of a table.
 const TABLES: u64 = 16;
@@ -37,7 +33,7 @@ pub(super) struct Bulk {
     pub(super) db: Arc<DB>,
     /// The settings of tables.
     pub(super) options: Arc<Options>,
-    /// See [`LEAST`].
+    /// See [`Load::LEAST_TABLE`].
     pub(super) least: usize,
 }
 

@@ -175,7 +175,7 @@ fn loads_stay_within_the_memory() {
             let key = key.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seq);
             load.write(STORE, &key.to_be_bytes(), Some(&[7; 200]));
         }
-        assert!(load.memory() > bulk::LEAST);
+        assert!(load.memory() > Load::LEAST_TABLE);
         store.begin_load(load, position(seq + 1)).unwrap();
         assert_eq!(store.end_apply(true), Poll::Ready(Ok(())));
         let (used, unflushed) = (memory.in_use(), memory.unflushed());

@@ -42,7 +42,7 @@ use crate::cursor::Cursor;
 use crate::in_flight::InFlight;
 use crate::range::{Direction, KeyRange};
 use crate::reader::StateReader;
-use crate::{EngineFault, StoreError};
+use crate::{EngineFault, Load, StoreError};
 use applier::{Appliers, Applying};
 use bulk::Bulk;
 use cursor::{RocksCursor, bounds};
@@ -100,7 +100,7 @@ impl RocksBackend {
             bulk: Bulk {
                 db: Arc::clone(&db),
                 options: Arc::new(memory.tables_of_loads().map_err(at)?),
-                least: bulk::LEAST,
+                least: Load::LEAST_TABLE,
             },
             db,
             path: path.to_owned(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use eos_protocol::state::{Identity, PerFamily, Progress, RestartError, RestoreKind, StoreId};
 use eos_protocol::{Clock, Now, Offset, TaskId, Timestamp, TopicPartition, TransactionName};
-use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
+use eos_state::{Load, StoreBackend, StoreError, StoreKind, TaskStore};
 
 use self::other_store::Names;
 use self::reading::Reader;
@@ -34,8 +34,6 @@ const STRETCH: Duration = Duration::from_millis(20);
 const STRETCH_BESIDE: Duration = Duration::from_millis(2);
 /// The interval of the checks of writes under way.
 const WRITES: Duration = Duration::from_millis(1);
-/// The least size of a restore's write, in bytes, however many tasks restore.
-const LEAST_LOAD: usize = 512 << 10;
 /// The number of reads of the committed offsets before one counts as missing or as behind the state. A coordinator that
 /// is loading has no offsets for a moment, and a task may have moved meanwhile.
 const TRIES: u32 = 4;
@@ -362,7 +360,7 @@ impl<C: Client> Restorer<C> {
         let part = state.restore_bytes / 2 / self.restoring.len().max(1);
         Turn {
             ends: begun.after(stretch),
-            load: part.max(LEAST_LOAD).min(state.restore_batch),
+            load: part.max(Load::LEAST_TABLE).min(state.restore_batch),
         }
     }
 
