@@ -201,6 +201,13 @@ impl Isolation {
         self.culprits.first().map(|c| &c.place)
     }
 
+    /// Whether any record is a [`culprit`](Self::culprit).
+    #[must_use]
+    #[inline]
+    pub fn has_culprits(&self) -> bool {
+        !self.culprits.is_empty()
+    }
+
     /// Whether this record is a [`culprit`](Self::culprit). Checked before the record is processed.
     #[must_use]
     pub fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {

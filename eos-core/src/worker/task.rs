@@ -183,11 +183,18 @@ impl<R: Records> Task<R> {
 
     /// Returns the time of the next record of an input: its timestamp, or the one in its key and value. A record whose own
     /// time is unusable has its timestamp here, and then fails.
+    #[inline]
     pub(super) fn head_time(&mut self, input: usize) -> Option<Timestamp> {
-        let record = self.fetched.get(input).and_then(Records::first)?;
-        if self.own_times.is_empty() {
-            return record.timestamp();
+        if !self.own_times.is_empty() {
+            return self.own_head_time(input);
         }
+        let record = self.fetched.get(input).and_then(Records::first)?;
+        record.timestamp()
+    }
+
+    #[inline(never)]
+    fn own_head_time(&mut self, input: usize) -> Option<Timestamp> {
+        let record = self.fetched.get(input).and_then(Records::first)?;
         let mut sources = self.chains.inputs.get(input).into_iter().flatten();
         let Some(source) = sources.find(|it| it.entry.has_own_time()) else {
             return record.timestamp();

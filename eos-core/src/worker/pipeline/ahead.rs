@@ -298,7 +298,7 @@ impl Pipeline {
             timestamp,
             failed: None,
         };
-        if let Some(done) = self.decided_early(shared, task, record, txn) {
+        if let Some(done) = self.decided_early(shared, task, &record, txn) {
             return done;
         }
         if task.ahead.as_ref().is_some_and(|ahead| ahead.is_spent()) {

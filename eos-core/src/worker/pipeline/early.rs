@@ -22,8 +22,30 @@ impl Pipeline {
     /// Returns what happens to a record that must not run, or `None` if the record may run. A record must not run if it is not
     /// claimed yet, if its task is paused, if its key is parked, if it is known to abort its transactions, or if its timestamp is
     /// too far ahead.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decided_early<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: &Processed,
+        txn: &mut TransactionDriver<C>,
+    ) -> Option<Done> {
+        let may_be_ahead = record.timestamp.is_some_and(|time| time > self.not_ahead)
+            && shared.topology.refuses_future(record.task.stage).is_some();
+        // Nearly all records.
+        if shared.spec.guarantee != Guarantee::AtMostOnce
+            && task.pauses.is_empty()
+            && task.parked.is_none()
+            && !txn.blame.has_culprits()
+            && !may_be_ahead
+        {
+            return None;
+        }
+        self.decide_early(shared, task, *record, txn)
+    }
+
+    #[inline(never)]
+    fn decide_early<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,

@@ -14,16 +14,28 @@ use crate::worker::task::{Readiness, Task};
 const BATCH: usize = 512;
 
 /// Returns the input with the next record. One input costs nothing. Several inputs are merged by timestamp (KIP-695).
+#[inline(always)]
 pub(super) fn choose<C: Client>(
     shared: &Shared<C>,
     task: &mut Task<RecordsOf<C>>,
     source: &mut C::Source,
 ) -> Result<Pick, ClientError> {
-    if task.fetched.len() == 1 {
-        fetch::<C>(task, 0, source)?;
-        let here = task.fetched.first().and_then(Records::first).is_some();
-        return Ok(if here { Pick::Take(0) } else { Pick::Nothing });
+    if task.fetched.len() != 1 {
+        return choose_by_time(shared, task, source);
     }
+    let is_here = |task: &Task<_>| task.fetched.first().and_then(Records::first).is_some();
+    if !is_here(task) {
+        fetch::<C>(task, 0, source)?;
+    }
+    let here = is_here(task);
+    Ok(if here { Pick::Take(0) } else { Pick::Nothing })
+}
+
+fn choose_by_time<C: Client>(
+    shared: &Shared<C>,
+    task: &mut Task<RecordsOf<C>>,
+    source: &mut C::Source,
+) -> Result<Pick, ClientError> {
     let now = shared.env.about_now();
     for input in 0..task.fetched.len() {
         let supply = supply::<C>(task, input, now, source)?;

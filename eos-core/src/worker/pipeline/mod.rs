@@ -325,6 +325,7 @@ impl Pipeline {
     }
 
     /// Processes the next record of a task.
+    #[inline(always)]
     fn process_record<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -370,7 +371,7 @@ impl Pipeline {
             timestamp,
             failed: None,
         };
-        if let Some(done) = self.decided_early(shared, task, record, txn) {
+        if let Some(done) = self.decided_early(shared, task, &record, txn) {
             return done;
         }
         let (Some(from), Some(message)) = (
@@ -398,7 +399,7 @@ impl Pipeline {
     }
 
     /// Handles a record that has run. Its effects are in the scratch.
-    #[inline]
+    #[inline(always)]
     fn ran<C: Client>(
         &mut self,
         shared: &Shared<C>,

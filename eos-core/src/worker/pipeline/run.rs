@@ -20,6 +20,7 @@ use crate::worker::task_state::TaskState;
 impl Pipeline {
     /// Runs the record through every chain that reads this input. Effects stay in the scratch. A fault includes the
     /// failed source, as an index into the input's sources.
+    #[inline]
     pub(super) fn run<C: Client>(
         &self,
         shared: &Shared<C>,
@@ -110,6 +111,7 @@ impl Pipeline {
     }
 
     /// Returns the error of a failed database. It does not depend on the record, so no policy may continue.
+    #[inline]
     pub(super) fn poisoned(&self, task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
         if let Some((table, source)) = self.buffers.borrow().globals.failed() {
             return Some(WorkerError::Global {
@@ -121,6 +123,7 @@ impl Pipeline {
         Some(WorkerError::Store { task, source })
     }
 
+    #[inline]
     pub(super) fn ctx<'a, C: Client>(
         &'a self,
         shared: &'a Shared<C>,
@@ -131,6 +134,7 @@ impl Pipeline {
     }
 
     /// The same, with another scratch.
+    #[inline]
     pub(super) fn ctx_on<'a, C: Client>(
         &'a self,
         shared: &'a Shared<C>,

@@ -28,6 +28,12 @@ impl Blame {
         self.isolation.culprit().is_some()
     }
 
+    /// Whether any record is known to abort its transactions.
+    #[inline]
+    pub(in crate::worker) fn has_culprits(&self) -> bool {
+        self.isolation.has_culprits()
+    }
+
     /// Whether the record is known to abort its transactions.
     pub(in crate::worker) fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
         self.isolation.is_culprit(partition, offset)
