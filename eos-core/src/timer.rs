@@ -416,12 +416,12 @@ impl<K> fmt::Debug for TimerView<'_, K> {
     }
 }
 
-/// Takes the moment of a record's key, if it is not later than the record. Returns the encoded key and the moment.
-pub(crate) fn take_before_record<K: 'static>(
+/// Returns the moment of a record's key, if it is not later than the record.
+pub(crate) fn due_before_record<K: 'static>(
     ctx: &Ctx<'_>,
     timer: usize,
     key: &K,
-) -> Result<Option<(Vec<u8>, Timestamp)>, StateError> {
+) -> Result<Option<Timestamp>, StateError> {
     let access = ctx.state();
     // A tick belongs to no key.
     let spec = access.specs.get(timer).filter(|spec| spec.period.is_none());
@@ -438,13 +438,27 @@ pub(crate) fn take_before_record<K: 'static>(
     let found = Found::<K>::new(access, timer)?;
     let buffers = &mut *found.buffers.borrow_mut();
     found.timer.encode_key(key, &mut buffers.key)?;
-    let failed = |source| found.failed(source);
     let due = task.get_due(found.id, &buffers.key, &mut buffers.value);
-    let Some(due) = due.map_err(failed)?.filter(|due| *due <= now) else {
+    let due = due.map_err(|source| found.failed(source))?;
+    Ok(due.filter(|due| *due <= now))
+}
+
+/// Takes the moment of a record's key. Returns the encoded key.
+pub(crate) fn take_before_record<K: 'static>(
+    ctx: &Ctx<'_>,
+    timer: usize,
+    key: &K,
+) -> Result<Option<Vec<u8>>, StateError> {
+    let access = ctx.state();
+    let Some(task) = access.task else {
         return Ok(None);
     };
-    task.delete_due(found.id, &buffers.key).map_err(failed)?;
-    Ok(Some((buffers.key.clone(), due)))
+    let found = Found::<K>::new(access, timer)?;
+    let mut encoded = Vec::new();
+    found.timer.encode_key(key, &mut encoded)?;
+    let taken = task.delete_due(found.id, &encoded);
+    taken.map_err(|source| found.failed(source))?;
+    Ok(Some(encoded))
 }
 
 /// Encodes a key as a timer does.

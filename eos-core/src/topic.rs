@@ -340,6 +340,8 @@ impl<K: 'static, V: 'static, KC: Codec<K>, VC: Codec<V>> Topic<K, V, KC, VC> {
         let value: ArcCodec<V> = Arc::new(ValueCodec(Arc::clone(&self.codecs)));
         let mut erased = Topic::<K, V>::with("", key, value);
         erased.partitioner = self.partitioner.clone();
+        erased.time = self.time.clone();
+        erased.is_view = self.is_view;
         erased.renamed(self.name.clone())
     }
 

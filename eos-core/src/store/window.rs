@@ -213,7 +213,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
 
     /// Checks that a window is not far ahead of the machine's clock. The clock is read only if the window is ahead of the
     /// records.
-    fn check_start(&self, start: Timestamp) -> Result<(), StateError> {
+    pub(crate) fn check_start(&self, start: Timestamp) -> Result<(), StateError> {
         let most_ahead = self.most_ahead.filter(|_| Some(start) > self.stream_time);
         let found = most_ahead.and_then(|limit| Some((limit.exceeded(start)?, limit.limit)));
         match found {

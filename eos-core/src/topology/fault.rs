@@ -11,6 +11,9 @@ use crate::codec::CodecError;
 use crate::failure::{Failure, causes_of};
 use crate::store::{StateError, window_of};
 
+/// The number of times in a row that handlers may set moments no later than their own one.
+pub(crate) const ROUNDS: u32 = 1_000;
+
 /// The reason why a record failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {

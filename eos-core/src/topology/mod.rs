@@ -79,7 +79,7 @@ pub(crate) use dedup::{Buffers, Deduplicate, generation};
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::{Mistake, TopologyError};
-pub(crate) use fault::{DueOf, EncodeError, Fault};
+pub(crate) use fault::{DueOf, EncodeError, Fault, ROUNDS};
 pub(crate) use follower::MadeOf;
 pub(crate) use foreign_left::{
     ForeignEnds, ForeignKeyOf, ForeignResult, ForeignSubscribe, result_of,

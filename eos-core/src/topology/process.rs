@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use eos_protocol::{Clock, TaskId};
+use eos_protocol::{Clock, TaskId, Timestamp};
 
-use super::fault::{DueOf, Fault};
+use super::fault::{DueOf, Fault, ROUNDS};
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use super::scratch::MomentOutputs;
@@ -23,6 +23,9 @@ use crate::timer::{self, Due, Tick};
 /// The error of a step that received a moment without a handler.
 pub(super) const NO_HANDLER: &str =
     "the step has a timer, but no handler. Use `Stream::on_timer` instead of `Stream::with_timer`";
+
+/// The maximum number of moments that come before one record of their key. They are parts of one unit.
+const MOST_BEFORE_RECORD: u32 = 1_000_000;
 
 /// User code that takes records with a context: a [`Processor`], a [`ValueProcessor`], or a closure that ends a chain.
 pub(crate) trait Step<K, V>: Send + 'static {
@@ -208,25 +211,46 @@ where
         })
     }
 
-    /// Handles the moments of a record's key that come no later than the record.
+    /// Handles the moments of a record's key that come no later than the record, in their order. The record would
+    /// replace those that handlers set meanwhile.
     fn due_before(&mut self, ctx: &Ctx<'_>, key: &K, next: &mut Next<'_>) -> Result<(), Fault> {
-        for n in 0..self.timers.len() {
-            let index = self.timers[n];
-            let due = timer::take_before_record(ctx, index, key).map_err(Fault::State)?;
-            if let Some((key, at)) = due {
-                let clock = ctx.state().specs.get(index).and_then(|spec| spec.clock);
-                let moment = Moment {
-                    store: index,
-                    key: &key,
-                    value: &[],
-                    at,
-                    fired: clock.and_then(|clock| ctx.time_of(clock)).unwrap_or(at),
-                    missed: 0,
-                };
-                self.handle(ctx, moment, next)?;
+        let (mut handled, mut rounds, mut last) = (0, 0, None);
+        while let Some((index, at)) = self.first_before(ctx, key)? {
+            let Some(key) = timer::take_before_record(ctx, index, key).map_err(Fault::State)?
+            else {
+                return Ok(());
+            };
+            let clock = ctx.state().specs.get(index).and_then(|spec| spec.clock);
+            let moment = Moment {
+                store: index,
+                key: &key,
+                value: &[],
+                at,
+                fired: clock.and_then(|clock| ctx.time_of(clock)).unwrap_or(at),
+                missed: 0,
+            };
+            rounds = if Some(at) > last { 0 } else { rounds + 1 };
+            last = Some(at);
+            handled += 1;
+            if rounds > ROUNDS || handled > MOST_BEFORE_RECORD {
+                return Err(blame(ctx, moment, Fault::Rounds(rounds.max(handled) - 1)));
             }
+            self.handle(ctx, moment, next)?;
         }
         Ok(())
+    }
+
+    /// Returns the timer with the first moment of a record's key that comes no later than the record.
+    fn first_before(&self, ctx: &Ctx<'_>, key: &K) -> Result<Option<(usize, Timestamp)>, Fault> {
+        let mut first: Option<(usize, Timestamp)> = None;
+        for &index in self.timers.iter() {
+            let due = timer::due_before_record(ctx, index, key).map_err(Fault::State)?;
+            let is_first = |at: Timestamp| first.is_none_or(|(_, first)| at < first);
+            if let Some(at) = due.filter(|at| is_first(*at)) {
+                first = Some((index, at));
+            }
+        }
+        Ok(first)
     }
 
     fn handle(

@@ -102,8 +102,11 @@ where
             true => self.sessions(&store, &row)?,
             false => OpenSessions::default(),
         };
-        if !store.is_final {
-            sessions.take_closed(&self.windows, stream_time);
+        // Not by a time that a step has set: records of the time between may still arrive.
+        if !store.is_final
+            && let Some(seen) = ctx.stream_time()
+        {
+            sessions.take_closed(&self.windows, seen);
         }
         let open = (stream_time, store.closed_before);
         let joined = sessions.take_joined(&self.windows, time, open);

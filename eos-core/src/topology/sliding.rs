@@ -231,7 +231,10 @@ where
         if !rules::keeps_final_marks() {
             row = row.without_mark();
         }
-        row.forget(&self.windows, stream_time, store.is_final);
+        // Not by a time that a step has set: records of the time between may still arrive.
+        if let Some(seen) = ctx.stream_time() {
+            row.forget(&self.windows, seen, store.is_final);
+        }
         self.write(&store, &encoded, &row)?;
         if store.is_final {
             store.recycle(record.key);

@@ -132,6 +132,8 @@ where
         ((key, value), timestamp, headers): ((K, P), Option<Timestamp>, Headers),
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
+        // A step may have set a time ahead of the records.
+        store.check_start(window.start).map_err(Fault::State)?;
         let kept = store.read(&key, window.start).map_err(Fault::State)?;
         let (old, before) = match kept {
             Some(stamped) => (Some(stamped.value), stamped.timestamp),

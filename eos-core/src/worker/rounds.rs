@@ -6,8 +6,7 @@ use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Timestamp};
 use eos_state::{DueItem, SetItem};
 
-/// The number of times in a row that handlers may set moments into the past.
-pub(super) const ROUNDS: u32 = 1_000;
+use crate::topology::ROUNDS;
 
 /// The maximum number of moments of a clock whose rounds are counted. Handlers without end use the same ones again, and
 /// a place that becomes free goes to the moment that the handler sets.

@@ -1,5 +1,6 @@
 //! A task: its progress, nodes and fetched records.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use eos_protocol::state::PerFamily;
@@ -210,7 +211,10 @@ impl<R: Records> Task<R> {
             timestamp: record.timestamp(),
             headers: &headers,
         };
-        let time = source.entry.own_time(&raw).or(record.timestamp());
+        // A panic of the closure counts as no time here. The record panics again when it is processed, and its error
+        // policy decides.
+        let own = catch_unwind(AssertUnwindSafe(|| source.entry.own_time(&raw)));
+        let time = own.ok().flatten().or(record.timestamp());
         *slot = Some((offset, time));
         time
     }

@@ -98,8 +98,8 @@ impl Hopping {
         // The first start is the first multiple above `time - size`.
         let first = (time.0.saturating_sub(ms(self.size()))).div_euclid(advance) + 1;
         let starts = match time.0 < 0 {
-            true => 0..0,
-            false => first.max(0)..last + 1,
+            true => 1..=0,
+            false => first.max(0)..=last,
         };
         let windows = self.windows;
         starts.map(move |n| windows.at(Timestamp(n.saturating_mul(advance))))
@@ -155,6 +155,14 @@ mod tests {
         for (size, advance) in [(10, 10), (10, 3), (10_000, 10), (1, 1)] {
             assert_eq!(hopping(size, advance).check(), Ok(()));
         }
+    }
+
+    #[test]
+    fn the_last_moment_is_in_its_windows() {
+        let windows = hopping(2, 1);
+        let starts = windows.windows(Timestamp(i64::MAX));
+        let starts: Vec<_> = starts.map(|window| window.start.0).collect();
+        assert_eq!(starts, [i64::MAX - 1, i64::MAX]);
     }
 
     #[test]

@@ -35,11 +35,13 @@ pub struct OpenSessions<'a>(Vec<OpenSession<'a>>);
 pub enum SessionsError {
     /// Written by a newer version of this library.
     #[error(
-        "the row has format {version}, but this version reads up to {VERSION}: run the newest version that ever used this state"
+        "the row has format {version}, but this version reads up to {known}: run the newest version that ever used this state"
     )]
     Newer {
         /// The format's number.
         version: u8,
+        /// The newest format that this version reads.
+        known: u8,
     },
     /// The bytes are damaged.
     #[error(
@@ -92,7 +94,10 @@ impl<'a> OpenSessions<'a> {
         match *version {
             VERSION => {}
             0 => return Err(damaged),
-            version => return Err(SessionsError::Newer { version }),
+            version => {
+                let known = VERSION;
+                return Err(SessionsError::Newer { version, known });
+            }
         }
         Ok(Self(read(rest).ok_or(damaged)?))
     }
@@ -192,7 +197,10 @@ mod tests {
             assert_eq!(OpenSessions::decode(&bytes[..len]), damaged);
         }
         bytes[0] = 2;
-        let newer = Err(SessionsError::Newer { version: 2 });
+        let newer = Err(SessionsError::Newer {
+            version: 2,
+            known: 1,
+        });
         assert_eq!(OpenSessions::decode(&bytes), newer);
     }
 

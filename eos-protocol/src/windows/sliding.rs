@@ -135,7 +135,10 @@ impl<'a> SlidingRow<'a> {
         let (version, rest) = bytes.split_first().ok_or(damaged)?;
         match *version {
             VERSION => {}
-            version if version > VERSION => return Err(SessionsError::Newer { version }),
+            version if version > VERSION => {
+                let known = VERSION;
+                return Err(SessionsError::Newer { version, known });
+            }
             _ => return Err(damaged),
         }
         let (emitted, rest) = rest.split_first_chunk().ok_or(damaged)?;
@@ -256,7 +259,10 @@ mod tests {
         assert_eq!(SlidingRow::decode(&bytes), Ok(row));
         assert!(SlidingRow::decode(&bytes[..12]).is_err());
         bytes[0] = 3;
-        let newer = Err(SessionsError::Newer { version: 3 });
+        let newer = Err(SessionsError::Newer {
+            version: 3,
+            known: 2,
+        });
         assert_eq!(SlidingRow::decode(&bytes), newer);
     }
 

@@ -132,3 +132,34 @@ fn one_topic_has_one_time() {
         "{error}"
     );
 }
+
+/// The worker also calls the closure before it processes a record, to merge topics by time.
+#[test]
+fn a_panic_of_time_by_is_a_failure_of_its_record() {
+    let topic = PlainTopic::<String, String>::named("in")
+        .time_by(|_: &String, value: &String| Some(Timestamp(value[..2].parse().ok()?)));
+    let out = Topic::<String, String>::plain("out");
+    let mut app = App::new("a");
+    app.source(&topic)
+        .on_error(ErrorPolicy::dead_letter("letters"))
+        .to(&out);
+    let mut driver = TestDriver::new(app);
+    for value in ["10 a", "x", "20 b"] {
+        driver.pipe(&topic, "k", value);
+    }
+    let values = driver.read_pairs(&out).into_iter().map(|it| it.1);
+    assert_eq!(values.collect::<Vec<_>>(), ["10 a", "20 b"]);
+    let letters = driver.read_pairs(&Topic::<String, String>::plain("letters"));
+    assert_eq!(letters, [("k".to_owned(), "x".to_owned())]);
+}
+
+#[test]
+fn an_erased_topic_keeps_its_time() {
+    let out = Topic::<String, String>::plain("out");
+    let topic = readings("in").erased();
+    let mut app = App::new("a");
+    app.source(&topic).to(&out);
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, "in", &["10 a"]);
+    assert_eq!(driver.read(&out)[0].timestamp, Timestamp(10));
+}

@@ -127,6 +127,72 @@ fn a_handler_may_catch_up_in_thousands_of_steps() {
     }
 }
 
+/// The record sets its timer, too, and would replace the moments that are still to come.
+#[test]
+fn all_moments_of_a_key_come_before_its_next_record() {
+    let start = || {
+        TestDriver::new(app(
+            &by_record(),
+            ErrorPolicy::fail(),
+            at,
+            |ctx, timer, due| ctx.timer(&timer).set(&due.key, Timestamp(due.at.0 + 60)),
+        ))
+    };
+    let scenario = |driver: &mut TestDriver| {
+        driver.pipe_input(&input(), record("a", 60, 0));
+        driver.pipe_input(&input(), record("a", 1_000, 330));
+        let moments = driver.read_pairs(&output()).into_iter();
+        let moments: Vec<String> = moments.map(|(_, moment)| moment).collect();
+        (moments, driver.timers(&by_record()).entries().to_vec())
+    };
+    let (moments, pending) = scenario(&mut start());
+    assert_eq!(moments, ["60", "120", "180", "240", "300"]);
+    assert_eq!(pending, [("a".to_owned(), Timestamp(1_000))]);
+    crash_everywhere(start, scenario);
+}
+
+/// The first timer of the step has the later moment.
+#[test]
+fn moments_of_two_timers_come_before_a_record_in_their_order() {
+    let mut app = App::new("a");
+    let first = app.timer(&Timer::<String>::event_time("first"));
+    let second = app.timer(&Timer::<String>::event_time("second"));
+    app.source(&input())
+        .on_timer(&first, |ctx, due: Due<String>| {
+            ctx.forward(due.key, format!("first {}", due.at.0))
+        })
+        .on_timer(&second, |ctx, due: Due<String>| {
+            ctx.forward(due.key, format!("second {}", due.at.0))
+        })
+        .process(move |ctx, it| {
+            ctx.timer(&first).set(&it.key, Timestamp(it.value + 2))?;
+            ctx.timer(&second).set(&it.key, Timestamp(it.value))
+        })
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    driver.pipe_input(&input(), record("a", 1, 0));
+    driver.pipe_input(&input(), record("a", 1_000, 5));
+    let moments = driver.read_pairs(&output()).into_iter();
+    let moments: Vec<String> = moments.map(|(_, moment)| moment).collect();
+    assert_eq!(moments, ["second 1", "first 3"]);
+}
+
+/// The record of the key is processed after the endless moment is left out.
+#[test]
+fn a_handler_without_end_fails_before_a_record_of_its_key() {
+    let mut driver = TestDriver::new(app(
+        &by_record(),
+        ErrorPolicy::skip(),
+        at,
+        |ctx, timer, due| ctx.timer(&timer).set(&due.key, due.at),
+    ));
+    driver.pipe_input(&input(), record("a", 60, 0));
+    driver.pipe_input(&input(), record("a", 1_000, 330));
+    let pending: Vec<_> = driver.timers(&by_record()).entries().to_vec();
+    assert_eq!(pending, [("a".to_owned(), Timestamp(1_000))]);
+    assert!(keys(&mut driver).is_empty());
+}
+
 /// Two keys that set each other, while records wait: the handler fails after 1,000 rounds.
 #[test]
 fn handlers_without_end_fail_although_records_wait() {

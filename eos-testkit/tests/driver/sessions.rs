@@ -458,3 +458,36 @@ fn a_trusted_record_of_the_far_future_stops_no_session() {
         }
     }
 }
+
+/// Records of the time between may still arrive.
+#[test]
+fn a_time_that_a_step_sets_ahead_of_stream_time_closes_no_session() {
+    let mut app = App::new("a");
+    app.source(&views())
+        .process_values(|ctx, record| {
+            let ahead = if record.value == "f" { 1_000_000 } else { 0 };
+            let time = record.timestamp.map_or(0, |time| time.0) + ahead;
+            ctx.forward_record(record.at(Timestamp(time)))
+        })
+        .group_by_key()
+        .windowed_by(windows())
+        .aggregate(
+            &store(),
+            String::new,
+            |_, page, pages| pages + &page,
+            |_, earlier, later| format!("{earlier}({later})"),
+        )
+        .to(&updates());
+    let mut driver = TestDriver::new(app);
+    pipe(
+        &mut driver,
+        &[("a", "x", 100), ("a", "f", 100), ("a", "y", 105)],
+    );
+    let expected = [
+        ("a", 100, 100, "x"),
+        ("a", 1_000_100, 1_000_100, "f"),
+        ("a", 100, 100, "-"),
+        ("a", 100, 105, "(x)y"),
+    ];
+    assert_eq!(read(&mut driver), own(&expected));
+}

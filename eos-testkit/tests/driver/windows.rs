@@ -5,7 +5,7 @@ use std::time::Duration;
 use eos_core::codec::{Json, Plain, TimeWindowed};
 use eos_core::state::{SessionStore, WindowStore};
 use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
-use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
+use eos_core::{App, ErrorPolicy, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 use serde::{Deserialize, Serialize};
 
@@ -316,4 +316,32 @@ fn windows_of_a_new_key() {
     let minutes = driver.read_pairs(&Topic::<String, u64>::plain("final"));
     assert_eq!(minutes, [x(2), x(1)]);
     assert_eq!(driver.read_pairs(&visits), [x(3)]);
+}
+
+/// The changelog would be kept until that time.
+#[test]
+fn a_step_cannot_give_a_window_a_time_far_ahead_of_the_clock() {
+    let mut app = App::new("a");
+    app.source(&views())
+        .on_error(ErrorPolicy::dead_letter("letters"))
+        .process_values(|ctx, record| {
+            let time = Timestamp(record.value.parse()?);
+            ctx.forward_record(record.at(time))
+        })
+        .group_by_key()
+        .windowed_by(Tumbling::of(SIZE))
+        .count(&store())
+        .to(&counts());
+    let mut driver = TestDriver::new(app);
+    // Nanoseconds instead of milliseconds.
+    for value in ["10", "1700000000000000000", "20"] {
+        driver.pipe_at(&views(), "k", value, Timestamp(50));
+    }
+    let counted = driver.read_pairs(&counts()).into_iter();
+    assert_eq!(counted.map(|(_, count)| count).collect::<Vec<_>>(), [1, 2]);
+    let letters = driver.read_pairs(&Topic::<String, String>::plain("letters"));
+    assert_eq!(
+        letters,
+        [("k".to_owned(), "1700000000000000000".to_owned())]
+    );
 }

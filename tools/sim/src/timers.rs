@@ -132,7 +132,7 @@ impl Model {
         let now = self
             .stream_time
             .map_or(it.timestamp, |time| time.max(it.timestamp));
-        if let Some((at, _)) = self
+        while let Some((at, _)) = self
             .moments
             .get(&it.key)
             .copied()

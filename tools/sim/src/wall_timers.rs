@@ -133,8 +133,6 @@ struct Model<'a> {
     given: VecDeque<&'a Given>,
     /// The moment of each key.
     moments: BTreeMap<String, i64>,
-    /// The key of the last line, if that is a moment.
-    came: Option<String>,
     /// The first violation.
     wrong: Option<String>,
     fired: usize,
@@ -160,10 +158,9 @@ impl Model<'_> {
         if expected != Some((seq, key)) {
             return Some(format!("VIOLATED order, expected {expected:?}"));
         }
-        // The moment of its key comes first, once: a handler may have set it into the past again.
-        let came = self.came.take().is_some_and(|it| it == key);
+        // The moments of its key come first, also those that a handler sets into the past.
         let overdue = self.moments.get(key).copied();
-        let overdue = overdue.filter(|at| *at <= now && !came);
+        let overdue = overdue.filter(|at| *at <= now);
         let action = after_record(seq, now);
         let wrong = self.act(key, action, (now, text));
         overdue
@@ -177,7 +174,6 @@ impl Model<'_> {
             return Some("VIOLATED foreign".into());
         };
         self.fired += 1;
-        self.came = Some(key.to_owned());
         match self.moments.remove(key) {
             Some(moment) if moment == at => {}
             other => {

@@ -1,6 +1,6 @@
 //! Queries whether inputs are idle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,14 +16,22 @@ use crate::worker::tasks::Tasks;
 /// The interval between two queries. A window closes up to one interval later than its idle time says.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// The interval between two queries for tasks without a response. Each may delay the queries for the other tasks by
+/// [`IdleTime::LONGEST_QUERY`].
+const SILENT: Duration = Duration::from_secs(10);
+
 /// Queries the log ends of idle tasks' inputs, for stages with `close_when_idle`.
 #[derive(Debug, Default)]
 pub(super) struct IdleInputs {
     next: Now,
     /// The query in flight, with its start time.
     in_flight: Option<(Now, Query)>,
-    /// The tasks to query one by one, after a query for all of them failed.
-    rest: Vec<TaskId>,
+    /// The tasks of a failed query, in groups to query.
+    rest: Vec<Vec<TaskId>>,
+    /// The tasks whose own query failed: a partition without a leader. They must not hold up the others.
+    silent: VecDeque<TaskId>,
+    /// When the first of them is queried again.
+    silent_until: Now,
 }
 
 #[derive(Debug)]
@@ -53,7 +61,7 @@ impl IdleInputs {
         if self.in_flight.is_none() {
             let now = shared.env.about_now();
             let of = match self.rest.pop() {
-                Some(task) => vec![task],
+                Some(tasks) => tasks,
                 None if now < self.next => return,
                 None => {
                     self.next = now.after(EVERY);
@@ -64,6 +72,14 @@ impl IdleInputs {
                             true => {}
                             false => task.idle.iter_mut().for_each(IdleTime::missed),
                         }
+                    }
+                    self.silent.retain(|id| tasks.contains(*id));
+                    idle.retain(|id| !self.silent.contains(id));
+                    if now >= self.silent_until
+                        && let Some(task) = self.silent.pop_front()
+                    {
+                        self.silent_until = now.after(SILENT);
+                        self.rest.push(vec![task]);
                     }
                     idle
                 }
@@ -79,30 +95,33 @@ impl IdleInputs {
             self.in_flight = None;
             return;
         };
-        let Poll::Ready(ends) = source.ends(&query.inputs, Duration::ZERO) else {
+        let ends = source.ends(&query.inputs, Duration::ZERO);
+        let now = shared.env.about_now();
+        // A slow response proves nothing about the time since the query.
+        let is_slow = (self.in_flight.as_ref())
+            .is_some_and(|(at, _)| now.since(*at) > IdleTime::LONGEST_QUERY);
+        if ends.is_pending() && !is_slow {
             return;
-        };
-        let Some((at, query)) = self.in_flight.take() else {
+        }
+        let Some((at, mut query)) = self.in_flight.take() else {
             return;
         };
         let ends = match ends {
-            Ok(ends) => {
+            Poll::Ready(Ok(ends)) => {
                 shared.broker_answered();
-                // A slow response proves nothing about the time since the query.
-                let took = shared.env.about_now().since(at);
-                if took > IdleTime::LONGEST_QUERY {
-                    Vec::new()
-                } else {
-                    ends
-                }
+                if is_slow { Vec::new() } else { ends }
             }
-            // One partition without a leader must not hold up the others.
-            Err(_) if query.tasks.len() > 1 => {
-                self.rest = query.tasks;
+            Poll::Pending | Poll::Ready(Err(_)) if query.tasks.len() > 1 => {
+                let half = query.tasks.split_off(query.tasks.len() / 2);
+                self.rest.extend([query.tasks, half]);
                 return;
             }
-            Err(error) => {
-                tracing::debug!(worker = %shared.spec.id, %error, "reading the ends of idle inputs failed");
+            Poll::Pending | Poll::Ready(Err(_)) => {
+                tracing::debug!(
+                    worker = %shared.spec.id, inputs = ?query.inputs,
+                    "no response about the ends of idle inputs"
+                );
+                self.silent.extend(query.tasks.iter().copied());
                 Vec::new()
             }
         };

@@ -56,6 +56,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) starts: BTreeMap<TopicPartition, i64>,
     /// Records at the end of a changelog that an open transaction of another producer holds back.
     pub(in crate::worker) open_at_end: i64,
+    /// Partitions without a leader: queries of their ends have no response.
+    pub(in crate::worker) leaderless: BTreeSet<TopicPartition>,
     /// The header `eos-replay` of input records, by offset.
     pub(in crate::worker) replays: BTreeMap<(TopicPartition, i64), String>,
     /// The headers of the last record that was sent with headers.

@@ -233,6 +233,9 @@ impl Source for FakeSource {
         }
         let mut broker = self.fake.broker();
         broker.called("ends");
+        if of.iter().any(|it| broker.leaderless.contains(it)) {
+            return Poll::Pending;
+        }
         let ends = of.iter().map(|partition| {
             let stable = broker.changelog_end(partition);
             LogEnds {

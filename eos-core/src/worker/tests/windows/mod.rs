@@ -454,3 +454,36 @@ fn a_record_that_fails_is_not_counted_as_late() {
     let totals = windows.totals();
     assert_eq!((totals.skipped, totals.late_records), (1, 1));
 }
+
+#[test]
+fn a_partition_without_a_leader_keeps_no_window_of_another_one_open() {
+    let spec = WorkerSpec {
+        output_partitions: vec![2],
+        output_limits: vec![None],
+        ..spec_on(&Disk::default())
+    };
+    let mut bench = Bench::of(spec, |app| {
+        let source = app.source(&text("in")).close_when_idle(ms(3_000));
+        let counts = source
+            .group_by_key()
+            .windowed_by(graceful(50))
+            .count(&WindowStore::plain("counts"))
+            .emit_on_close();
+        let out = app.output(&text("out"));
+        counts.for_each(move |ctx, result| {
+            ctx.emit(&out, result.key.key, format!("{}", result.value))
+        });
+    });
+    bench.assign(&[0, 1]);
+    bench.feed(0, &["a@10"]);
+    bench.feed(1, &["b@10", "c@10"]);
+    bench.settle();
+    assert!(bench.visible().is_empty());
+    bench.kafka.broker().leaderless.insert(tp(0));
+    bench.steps(400);
+    let one = bench.visible();
+    assert_eq!(one.len(), 1, "{one:?}");
+    bench.kafka.broker().leaderless.clear();
+    bench.steps(400);
+    assert_eq!(bench.visible().len(), 2);
+}
