@@ -1,6 +1,7 @@
 //! Parameters of statements in PostgreSQL's binary format.
 
 use std::error::Error;
+use std::fmt;
 
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
@@ -8,12 +9,19 @@ use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use crate::value::Kind;
 
 /// A column of a chunk: an array with one element per row.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Array {
     kind: Kind,
     count: i32,
     has_null: bool,
     elements: Vec<u8>,
+}
+
+/// Without the values: the driver logs the parameters of statements.
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} values of {:?}", self.count, self.kind)
+    }
 }
 
 impl Array {
@@ -70,10 +78,16 @@ impl ToSql for Array {
 }
 
 /// A parameter of a user's statement.
-#[derive(Debug)]
 pub(crate) struct Param {
     pub(crate) kind: Kind,
     pub(crate) value: Option<Vec<u8>>,
+}
+
+/// Without the value, as an [`Array`].
+impl fmt::Debug for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.kind)
+    }
 }
 
 impl Param {

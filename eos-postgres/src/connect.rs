@@ -8,11 +8,15 @@ use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, NoTls};
 
+use crate::error::{Failed, describe};
+use crate::sqlstate::{Call, Reaction};
 use crate::tls::{self, Tls};
 use crate::url_error::UrlError;
 
-/// The time for a connection, if the URL names none.
+/// The time for a connection to the only host, with TLS and log-in, if the URL names none.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The same for each of several hosts. The next one is tried afterwards.
+const CONNECT_LIMIT_OF_SEVERAL: Duration = Duration::from_secs(3);
 /// Sent bytes without an answer for this long: the server, or the network to it, is gone.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -64,7 +68,10 @@ impl Target {
             SslMode::Require
         });
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_LIMIT);
+            config.connect_timeout(match places(&config) {
+                ..=1 => CONNECT_LIMIT,
+                _ => CONNECT_LIMIT_OF_SEVERAL,
+            });
         }
         config.tcp_user_timeout(SILENCE_LIMIT);
         config.keepalives_idle(SILENCE_LIMIT);
@@ -76,20 +83,75 @@ impl Target {
     }
 }
 
+/// A failed connection.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    Server(tokio_postgres::Error),
+    /// The host accepts connections, and does not answer.
+    Silent {
+        host: String,
+        limit: Duration,
+    },
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(error) => f.write_str(&describe(error)),
+            Self::Silent { host, limit } => write!(
+                f,
+                "the server {host} has not answered for {limit:?} (`connect_timeout`). Check that it is reachable"
+            ),
+        }
+    }
+}
+
+impl From<ConnectError> for Failed {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Server(error) => Self::of(Call::Outside, "the connection", &error),
+            ConnectError::Silent { .. } => Self::new(Reaction::Retry, error.to_string()),
+        }
+    }
+}
+
 /// Connects under this name. The connection ends with the client or the runtime, whichever ends first.
-pub(crate) async fn open(target: &Target, name: &str) -> Result<Client, tokio_postgres::Error> {
+pub(crate) async fn open(target: &Target, name: &str) -> Result<Client, ConnectError> {
     open_watched(target, name, &Arc::default()).await
 }
 
-/// As [`open`], and `is_gone` becomes true when the connection ends.
+/// As [`open`], and `is_gone` becomes true when the connection ends. Tries the hosts in their order.
+///
+/// The driver's own time limit ends when the host accepts the connection. A host whose processes hang would keep a
+/// client from all later hosts.
 pub(crate) async fn open_watched(
     target: &Target,
     name: &str,
     is_gone: &Arc<AtomicBool>,
+) -> Result<Client, ConnectError> {
+    let mut last = None;
+    for place in 0..places(&target.config).max(1) {
+        let mut config = of_place(&target.config, place);
+        config.application_name(name);
+        let limit = *config.get_connect_timeout().unwrap_or(&CONNECT_LIMIT);
+        let host = host_of(&config);
+        match tokio::time::timeout(limit, open_one(&config, &target.tls, is_gone)).await {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => last = Some(ConnectError::Server(error)),
+            Err(_) => last = Some(ConnectError::Silent { host, limit }),
+        }
+    }
+    let limit = Duration::ZERO;
+    let host = target.host.clone();
+    Err(last.unwrap_or(ConnectError::Silent { host, limit }))
+}
+
+async fn open_one(
+    config: &Config,
+    tls: &Tls,
+    is_gone: &Arc<AtomicBool>,
 ) -> Result<Client, tokio_postgres::Error> {
-    let mut config = target.config.clone();
-    config.application_name(name);
-    match &target.tls {
+    match tls {
         Tls::Off => {
             let (client, connection) = config.connect(NoTls).await?;
             tokio::spawn(watch(connection, Arc::clone(is_gone)));
@@ -102,6 +164,68 @@ pub(crate) async fn open_watched(
             Ok(client)
         }
     }
+}
+
+/// The number of hosts, or of addresses if the URL has more of them.
+fn places(config: &Config) -> usize {
+    config.get_hosts().len().max(config.get_hostaddrs().len())
+}
+
+/// The same settings, with only the host at this place. The driver has no method that removes a host.
+fn of_place(all: &Config, place: usize) -> Config {
+    if places(all) <= 1 {
+        return all.clone();
+    }
+    let mut one = Config::new();
+    match all.get_hosts().get(place) {
+        Some(Host::Tcp(name)) => _ = one.host(name),
+        #[cfg(unix)]
+        Some(Host::Unix(path)) => _ = one.host_path(path),
+        None => {}
+    }
+    if let Some(address) = all.get_hostaddrs().get(place) {
+        one.hostaddr(*address);
+    }
+    // One port is that of all hosts.
+    let ports = all.get_ports();
+    if let Some(port) = ports.get(place).or(ports.first()) {
+        one.port(*port);
+    }
+    if let Some(user) = all.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = all.get_password() {
+        one.password(password);
+    }
+    if let Some(database) = all.get_dbname() {
+        one.dbname(database);
+    }
+    if let Some(options) = all.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = all.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(limit) = all.get_connect_timeout() {
+        one.connect_timeout(*limit);
+    }
+    if let Some(limit) = all.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*limit);
+    }
+    if let Some(interval) = all.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = all.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.keepalives(all.get_keepalives())
+        .keepalives_idle(all.get_keepalives_idle())
+        .ssl_mode(all.get_ssl_mode())
+        .ssl_negotiation(all.get_ssl_negotiation())
+        .target_session_attrs(all.get_target_session_attrs())
+        .channel_binding(all.get_channel_binding())
+        .load_balance_hosts(all.get_load_balance_hosts());
+    one
 }
 
 async fn watch(
@@ -200,6 +324,50 @@ impl Ours {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_settings_of_one_of_two_hosts_are_those_of_all() {
+        let query = "options=-c%20a%3Db&connect_timeout=4&tcp_user_timeout=5&keepalives=0&keepalives_idle=6\
+                     &keepalives_interval=7&keepalives_retries=8&target_session_attrs=read-write\
+                     &channel_binding=disable&load_balance_hosts=random&sslmode=insecure";
+        let of = |hosts: &str| {
+            let url = format!("postgres://u:secret@{hosts}/shop?{query}");
+            Target::parse(&url).unwrap().config
+        };
+        for (hosts, own) in [
+            ("a:1,b:2", ["a:1", "b:2"]),
+            ("a,b", ["a:5432", "b:5432"]),
+            ("a,%2Ftmp", ["a:5432", "%2Ftmp:5432"]),
+        ] {
+            let all = of(hosts);
+            for (place, own) in own.iter().enumerate() {
+                let mut expected = of(own);
+                let mut found = of_place(&all, place);
+                if all.get_ports().is_empty() {
+                    found.port(5432);
+                }
+                expected.application_name("");
+                found.application_name("");
+                assert_eq!(found, expected, "{own} of {hosts}");
+            }
+        }
+    }
+
+    #[test]
+    fn several_hosts_have_less_time_each() {
+        let limit = |url: &str| {
+            *Target::parse(url)
+                .unwrap()
+                .config
+                .get_connect_timeout()
+                .unwrap()
+        };
+        assert_eq!(limit("postgres://localhost/shop"), CONNECT_LIMIT);
+        assert_eq!(
+            limit("postgres://localhost,127.0.0.1/shop"),
+            CONNECT_LIMIT_OF_SEVERAL
+        );
+    }
 
     #[test]
     fn our_parameters_are_taken_out() {

@@ -12,12 +12,11 @@ use serde::de::DeserializeOwned;
 
 use crate::apply::Apply;
 use crate::check;
-use crate::connect;
+use crate::connect::{self, ConnectError};
 use crate::error::Failed;
 use crate::positions::PostgresPositions;
 use crate::postgres::Postgres;
 use crate::session::PostgresSession;
-use crate::sqlstate::Call;
 use crate::table::{Inbox, SqlTable, Statement};
 use crate::tx::Tx;
 
@@ -77,16 +76,11 @@ impl Postgres {
 
     async fn run_check(&self, plan: &Plan) -> Answer {
         let name = self.name();
-        let failed = |error: tokio_postgres::Error| {
-            Failed::of(Call::Outside, "the connection", &error).into_error(&name)
-        };
+        let failed = |error: ConnectError| Failed::from(error).into_error(&name);
         let (definitions, mistakes) = self.definitions(plan);
-        let client = connect::open(self.target(), "eos/check")
-            .await
-            .map_err(failed)?;
-        let other = connect::open(self.target(), "eos/check")
-            .await
-            .map_err(failed)?;
+        // At the same time: each may try several hosts.
+        let open = || connect::open(self.target(), "eos/check");
+        let (client, other) = tokio::try_join!(open(), open()).map_err(failed)?;
         check::check(&client, &other, &name, &definitions, mistakes).await
     }
 }

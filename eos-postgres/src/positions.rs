@@ -162,7 +162,8 @@ impl Start {
     ) -> Option<Result<Vec<Taken>, Failed>> {
         let connection = match connection {
             Some(connection) if !connection.client.is_closed() => connection,
-            _ => match limited(self.connect()).await {
+            // Each host has a time limit of its own.
+            _ => match self.connect().await {
                 Ok(new) => connection.insert(new),
                 Err(failed) => return Some(Err(failed)),
             },
@@ -183,11 +184,13 @@ impl Start {
     }
 
     async fn connect(&self) -> Result<Connection, Failed> {
+        let client = connect::open(&self.target, "eos/positions").await?;
+        limited(self.prepare(client)).await
+    }
+
+    async fn prepare(&self, client: Client) -> Result<Connection, Failed> {
         let failed =
             |error: tokio_postgres::Error| Failed::of(Call::Outside, "the connection", &error);
-        let client = connect::open(&self.target, "eos/positions")
-            .await
-            .map_err(failed)?;
         let settings = format!(
             "SET lock_timeout = {}; SET statement_timeout = {}; \
              SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE; \

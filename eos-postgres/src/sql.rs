@@ -319,10 +319,12 @@ impl Statements<'_> {
         pairs.join(" AND ")
     }
 
+    /// Not `FOR UPDATE`: a row of another table that references this one holds its key, and two transactions with such
+    /// rows would wait for each other.
     fn lock(&self) -> String {
         let keys = self.shape.keys.len();
         format!(
-            "SELECT 1 FROM {} WITH ORDINALITY AS x({}, o) JOIN {} AS t ON {} ORDER BY x.o FOR UPDATE OF t",
+            "SELECT 1 FROM {} WITH ORDINALITY AS x({}, o) JOIN {} AS t ON {} ORDER BY x.o FOR NO KEY UPDATE OF t",
             self.unnest(keys),
             self.elements(keys),
             self.name(),

@@ -70,9 +70,7 @@ impl Opening {
         if !mistakes.is_empty() {
             return Err(check::not_ready(&mistakes));
         }
-        let client = connect::open_watched(self.postgres.target(), "eos/new", is_gone)
-            .await
-            .map_err(failed)?;
+        let client = connect::open_watched(self.postgres.target(), "eos/new", is_gone).await?;
         self.settings(&client).await?;
         let version = schema::version(&client).await.map_err(failed)?;
         if let Some(mistake) = check::wrong_version(version) {

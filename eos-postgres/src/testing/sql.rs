@@ -69,7 +69,7 @@ fn with_client<T>(url: &str, work: impl AsyncFnOnce(&Client) -> T) -> Result<T, 
     runtime.block_on(async {
         let client = connect::open(&target, "eos/test")
             .await
-            .map_err(|error| crate::error::describe(&error))?;
+            .map_err(|error| error.to_string())?;
         Ok(work(&client).await)
     })
 }

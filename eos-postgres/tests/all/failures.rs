@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use eos_core::boundary::LedgerFailure;
+use eos_core::boundary::{Ledger, LedgerFailure};
 use eos_postgres::testing::{Cluster, run};
 use eos_postgres::{Postgres, SqlTable};
 
@@ -250,4 +251,70 @@ fn a_killed_process_leaves_no_server_and_no_directory() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(run(&url, "SELECT 1").is_err());
+}
+
+/// A booking holds the key of its stock row. A stronger lock of the row waits for all other bookings of it.
+#[test]
+fn rows_that_reference_summed_rows_do_not_deadlock() {
+    let url = database(
+        "references",
+        "CREATE TABLE stock (sku text PRIMARY KEY, units bigint NOT NULL);
+         INSERT INTO stock VALUES ('a', 0), ('b', 0);
+         CREATE TABLE bookings (sku text REFERENCES stock, units bigint)",
+    );
+    let all_have_booked = Arc::new(Barrier::new(2));
+    let writers: Vec<_> = (0..2)
+        .map(|number| {
+            let (url, all_have_booked) = (url.clone(), Arc::clone(&all_have_booked));
+            std::thread::spawn(move || {
+                let shop = Postgres::connect(&url).unwrap();
+                let bookings = shop
+                    .table::<String, i64>("bookings")
+                    .column("sku", |sku, _| sku.clone())
+                    .column("units", |_, units| *units);
+                let stock = shop
+                    .table::<String, i64>("stock")
+                    .record_key("sku", |sku: &String| sku.clone())
+                    .add("units", |_, units| -*units);
+                let places = [bookings.register(), stock.register()];
+                let mut worker = Worker::new(&shop, &places, &format!("w{number}"));
+                let taken = worker.take(number);
+                worker.begin(&taken);
+                for (at, sku) in ["a", "b"].into_iter().enumerate() {
+                    let at = (number, i64::try_from(at).unwrap());
+                    worker.put(&bookings, at, &sku.into(), Some(&1)).unwrap();
+                    worker.put(&stock, at, &sku.into(), Some(&1)).unwrap();
+                }
+                wait(|slice| worker.session.flush(slice)).unwrap();
+                all_have_booked.wait();
+                worker.finish(&taken, 2).map(drop)
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap().unwrap();
+    }
+    let units = "SELECT units FROM stock ORDER BY sku";
+    assert_eq!(rows(&url, units), "-2 -2");
+}
+
+/// A frozen server, or one whose disk hangs. Its kernel accepts connections.
+#[cfg(unix)]
+#[test]
+fn a_first_host_that_never_answers_does_not_hide_the_second() {
+    let url = database("hosts", STOCK);
+    let directory = tempfile::tempdir().unwrap();
+    let _silent =
+        std::os::unix::net::UnixListener::bind(directory.path().join(".s.PGSQL.5432")).unwrap();
+    let first = directory.path().display().to_string().replace('/', "%2F");
+    let (user, rest) = url.split_once('@').unwrap();
+    let shop = Postgres::connect(&format!("{user}@{first},{rest}")).unwrap();
+    let table = stock(&shop);
+    let within = Duration::from_secs(8);
+    shop.check(&plan(&[table.register()]), within).unwrap();
+    let mut worker = Worker::new(&shop, &[table.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    worker.put(&table, (0, 0), &"a".into(), Some(&1)).unwrap();
+    worker.finish(&taken, 1).unwrap();
 }
