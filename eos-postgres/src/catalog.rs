@@ -18,7 +18,9 @@ const COLUMNS: &str = "SELECT a.attname::text, b.typname::text, b.typcategory::t
        a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'), \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'INSERT'), \
-       pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'UPDATE') \
+       pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), \
+       b.typname::text IN ('citext', 'bpchar', 'float4', 'float8') OR EXISTS (SELECT FROM pg_catalog.pg_collation AS l \
+         WHERE l.oid = a.attcollation AND NOT l.collisdeterministic) \
      FROM pg_catalog.pg_attribute AS a \
      JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid \
      JOIN pg_catalog.pg_type AS b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END \
@@ -59,6 +61,8 @@ struct FoundColumn {
     is_generated: bool,
     needs_value: bool,
     grants: [bool; 3],
+    /// Whether different values of the type may be equal in the database.
+    folds_values: bool,
 }
 
 /// Looks a place up. The mistakes are complete sentences with a fix.
@@ -201,6 +205,7 @@ impl Lookup<'_> {
                 is_generated: generated.contains(['s', 'a']),
                 needs_value: row.try_get(5)?,
                 grants: [row.try_get(6)?, row.try_get(7)?, row.try_get(8)?],
+                folds_values: row.try_get(9)?,
             })
         };
         rows.iter().map(column).collect()
@@ -234,6 +239,14 @@ impl Lookup<'_> {
                     ours.name,
                     column.sql_type,
                     ours.kind.expectation()
+                ));
+            }
+            if column.folds_values && self.shape.keys.iter().any(|key| key.name == ours.name) {
+                mistakes.push(format!(
+                    "key column {table}.{} has type {}, in which different values are equal, such as `a` and `A`: rows of \
+                     such keys could be applied in another order than their records. Use another type (text), and give \
+                     all keys one form in the closure",
+                    ours.name, column.sql_type
                 ));
             }
             if column.is_generated {

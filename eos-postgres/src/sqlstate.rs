@@ -42,6 +42,13 @@ pub(crate) struct State<'a> {
     pub(crate) is_row_security: bool,
 }
 
+/// The classes of PostgreSQL's own codes (appendix A of its manual).
+const OF_POSTGRES: [&str; 43] = [
+    "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "21", "22", "23",
+    "24", "25", "26", "27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42",
+    "44", "53", "54", "55", "57", "58", "72", "F0", "HV", "P0", "XX",
+];
+
 /// Decides the reaction.
 pub(crate) fn react(call: Call, state: State<'_>) -> Reaction {
     let class = state.code.get(..2).unwrap_or("");
@@ -66,12 +73,15 @@ fn is_refused(class: &str, state: State<'_>) -> bool {
     match class {
         // 21 two rows of one key; 22 the value does not fit; 23 a constraint; 44 a view's WITH CHECK OPTION.
         "21" | "22" | "23" | "44" => true,
-        // P0001 RAISE EXCEPTION in a trigger; its other codes are the trigger's as well.
-        "P0" => true,
-        // The row does not fit into an index or a page. Others of the class are limits of the server.
-        "54" => state.code == "54000",
+        // P0001 RAISE EXCEPTION in a trigger; its other codes are the trigger's as well. 09, 20, 27: a triggered action, a
+        // CASE without a match, a change by a trigger. 38, 39: functions in other languages.
+        "P0" | "09" | "20" | "27" | "38" | "39" => true,
+        // 54000 the row does not fit into an index or a page; 54001 a value is nested too deeply. Others of the class are
+        // limits of the server.
+        "54" => matches!(state.code, "54000" | "54001"),
         "42" => state.code == "42501" && state.is_row_security,
-        _ => false,
+        // A code of the user's own: RAISE EXCEPTION with ERRCODE.
+        _ => !class.is_empty() && !OF_POSTGRES.contains(&class),
     }
 }
 
@@ -131,7 +141,15 @@ mod tests {
             ("53100", [Retry, Wait, Wait, Wait]),
             ("53200", [Retry, Wait, Wait, Wait]),
             ("53300", [Retry, Wait, Wait, Wait]),
-            ("54001", [Retry, Abort, Abort, Abort]),
+            ("54001", [Retry, Abort, Refuse, Refuse]),
+            ("54023", [Retry, Abort, Abort, Abort]),
+            ("09000", [Retry, Abort, Refuse, Refuse]),
+            ("20000", [Retry, Abort, Refuse, Refuse]),
+            ("27000", [Retry, Abort, Refuse, Refuse]),
+            ("38000", [Retry, Abort, Refuse, Refuse]),
+            ("39004", [Retry, Abort, Refuse, Refuse]),
+            ("45000", [Retry, Abort, Refuse, Refuse]),
+            ("26000", [Retry, Abort, Abort, Abort]),
             ("XX000", [Retry, Abort, Abort, Abort]),
             ("58030", [Retry, Abort, Abort, Abort]),
             ("21000", [Retry, Abort, Refuse, Refuse]),

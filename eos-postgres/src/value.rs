@@ -80,6 +80,9 @@ pub struct Json<T>(pub T);
 pub struct Numeric(pub String);
 
 /// A value in the text form of the column's type, such as `"2026-01-31"` for `date`.
+///
+/// As a key, use one text for each value. Rows are combined by their texts, so with `"1.0"` and `"1"` for one key, the
+/// earlier record may win.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnyType(pub String);
 

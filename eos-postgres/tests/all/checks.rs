@@ -101,6 +101,35 @@ fn all_mistakes_are_listed() {
     assert_eq!(error.failure, LedgerFailure::Fatal);
 }
 
+/// `a` and `A`, or `a` and `a `, are one row, and two keys for eos.
+#[test]
+fn a_key_whose_different_values_are_equal_is_refused() {
+    let url = database(
+        "folded",
+        "CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+         CREATE TABLE a (k char(5) PRIMARY KEY, v char(5));
+         CREATE TABLE b (k text COLLATE any_case PRIMARY KEY)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let table = |name: &str| {
+        let table = shop.table::<String, i64>(name);
+        table.key("k", |key, _| key.clone())
+    };
+    let places = [
+        table("a").column("v", |key, _| key.clone()).register(),
+        table("b").register(),
+    ];
+    let text = mistakes(&shop, &places);
+    assert_contains(
+        &text,
+        &[
+            "key column a.k has type bpchar, in which different values are equal",
+            "key column b.k has type text",
+        ],
+    );
+    assert!(!text.contains("a.v"), "{text}");
+}
+
 #[test]
 fn missing_grants_come_with_their_statements() {
     let url = database("grants", "CREATE TABLE t (x text PRIMARY KEY, y jsonb)");

@@ -97,10 +97,7 @@ impl Hopping {
         let last = time.0.div_euclid(advance);
         // The first start is the first multiple above `time - size`.
         let first = (time.0.saturating_sub(ms(self.size()))).div_euclid(advance) + 1;
-        let starts = match time.0 < 0 {
-            true => 1..=0,
-            false => first.max(0)..=last,
-        };
+        let starts = (first.max(0)..=last).filter(move |_| time.0 >= 0);
         let windows = self.windows;
         starts.map(move |n| windows.at(Timestamp(n.saturating_mul(advance))))
     }
