@@ -1,6 +1,7 @@
 //! The server of a URL, and connections to it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::sqlstate::{Call, Reaction};
 use crate::tls::{self, Tls};
 use crate::url_error::UrlError;
 
-/// The time for a connection to the only host, with TLS and log-in, if the URL names none.
+/// The time for a connection to an address of the only host, with TLS and log-in, if the URL names none.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// The same for each of several hosts. The next one is tried afterwards.
 const CONNECT_LIMIT_OF_SEVERAL: Duration = Duration::from_secs(3);
@@ -78,6 +79,12 @@ impl Target {
         Ok(Self { config, tls, host })
     }
 
+    /// The time for a connection to one address, with TLS and log-in.
+    fn limit(&self) -> Duration {
+        let limit = self.config.get_connect_timeout();
+        limit.copied().unwrap_or(CONNECT_LIMIT)
+    }
+
     pub(crate) fn database(&self) -> &str {
         self.config.get_dbname().unwrap_or("?")
     }
@@ -120,7 +127,8 @@ pub(crate) async fn open(target: &Target, name: &str) -> Result<Client, ConnectE
     open_watched(target, name, &Arc::default()).await
 }
 
-/// As [`open`], and `is_gone` becomes true when the connection ends. Tries the hosts in their order.
+/// As [`open`], and `is_gone` becomes true when the connection ends. Tries the hosts in their order, and the addresses of
+/// each host.
 ///
 /// The driver's own time limit ends when the host accepts the connection. A host whose processes hang would keep a
 /// client from all later hosts.
@@ -129,21 +137,50 @@ pub(crate) async fn open_watched(
     name: &str,
     is_gone: &Arc<AtomicBool>,
 ) -> Result<Client, ConnectError> {
-    let mut last = None;
+    let limit = target.limit();
+    let mut failed = Err(ConnectError::Silent {
+        host: target.host.clone(),
+        limit,
+    });
     for place in 0..places(&target.config).max(1) {
         let mut config = of_place(&target.config, place);
         config.application_name(name);
-        let limit = *config.get_connect_timeout().unwrap_or(&CONNECT_LIMIT);
-        let host = host_of(&config);
-        match tokio::time::timeout(limit, open_one(&config, &target.tls, is_gone)).await {
-            Ok(Ok(client)) => return Ok(client),
-            Ok(Err(error)) => last = Some(ConnectError::Server(error)),
-            Err(_) => last = Some(ConnectError::Silent { host, limit }),
+        for address in addresses(&config, limit).await {
+            let host = host_of(&config);
+            let mut config = config.clone();
+            if let Some(address) = address {
+                config.hostaddr(address);
+            }
+            let attempt = open_one(&config, &target.tls, is_gone);
+            failed = match tokio::time::timeout(limit, attempt).await {
+                Ok(Ok(client)) => return Ok(client),
+                Ok(Err(error)) => Err(ConnectError::Server(error)),
+                Err(_) => Err(ConnectError::Silent { host, limit }),
+            };
         }
     }
-    let limit = Duration::ZERO;
-    let host = target.host.clone();
-    Err(last.unwrap_or(ConnectError::Silent { host, limit }))
+    failed
+}
+
+/// The addresses of a host's name. `None` is the address that the settings have, or the one that the driver finds.
+async fn addresses(config: &Config, limit: Duration) -> Vec<Option<IpAddr>> {
+    let ([Host::Tcp(name)], []) = (config.get_hosts(), config.get_hostaddrs()) else {
+        return vec![None];
+    };
+    // The port is not used.
+    let found = tokio::time::timeout(limit, tokio::net::lookup_host((name.as_str(), 0))).await;
+    let mut addresses: Vec<Option<IpAddr>> = Vec::new();
+    for found in found.into_iter().flatten().flatten() {
+        let address = Some(found.ip());
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        // The driver returns the error of the look-up.
+        addresses.push(None);
+    }
+    addresses
 }
 
 async fn open_one(
@@ -262,13 +299,10 @@ fn host_of(config: &Config) -> String {
 }
 
 fn is_local(config: &Config) -> bool {
-    let addresses_are_local = config
-        .get_hostaddrs()
-        .iter()
-        .all(std::net::IpAddr::is_loopback);
+    let addresses_are_local = config.get_hostaddrs().iter().all(IpAddr::is_loopback);
     let hosts_are_local = config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => {
-            let address: Result<std::net::IpAddr, _> = name.parse();
+            let address: Result<IpAddr, _> = name.parse();
             name == "localhost" || address.is_ok_and(|address| address.is_loopback())
         }
         #[cfg(unix)]

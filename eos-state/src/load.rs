@@ -31,6 +31,7 @@ impl Load {
     /// The least memory of a load that is worth a table of its own, in bytes. The write buffer of RocksDB collects
     /// smaller loads.
     pub const LEAST_TABLE: usize = 512 << 10;
+
     /// The memory of a write in addition to its bytes: its place, and a copy of the place for the sort.
     const BESIDE: usize = 2 * size_of::<Place>();
 

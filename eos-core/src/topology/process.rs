@@ -232,8 +232,9 @@ where
             rounds = if Some(at) > last { 0 } else { rounds + 1 };
             last = Some(at);
             handled += 1;
-            if rounds > ROUNDS || handled > MOST_BEFORE_RECORD {
-                return Err(blame(ctx, moment, Fault::Rounds(rounds.max(handled) - 1)));
+            let limits = [(rounds, ROUNDS), (handled, MOST_BEFORE_RECORD)];
+            if let Some((_, limit)) = limits.into_iter().find(|(number, limit)| number > limit) {
+                return Err(blame(ctx, moment, Fault::Rounds(limit)));
             }
             self.handle(ctx, moment, next)?;
         }

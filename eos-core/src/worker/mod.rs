@@ -403,6 +403,7 @@ impl<C: Client> Worker<C> {
         ended
     }
 
+    /// As [`end_apply`](Self::end_apply), without the time that it takes.
     fn take_applied(&mut self, wait: bool) -> Result<(), WorkerError> {
         if self.tasks.end_apply(wait)? {
             self.shared.spec.views.changed();

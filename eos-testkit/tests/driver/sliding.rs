@@ -165,3 +165,29 @@ fn a_failed_final_window_is_skipped() {
     // The windows from 90, 96 and 104, but not those from 93 and 101.
     assert_eq!(sums, [1, 3, 1]);
 }
+
+/// Records of the time between may still arrive.
+#[test]
+fn a_time_that_a_step_sets_ahead_of_stream_time_removes_no_window() {
+    let mut app = App::new("a");
+    app.source(&views())
+        .process_values(|ctx, record| {
+            let ahead = if record.value == "f" { 1_000_000 } else { 0 };
+            let time = record.timestamp.map_or(0, |time| time.0) + ahead;
+            ctx.forward_record(record.at(Timestamp(time)))
+        })
+        .group_by_key()
+        .windowed_by(Sliding::of(TEN).grace(Duration::from_millis(5)))
+        .count(&store())
+        .to(&counts());
+    let mut driver = TestDriver::new(app);
+    for (value, time) in [("x", 100), ("f", 100), ("y", 105)] {
+        driver.pipe_at(&views(), "a", value, Timestamp(time));
+    }
+    let counts = driver.read_pairs(&counts()).into_iter();
+    let of_both: Vec<u64> = counts
+        .filter(|(key, _)| key.window.start.0 == 95)
+        .map(|(_, count)| count)
+        .collect();
+    assert_eq!(of_both, [2]);
+}

@@ -32,6 +32,8 @@ pub(super) struct IdleInputs {
     silent: VecDeque<TaskId>,
     /// When the first of them is queried again.
     silent_until: Now,
+    /// The one that is queried again.
+    again: Option<TaskId>,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,7 @@ impl IdleInputs {
     pub(super) fn abandon(&mut self) {
         self.in_flight = None;
         self.rest.clear();
+        self.again = None;
     }
 
     /// Continues the query, or begins one. It gives each idle task the evidence that its inputs have no more records.
@@ -79,6 +82,7 @@ impl IdleInputs {
                         && let Some(task) = self.silent.pop_front()
                     {
                         self.silent_until = now.after(SILENT);
+                        self.again = Some(task);
                         self.rest.push(vec![task]);
                     }
                     idle
@@ -109,6 +113,10 @@ impl IdleInputs {
         let ends = match ends {
             Poll::Ready(Ok(ends)) => {
                 shared.broker_answered();
+                // After an outage of all brokers, the others need not wait for their turns.
+                if self.again.take_if(|id| query.tasks == [*id]).is_some() {
+                    self.silent.clear();
+                }
                 if is_slow { Vec::new() } else { ends }
             }
             Poll::Pending | Poll::Ready(Err(_)) if query.tasks.len() > 1 => {
@@ -116,10 +124,14 @@ impl IdleInputs {
                 self.rest.extend([query.tasks, half]);
                 return;
             }
-            Poll::Pending | Poll::Ready(Err(_)) => {
+            failed => {
+                let error = match failed {
+                    Poll::Ready(Err(error)) => error.to_string(),
+                    _ => format!("no response within {:?}", IdleTime::LONGEST_QUERY),
+                };
                 tracing::debug!(
-                    worker = %shared.spec.id, inputs = ?query.inputs,
-                    "no response about the ends of idle inputs"
+                    worker = %shared.spec.id, inputs = ?query.inputs, error,
+                    "reading the ends of idle inputs failed"
                 );
                 self.silent.extend(query.tasks.iter().copied());
                 Vec::new()

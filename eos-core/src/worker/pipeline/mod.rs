@@ -324,7 +324,8 @@ impl Pipeline {
         None
     }
 
-    /// Processes the next record of a task.
+    /// Processes the next record of a task. Inlined with its parts: without that, a map needs 2 % more instructions
+    /// (docs/design/0030).
     #[inline(always)]
     fn process_record<C: Client>(
         &mut self,

@@ -151,21 +151,18 @@ fn a_revoked_task_leaves_an_exact_database() {
 
 /// Otherwise the next owner would find out only by its restart table.
 #[test]
-fn a_failed_write_of_a_revoked_task_ends_the_worker() {
-    let (mut bench, disk) = slow();
-    *disk.full.lock().unwrap() = true;
-    bench.revoke(0, false);
-    let error = bench.end().unwrap_err();
-    assert!(matches!(error, WorkerError::Store { .. }), "{error}");
-}
-
-#[test]
-fn a_stop_reports_the_failed_write_of_the_last_transaction() {
-    let (mut bench, disk) = slow();
-    *disk.full.lock().unwrap() = true;
-    bench.worker.stop(StopMode::Restart);
-    let error = bench.end().unwrap_err();
-    assert!(matches!(error, WorkerError::Store { .. }), "{error}");
+fn a_revocation_and_a_stop_report_the_failed_write_of_the_last_transaction() {
+    let ends: [fn(&mut Bench); 2] = [
+        |bench| bench.revoke(0, false),
+        |bench| bench.worker.stop(StopMode::Restart),
+    ];
+    for end in ends {
+        let (mut bench, disk) = slow();
+        *disk.full.lock().unwrap() = true;
+        end(&mut bench);
+        let error = bench.end().unwrap_err();
+        assert!(matches!(error, WorkerError::Store { .. }), "{error}");
+    }
 }
 
 #[test]

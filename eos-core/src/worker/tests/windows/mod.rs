@@ -455,9 +455,10 @@ fn a_record_that_fails_is_not_counted_as_late() {
     assert_eq!((totals.skipped, totals.late_records), (1, 1));
 }
 
-#[test]
-fn a_partition_without_a_leader_keeps_no_window_of_another_one_open() {
+/// A worker with this many tasks, whose windows close after three seconds without records. Each has one window.
+fn idle_tasks(tasks: i32) -> Bench {
     let spec = WorkerSpec {
+        input_partitions: BTreeMap::from([("in".into(), tasks.unsigned_abs())]),
         output_partitions: vec![2],
         output_limits: vec![None],
         ..spec_on(&Disk::default())
@@ -474,16 +475,34 @@ fn a_partition_without_a_leader_keeps_no_window_of_another_one_open() {
             ctx.emit(&out, result.key.key, format!("{}", result.value))
         });
     });
-    bench.assign(&[0, 1]);
-    bench.feed(0, &["a@10"]);
-    bench.feed(1, &["b@10", "c@10"]);
+    bench.assign(&(0..tasks).collect::<Vec<_>>());
+    for partition in 0..tasks {
+        bench.feed(partition, &["a@10"]);
+    }
     bench.settle();
     assert!(bench.visible().is_empty());
+    bench
+}
+
+#[test]
+fn a_partition_without_a_leader_keeps_no_window_of_another_one_open() {
+    let mut bench = idle_tasks(2);
     bench.kafka.broker().leaderless.insert(tp(0));
     bench.steps(400);
-    let one = bench.visible();
-    assert_eq!(one.len(), 1, "{one:?}");
+    assert_eq!(bench.visible().len(), 1);
     bench.kafka.broker().leaderless.clear();
     bench.steps(400);
     assert_eq!(bench.visible().len(), 2);
+}
+
+/// The first response ends the waits of all tasks, which are ten seconds each.
+#[test]
+fn windows_of_all_tasks_close_soon_after_an_outage() {
+    let mut bench = idle_tasks(8);
+    bench.kafka.broker().leaderless = (0..8).map(tp).collect();
+    bench.steps(1_200);
+    assert!(bench.visible().is_empty());
+    bench.kafka.broker().leaderless.clear();
+    bench.steps(400);
+    assert_eq!(bench.visible().len(), 8);
 }
