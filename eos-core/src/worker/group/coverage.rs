@@ -7,8 +7,9 @@
 //! start, and again a little later, because a round may be in progress. If the same partition has no owner both times,
 //! the member leaves and rejoins.
 //!
-//! If its LeaveGroup is lost, the group mistakes the new consumer for the old member and returns the old assignment.
-//! The member therefore checks again, up to [`REJOINS`] times.
+//! If its LeaveGroup is lost or late, the group mistakes the new consumer for the old member and returns the old
+//! assignment. The member therefore checks again after each rejoin. After [`QUICK_REJOINS`], it waits longer each time,
+//! because a rejoin interrupts its own partitions.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -25,8 +26,16 @@ use crate::worker::shared::Shared;
 const PAUSE: Duration = Duration::from_secs(4);
 /// The maximum number of checks without a usable response.
 const LOOKS: u32 = 10;
-/// The maximum number of rejoins for unowned partitions.
-const REJOINS: u32 = 3;
+/// The number of rejoins with the shortest pause.
+const QUICK_REJOINS: u32 = 3;
+/// The maximum factor of the pause, as a power of two.
+const SLOWEST: u32 = 3;
+
+/// The time between two checks after this number of rejoins.
+fn pause(rejoins: u32) -> Duration {
+    let doublings = (rejoins + 1).saturating_sub(QUICK_REJOINS).min(SLOWEST);
+    PAUSE * 2_u32.pow(doublings)
+}
 
 /// The progress of the check.
 #[derive(Debug)]
@@ -68,7 +77,7 @@ impl Group {
             }
             Coverage::NotJoined { rejoins } if self.joined => {
                 self.coverage = Coverage::Looking {
-                    next: now.after(PAUSE),
+                    next: now.after(pause(*rejoins)),
                     looks: 0,
                     rejoins: *rejoins,
                     unowned: BTreeSet::new(),
@@ -93,7 +102,7 @@ impl Group {
                         None
                     }
                 };
-                (*next, *looks) = (now.after(PAUSE), *looks + 1);
+                (*next, *looks) = (now.after(pause(*rejoins)), *looks + 1);
                 let Some(assigned) = found else {
                     if *looks >= LOOKS {
                         self.coverage = Coverage::Done;
@@ -114,11 +123,8 @@ impl Group {
                         app = %shared.spec.app, worker = %shared.spec.id, partitions = ?still,
                         "partitions have no owner; rejoining to force a reassignment"
                     );
-                    let rejoins = *rejoins + 1;
-                    self.coverage = match rejoins < REJOINS {
-                        true => Coverage::NotJoined { rejoins },
-                        false => Coverage::Done,
-                    };
+                    let rejoins = rejoins.saturating_add(1);
+                    self.coverage = Coverage::NotJoined { rejoins };
                     // Only the assignment of the next consumer counts.
                     self.joined = false;
                     self.membership.evict(shared);

@@ -37,20 +37,28 @@ fn a_partition_that_stays_nobodys_makes_a_static_member_join_anew_once() {
     assert_eq!(bench.visible().len(), 6);
 }
 
-/// The LeaveGroup got lost, and the group gave the new consumer what the one before had.
+/// Each LeaveGroup is lost, or arrives after the JoinGroup. The group gives the new consumer the former assignment.
 #[test]
-fn a_member_with_an_unchanged_assignment_rejoins_a_limited_number_of_times() {
+fn a_member_with_an_unchanged_assignment_rejoins_less_and_less_often() {
     let mut bench = bench(Some(&[0]));
     let mut joined = 0;
-    for _ in 0..6 {
-        let again = times(&pass(&mut bench, 20), "subscribe in");
-        if again > 0 {
-            joined += again;
-            bench.kafka.broker().membership = Some((9, format!("member-{joined}")));
-            bench.assign(&[0]);
+    let mut rejoins_within = |bench: &mut Bench, seconds: usize| {
+        let before = joined;
+        for _ in 0..seconds {
+            let again = times(&pass(bench, 1), "subscribe in");
+            if again > 0 {
+                joined += again;
+                bench.kafka.broker().membership = Some((9, format!("member-{joined}")));
+                bench.assign(&[0]);
+            }
         }
+        joined - before
+    };
+    assert_eq!(rejoins_within(&mut bench, 30), 3);
+    assert_eq!(rejoins_within(&mut bench, 60), 2, "after 16 and 32 s");
+    for _ in 0..3 {
+        assert_eq!(rejoins_within(&mut bench, 70), 1, "after 64 s");
     }
-    assert_eq!(joined, 3);
 }
 
 #[test]
