@@ -1,7 +1,7 @@
 //! One worker: a consumer, a transactional producer, and the tasks it owns.
 //!
 //! [`Worker::step`] does a short piece of all due work and returns. Nothing calls back into the worker, and no call
-//! blocks for longer than a slice, except the wait for a database before a commit. So a simulation can step several
+//! blocks for longer than a slice, except the waits for a database: before a commit, and when a task is closed. So a simulation can step several
 //! workers on one thread under a virtual clock. `eos-protocol` makes the decisions, and the worker carries them out.
 //!
 //! Each part owns its state. Parts exchange values: the transaction machine takes events and returns actions, and
@@ -445,6 +445,10 @@ impl<C: Client> Worker<C> {
             // Before the deadline of the commit begins: a database may stall.
             if let Err(error) = self.end_apply(rules::applies_in_order()) {
                 return self.give_up(error);
+            }
+            if self.txn.is_stalled(&self.shared) {
+                // The coordinator would abort it, and fence the producer.
+                return self.advance(Event::Lost);
             }
             self.txn.pace.commits_for(cause);
             self.advance(Event::CommitDue);

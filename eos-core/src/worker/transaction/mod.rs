@@ -96,6 +96,21 @@ impl<C: Client> TransactionDriver<C> {
         self.state() == State::Open
     }
 
+    /// Whether the open transaction could end too late, only because of the wait for the databases.
+    pub(super) fn is_stalled(&self, shared: &Shared<C>) -> bool {
+        let spec = &shared.spec;
+        let is_stalled =
+            spec.guarantee == Guarantee::ExactlyOnce && self.pace.is_stalled(shared.now(), spec);
+        if is_stalled {
+            tracing::warn!(
+                app = %spec.app, worker = %spec.id, transaction = self.machine.number(),
+                "repeating a transaction, because the state's disk has stalled: the coordinator would abort it after \
+                 `transaction.timeout.ms`"
+            );
+        }
+        is_stalled
+    }
+
     pub(super) fn takes_records(&self) -> bool {
         self.machine.takes_records() && !self.pace.awaits_markers()
     }

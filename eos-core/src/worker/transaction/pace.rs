@@ -34,7 +34,7 @@ pub(in crate::worker) struct Pace {
     awaits_markers: bool,
     /// The idle time of the worker since the last commit.
     idle: Duration,
-    /// The time that the databases took from the worker since the last commit.
+    /// The time that the databases took from the worker since the last transaction.
     applying: Duration,
 }
 
@@ -62,6 +62,12 @@ impl Pace {
         let (timeout, commit) = (spec.transaction_timeout, spec.limits.commit);
         let load = self.load.as_ref();
         load.is_none_or(|load| may_join(now, load, timeout, commit))
+    }
+
+    /// Whether the wait for the databases has left the open transaction too little time for its commit.
+    pub(super) fn is_stalled(&self, now: Now, spec: &WorkerSpec) -> bool {
+        let without_wait = Now(now.0.saturating_sub(self.applying));
+        !self.admits(now, spec) && self.admits(without_wait, spec)
     }
 
     /// Records the begin of a transaction.
@@ -181,6 +187,7 @@ impl Pace {
 
     /// Ends the commit. Returns the durations of its phases.
     pub(super) fn committed(&mut self, now: Now, has_markers: bool, partitions: usize) -> Phases {
+        let applying = self.applying;
         let records = self.ended();
         let mut phases = self.stopwatch.stop(now);
         if let Some(size) = &mut self.size {
@@ -191,7 +198,6 @@ impl Pace {
             let known = Now(now.0.saturating_sub(phases.apply));
             self.begins_at = known.after(until_markers_are_written(phases.commit));
         }
-        let applying = std::mem::take(&mut self.applying);
         phases.apply += applying;
         phases.whole += applying;
         self.pacer.committed(CommitCost {
@@ -221,6 +227,7 @@ impl Pace {
     /// Returns the number of records of the transaction.
     fn ended(&mut self) -> u64 {
         self.kept = 0;
+        self.applying = Duration::ZERO;
         self.is_contended = false;
         self.sealed_at = None;
         self.load.take().map_or(0, |load| load.records)

@@ -9,6 +9,8 @@ pub(super) struct Applies {
     pub(super) are_slow: bool,
     /// The number of writes that the worker waited for.
     pub(super) waited: u32,
+    /// A clock, and the time of the next wait.
+    pub(super) stall: Option<(Clock, Duration)>,
 }
 
 /// A worker whose database has not applied the last transaction yet.
@@ -61,6 +63,19 @@ fn a_failed_database_write_stops_the_task_before_its_next_commit() {
     disk.applies.lock().unwrap().are_slow = false;
     bench.restart(&disk);
     bench.settle();
+    bench.assert_counted();
+}
+
+/// The coordinator would abort the open transaction, and fence its producer.
+#[test]
+fn a_transaction_that_waits_too_long_for_the_database_is_repeated() {
+    let (mut bench, disk) = slow();
+    let stall = (bench.clock.clone(), Duration::from_secs(25));
+    disk.applies.lock().unwrap().stall = Some(stall);
+    bench.kafka.calls();
+    bench.take(&["a"]);
+    assert!(disk.applies.lock().unwrap().stall.is_none());
+    bench.assert_called("abort");
     bench.assert_counted();
 }
 

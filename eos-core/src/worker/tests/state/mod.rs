@@ -127,7 +127,12 @@ impl StoreBackend for Open {
                 None => Poll::Ready(Ok(())),
             };
         };
-        self.disk.applies.lock().unwrap().waited += u32::from(wait);
+        let mut applies = self.disk.applies.lock().unwrap();
+        applies.waited += u32::from(wait);
+        if let Some((clock, time)) = applies.stall.take_if(|_| wait) {
+            clock.pass(time);
+        }
+        drop(applies);
         Poll::Ready(self.apply(&in_flight.batch(), in_flight.position()))
     }
 
