@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio_postgres::config::{Host, SslMode};
+use percent_encoding::percent_decode_str;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::error::{Failed, describe};
@@ -74,6 +76,10 @@ impl Target {
                 _ => CONNECT_LIMIT_OF_SEVERAL,
             });
         }
+        if places(&config) > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any {
+            // A standby may return old positions.
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         config.tcp_user_timeout(SILENCE_LIMIT);
         config.keepalives_idle(SILENCE_LIMIT);
         Ok(Self { config, tls, host })
@@ -116,7 +122,14 @@ impl fmt::Display for ConnectError {
 impl From<ConnectError> for Failed {
     fn from(error: ConnectError) -> Self {
         match error {
-            ConnectError::Server(error) => Self::of(Call::Outside, "the connection", &error),
+            ConnectError::Server(error) => {
+                let mut failed = Self::of(Call::Outside, "the connection", &error);
+                if let Some(advice) = tls::advice(&error) {
+                    failed.reaction = Reaction::Stop;
+                    failed.text.push_str(advice);
+                }
+                failed
+            }
             ConnectError::Silent { .. } => Self::new(Reaction::Retry, error.to_string()),
         }
     }
@@ -265,6 +278,21 @@ fn of_place(all: &Config, place: usize) -> Config {
     one
 }
 
+/// Makes the server end the session soon after the host of this process is lost.
+pub(crate) async fn notice_lost_client(client: &Client) -> Result<(), tokio_postgres::Error> {
+    for settings in [
+        "SET client_connection_check_interval = '5s'",
+        "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3",
+    ] {
+        match client.batch_execute(settings).await {
+            // The server's operating system does not have it.
+            Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
 async fn watch(
     connection: impl Future<Output = Result<(), tokio_postgres::Error>>,
     is_gone: Arc<AtomicBool>,
@@ -320,6 +348,9 @@ fn split(url: &str) -> (String, Ours) {
             .split('&')
             .filter(|pair| !pair.is_empty() && !ours.take(pair))
             .collect();
+        ours.root_certificate = ours
+            .root_certificate
+            .map(|path| percent_decode_str(&path).decode_utf8_lossy().into_owned());
         let mark = if rest.is_empty() { "" } else { "?" };
         return (format!("{base}{mark}{}", rest.join("&")), ours);
     }
@@ -347,7 +378,7 @@ impl Ours {
         match pair.split_once('=') {
             Some(("sslmode", value)) => self.mode = Some(value.to_owned()),
             Some(("sslrootcert", value)) => {
-                self.root_certificate = Some(value.replace("%2F", "/").replace("%2f", "/"));
+                self.root_certificate = Some(value.to_owned());
             }
             _ => return false,
         }
@@ -385,6 +416,27 @@ mod tests {
                 assert_eq!(found, expected, "{own} of {hosts}");
             }
         }
+    }
+
+    #[test]
+    fn the_primary_is_looked_for_among_several_hosts() {
+        let wanted = |url: &str| {
+            Target::parse(url)
+                .unwrap()
+                .config
+                .get_target_session_attrs()
+        };
+        assert_eq!(wanted("postgres://localhost/shop"), TargetSessionAttrs::Any);
+        assert_eq!(
+            wanted("postgres://localhost,127.0.0.1/shop"),
+            TargetSessionAttrs::ReadWrite
+        );
+    }
+
+    #[test]
+    fn the_path_of_a_certificate_is_decoded() {
+        let (_, ours) = split("postgres://a/b?sslrootcert=%2Fetc%2Fmy%20ca.pem&sslmode=require");
+        assert_eq!(ours.root_certificate.as_deref(), Some("/etc/my ca.pem"));
     }
 
     #[test]

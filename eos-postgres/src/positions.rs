@@ -171,6 +171,8 @@ impl Start {
         match request {
             Request::Look(of) => Some(limited(self.look(connection, &of)).await),
             Request::TakeOver(of) => {
+                // The time of an abandoned take-over does not count.
+                held_since.retain(|held, _| of.contains(held));
                 let mut take_over = TakeOver {
                     start: self,
                     connection,
@@ -194,11 +196,12 @@ impl Start {
         let settings = format!(
             "SET lock_timeout = {}; SET statement_timeout = {}; \
              SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE; \
-             SET client_connection_check_interval = '5s'; SET idle_in_transaction_session_timeout = '30s'",
+             SET idle_in_transaction_session_timeout = '30s'",
             LOCK_LIMIT.as_millis(),
             STATEMENT_LIMIT.as_millis()
         );
         client.batch_execute(&settings).await.map_err(failed)?;
+        connect::notice_lost_client(&client).await.map_err(failed)?;
         let prepare = async |text: &str| client.prepare(text).await.map_err(failed);
         Ok(Connection {
             take_over: prepare(sql::TAKE_OVER).await?,

@@ -60,21 +60,34 @@ pub(crate) const LOOK: &str = "SELECT p.topic, p.partition, p.epoch, p.next_offs
        ON p.topic = m.topic AND p.partition = m.partition \
      WHERE p.app = $1";
 
+/// Whether this role may end the session `a` of `pg_stat_activity`.
+macro_rules! may_end {
+    () => {
+        "(pg_catalog.pg_has_role(a.usesysid, 'USAGE') AND (SELECT NOT t.rolsuper OR o.rolsuper \
+           FROM pg_catalog.pg_roles AS t, pg_catalog.pg_roles AS o \
+           WHERE t.oid = a.usesysid AND o.rolname = current_user))"
+    };
+}
+
 /// Who moves a position at the moment. Sessions of eos that hold it are ended, in this statement, unless they wait for
 /// a standby: what they committed would become visible before it is replicated.
 ///
 /// The waiting transaction is that of the row, and not one that also waits for it: `pg_blocking_pids` would name a
 /// second waiter. $1 app, $2 topic, $3 partition.
-pub(crate) const END_HOLDER: &str = "SELECT a.pid, a.application_name, h.is_ours, \
+pub(crate) const END_HOLDER: &str = concat!(
+    "SELECT a.pid, a.application_name, h.is_ours, \
        CASE WHEN h.is_ours THEN pg_catalog.pg_terminate_backend(a.pid) ELSE false END \
      FROM eos.positions AS p \
      JOIN pg_catalog.pg_locks AS l \
        ON l.locktype = 'transactionid' AND l.transactionid = p.xmax AND l.granted AND l.mode = 'ExclusiveLock' \
      JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
-     CROSS JOIN LATERAL (SELECT a.datname = pg_catalog.current_database() AND a.usename = current_user \
+     CROSS JOIN LATERAL (SELECT a.datname = pg_catalog.current_database() AND ",
+    may_end!(),
+    " \
        AND a.application_name ~ '^eos/[0-9a-f]{16}/[0-9]+/s$' AND a.wait_event IS DISTINCT FROM 'SyncRep' \
        AND a.pid <> pg_catalog.pg_backend_pid() AS is_ours) AS h \
-     WHERE p.app = $1 AND p.topic = $2 AND p.partition = $3";
+     WHERE p.app = $1 AND p.topic = $2 AND p.partition = $3"
+);
 
 /// Raises the epoch of a session. $1 identity, $2 owner.
 pub(crate) const RAISE_SESSION: &str = "INSERT INTO eos.sessions AS s (identity, epoch, owner) VALUES ($1, 1, $2) \
@@ -90,15 +103,26 @@ pub(crate) const NAME_SESSION: &str = "SELECT pg_catalog.set_config('application
      || pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.hashtextextended($1, 0)), 16, '0') || '/' || $2::int8::text || '/s', \
      false)";
 
-/// Older sessions of this identity in this database, ended where this role may end them. $1 identity, $2 epoch.
-pub(crate) const END_OLDER_SESSIONS: &str = "SELECT a.pid, \
-       CASE WHEN a.usename = current_user AND a.wait_event IS DISTINCT FROM 'SyncRep' \
+/// Older sessions of this identity in this database that may still commit, ended where this role may end them.
+/// $1 identity, $2 epoch.
+///
+/// A session of another role counts only during a transaction, which has an id from its begin on. A later transaction
+/// of it can't commit: [`HOLD`] and [`SET`] compare the epoch of the session.
+pub(crate) const END_OLDER_SESSIONS: &str = concat!(
+    "SELECT a.pid, \
+       CASE WHEN r.may_end AND a.wait_event IS DISTINCT FROM 'SyncRep' \
          THEN pg_catalog.pg_terminate_backend(a.pid) ELSE false END \
      FROM pg_catalog.pg_stat_activity AS a \
      CROSS JOIN LATERAL pg_catalog.regexp_match(a.application_name, '^eos/([0-9a-f]{16})/([0-9]{1,18})/s$') AS m(parts) \
+     CROSS JOIN LATERAL (SELECT ",
+    may_end!(),
+    " AS may_end) AS r \
      WHERE a.datname = pg_catalog.current_database() AND a.pid <> pg_catalog.pg_backend_pid() \
        AND m.parts[1] = pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.hashtextextended($1, 0)), 16, '0') \
-       AND m.parts[2]::int8 < $2";
+       AND m.parts[2]::int8 < $2 \
+       AND (r.may_end OR EXISTS (SELECT 1 FROM pg_catalog.pg_locks AS l \
+         WHERE l.pid = a.pid AND l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock'))"
+);
 
 /// Claims the ids of messages, and returns those that are new. $1 subscriber, $2 ids in order.
 pub(crate) const CLAIM: &str = "INSERT INTO eos.inbox (subscriber, message_id) \

@@ -83,3 +83,35 @@ fn verified(host: &str, root_certificate: Option<&str>) -> Result<Tls, UrlError>
         tokio_postgres_rustls::MakeRustlsConnect::new(config),
     ))
 }
+
+/// The fix for a certificate that can't be verified. Without a fix, the next attempt fails as well.
+#[cfg(feature = "tls")]
+pub(crate) fn advice(error: &tokio_postgres::Error) -> Option<&'static str> {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let of_io = cause.downcast_ref::<std::io::Error>();
+        let inner = of_io.and_then(|error| error.get_ref());
+        let of_tls = match inner {
+            Some(inner) => inner.downcast_ref::<rustls::Error>(),
+            None => cause.downcast_ref::<rustls::Error>(),
+        };
+        if let Some(rustls::Error::InvalidCertificate(cause)) = of_tls {
+            use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
+            return Some(match cause {
+                NotValidForName | NotValidForNameContext { .. } => {
+                    ". Connect by a name that the server's certificate contains"
+                }
+                _ => {
+                    ". Name the certificate authority of the server with sslrootcert=/path in the URL"
+                }
+            });
+        }
+        source = cause.source();
+    }
+    None
+}
+
+#[cfg(not(feature = "tls"))]
+pub(crate) fn advice(_error: &tokio_postgres::Error) -> Option<&'static str> {
+    None
+}

@@ -79,8 +79,15 @@ fn shown(kind: Kind, value: Option<&[u8]>) -> Value {
         return Value::Null;
     };
     let hex = || -> Value {
-        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("\\x{digits}").into()
+        let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+        let mut text = String::with_capacity(2 + 2 * value.len());
+        text.push_str("\\x");
+        text.extend(
+            value
+                .iter()
+                .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]),
+        );
+        text.into()
     };
     let text = |value: &[u8]| std::str::from_utf8(value).map_or_else(|_| hex(), Value::from);
     match (kind, value) {

@@ -96,14 +96,14 @@ impl Opening {
         let limit = self.plan.transaction_timeout;
         let lock = (limit / 4).clamp(LOCK_LIMITS.0, LOCK_LIMITS.1);
         let settings = format!(
-            "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-             SET client_connection_check_interval = '5s'",
+            "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}",
             limit.as_millis(),
             lock.as_millis(),
             // Longer than any pause inside of a transaction, such as a slow closure.
             limit.saturating_mul(2).as_millis(),
         );
-        client.batch_execute(&settings).await.map_err(failed)
+        client.batch_execute(&settings).await.map_err(failed)?;
+        connect::notice_lost_client(client).await.map_err(failed)
     }
 
     /// Raises the epoch of this identity. A newer session of another process is reported once: if both processes just
@@ -157,7 +157,8 @@ impl Opening {
             if !was_told && !has_warned {
                 has_warned = true;
                 tracing::warn!(
-                    "an older session of {} belongs to another role, or waits for a standby: waiting for its end",
+                    "an older session of {} has an open transaction, and belongs to another role or waits for a \
+                     standby: waiting for the end of the transaction",
                     self.identity
                 );
             }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use eos_core::boundary::{Answer, Expected, LedgerFailure, LedgerTotals, Move};
 use eos_protocol::TopicPartition;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::chunk::Chunk;
@@ -414,17 +415,23 @@ impl PositionParams {
         let why = connection
             .client
             .query_one(sql::WHY, &[&opening.identity, &connection.epoch])
-            .await
-            .map_err(failed)?;
-        if !why.try_get::<_, bool>(0).map_err(failed)? {
-            return Err(Failed::new(
-                Reaction::Stop,
-                "a statement has ended the transaction, so that its rows are committed without their position. Remove \
-                 COMMIT and ROLLBACK from the statements of the app",
-            ));
-        }
-        if !why.try_get::<_, bool>(1).map_err(failed)? {
-            return Err(opening.superseded());
+            .await;
+        match why {
+            // A row behind the lock of the positions has failed before this.
+            Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {}
+            Err(error) => return Err(failed(error)),
+            Ok(why) => {
+                if !why.try_get::<_, bool>(0).map_err(failed)? {
+                    return Err(Failed::new(
+                        Reaction::Stop,
+                        "a statement has ended the transaction, so that its rows are committed without their position. \
+                         Remove COMMIT and ROLLBACK from the statements of the app",
+                    ));
+                }
+                if !why.try_get::<_, bool>(1).map_err(failed)? {
+                    return Err(opening.superseded());
+                }
+            }
         }
         let names: Vec<String> = moved.iter().map(ToString::to_string).collect();
         let text = format!(

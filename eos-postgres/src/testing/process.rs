@@ -77,7 +77,13 @@ impl Server {
     pub(super) fn url(&self, database: &str) -> String {
         let directory = self.directory.path().display().to_string();
         let host = directory.replace('%', "%25").replace('/', "%2F");
-        format!("postgres://postgres@{host}/{database}")
+        // The name of the socket contains the port.
+        let port = self
+            .settings
+            .iter()
+            .find_map(|one| one.strip_prefix("port="));
+        let port = port.map_or(String::new(), |port| format!(":{port}"));
+        format!("postgres://postgres@{host}{port}/{database}")
     }
 
     pub(super) fn restart_immediate(&mut self) -> Result<(), ClusterError> {

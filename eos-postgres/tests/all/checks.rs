@@ -18,11 +18,11 @@ fn a_check_runs_on_a_thread_of_a_runtime() {
     runtime.block_on(async { check(&shop, &[]).unwrap() });
 }
 
-fn check(shop: &Postgres, places: &[String]) -> Result<(), LedgerError> {
+pub(crate) fn check(shop: &Postgres, places: &[String]) -> Result<(), LedgerError> {
     shop.check(&plan(places), Duration::from_secs(10))
 }
 
-fn mistakes(shop: &Postgres, places: &[String]) -> String {
+pub(crate) fn mistakes(shop: &Postgres, places: &[String]) -> String {
     let error = check(shop, places).unwrap_err();
     assert_eq!(error.failure, LedgerFailure::Fatal, "{error}");
     error.text

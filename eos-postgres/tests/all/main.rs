@@ -14,3 +14,5 @@ mod sessions;
 mod shapes;
 mod support;
 mod take_over;
+#[cfg(feature = "tls")]
+mod tls;

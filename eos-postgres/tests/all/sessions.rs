@@ -2,7 +2,7 @@
 
 use eos_core::boundary::LedgerFailure;
 use eos_postgres::Postgres;
-use eos_postgres::testing::value;
+use eos_postgres::testing::{run, value};
 
 use crate::support::{Register, Worker, database, wait};
 
@@ -70,4 +70,73 @@ fn an_older_session_with_an_open_transaction_is_ended() {
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^eos/[0-9a-f]{16}/2/s$'",
     );
     assert_eq!(names.unwrap(), "1");
+}
+
+/// A server keeps an idle session of a lost host for a while. This one belongs to a role that the new one may not end.
+#[test]
+fn an_idle_session_of_another_role_is_not_waited_for() {
+    let url = database("other_role", TABLE);
+    let of_role = |role: &str| {
+        let grants = format!(
+            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA eos TO {role}; \
+             GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA eos TO {role}; GRANT INSERT ON t TO {role}"
+        );
+        run(&url, &grants).unwrap();
+        Postgres::connect(&url.replace("postgres@", &format!("{role}@"))).unwrap()
+    };
+    let process = std::process::id();
+    let shop = of_role(&format!("eos_old_{process}"));
+    let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
+    let mut old = Worker::new(&shop, &[table.register()], "w");
+    let taken = old.take(0);
+    let shop = of_role(&format!("eos_new_{process}"));
+    let mut new = Worker::new(&shop, &[], "w");
+    // The older session can't commit any more.
+    old.begin(&taken);
+    let put = old.put(&table, (0, 0), &"k".into(), Some(&1));
+    let error = put.and_then(|()| old.finish(&taken, 1)).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Superseded, "{error}");
+    let taken = new.take(0);
+    new.begin(&taken);
+    new.finish(&taken, 1).unwrap();
+    assert_eq!(value(&url, "SELECT count(*) FROM t").unwrap(), "0");
+    drop((old, new));
+    run(
+        &url,
+        &format!(
+            "DROP OWNED BY eos_old_{process}, eos_new_{process}; DROP ROLE eos_old_{process}, eos_new_{process}"
+        ),
+    )
+    .unwrap();
+}
+
+/// What the transaction of another role commits is known before the new session begins.
+#[test]
+fn an_open_transaction_of_another_role_is_waited_for() {
+    let url = database("other_role_open", TABLE);
+    let role = format!("eos_open_{}", std::process::id());
+    run(
+        &url,
+        &format!("CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA eos TO {role}; \
+                  GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA eos TO {role}; GRANT INSERT ON t TO {role}"),
+    )
+    .unwrap();
+    // A superuser's session, which the role may not end.
+    let shop = Postgres::connect(&url).unwrap();
+    let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
+    let mut old = Worker::new(&shop, &[table.register()], "w");
+    let taken = old.take(0);
+    old.begin(&taken);
+    old.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    wait(|slice| old.session.flush(slice)).unwrap();
+    let shop = Postgres::connect(&url.replace("postgres@", &format!("{role}@"))).unwrap();
+    let begins = std::thread::spawn(move || drop(Worker::new(&shop, &[], "w")));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!begins.is_finished(), "it does not wait");
+    let error = old.finish(&taken, 1).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Superseded, "{error}");
+    drop(old);
+    begins.join().unwrap();
+    assert_eq!(value(&url, "SELECT count(*) FROM t").unwrap(), "0");
+    run(&url, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).unwrap();
 }

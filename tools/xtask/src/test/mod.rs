@@ -34,7 +34,7 @@ pub(crate) use soak::{Options as SoakOptions, run as soak};
 /// The features of the one build: those of tests and of the programs that tests start.
 /// Cargo unifies the features of dependent packages (`kafka`, `rocksdb`, `prometheus`, `failpoints`).
 pub(crate) const FEATURES: &str = "eos-examples/postgres,eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-sim/failpoints,\
-    eos-postgres/testing,eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
+    eos-postgres/testing,eos-postgres/tls,eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
 
 /// Runs the tests. A single word filters them by name; other arguments go to `cargo test`.
 ///
