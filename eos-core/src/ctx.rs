@@ -25,7 +25,7 @@ pub(crate) struct Origin<'r> {
     pub(crate) timestamp: Option<Timestamp>,
     /// The highest timestamp of the task's records, including this one.
     pub(crate) stream_time: Option<Timestamp>,
-    /// The stream time up to which all due items are handled: the one before this record.
+    /// The stream time up to which all due items are handled, if it is known: the one before this record.
     pub(crate) handled_to: Option<Timestamp>,
     /// The time of the machine's clock. `None` if no timer of the task uses it.
     pub(crate) wall_clock: Option<Timestamp>,
@@ -440,6 +440,11 @@ impl<'r> Ctx<'r> {
     #[must_use]
     pub fn stream_time(&self) -> Option<Timestamp> {
         self.origin.stream_time
+    }
+
+    /// The stream time up to which all due items are handled, if it is known. No record arrives at an earlier one.
+    pub(crate) fn handled_to(&self) -> Option<Timestamp> {
+        self.origin.handled_to
     }
 
     /// The headers of the record that this step received.

@@ -58,8 +58,9 @@ impl<'c> JoinRows<'c> {
         &self,
         record: Arrival<'_>,
         stream_time: Timestamp,
+        handled_to: Option<Timestamp>,
     ) -> Result<Arrived, StoreError> {
-        let arrived = self.joining.arrive(self, record, stream_time);
+        let arrived = self.joining.arrive(self, record, stream_time, handled_to);
         arrived.map_err(|e| self.failed(e))
     }
 

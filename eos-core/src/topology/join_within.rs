@@ -127,7 +127,7 @@ where
             key: &key,
             value: &value,
         };
-        let arrived = view.rows.arrive(arrival, stream_time);
+        let arrived = view.rows.arrive(arrival, stream_time, ctx.handled_to());
         match arrived.map_err(|e| view.failed(e))? {
             Arrived::Late => {
                 ctx.came_late();

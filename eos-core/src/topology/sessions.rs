@@ -102,11 +102,11 @@ where
             true => self.sessions(&store, &row)?,
             false => OpenSessions::default(),
         };
-        // Not by a time that a step has set: records of the time between may still arrive.
+        // Not by a later time: records at an earlier stream time may still arrive.
         if !store.is_final
-            && let Some(seen) = ctx.stream_time()
+            && let Some(handled) = ctx.handled_to()
         {
-            sessions.take_closed(&self.windows, seen);
+            sessions.take_closed(&self.windows, handled);
         }
         let open = (stream_time, store.closed_before);
         let joined = sessions.take_joined(&self.windows, time, open);

@@ -231,9 +231,9 @@ where
         if !rules::keeps_final_marks() {
             row = row.without_mark();
         }
-        // Not by a time that a step has set: records of the time between may still arrive.
-        if let Some(seen) = ctx.stream_time() {
-            row.forget(&self.windows, seen, store.is_final);
+        // Not by a later time: records at an earlier stream time may still arrive.
+        if let Some(handled) = ctx.handled_to() {
+            row.forget(&self.windows, handled, store.is_final);
         }
         self.write(&store, &encoded, &row)?;
         if store.is_final {

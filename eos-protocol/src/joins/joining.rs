@@ -167,7 +167,8 @@ impl Joining {
         &self.terms
     }
 
-    /// Stores a record, and finds its partners. `stream_time` includes the record.
+    /// Stores a record, and finds its partners. `stream_time` includes the record. No record arrives after this one at an
+    /// earlier stream time than `handled_to`, if that is known.
     ///
     /// # Errors
     /// [`JoinError`] if the store fails, or a row can't be read.
@@ -176,6 +177,7 @@ impl Joining {
         store: &S,
         record: Arrival<'_>,
         stream_time: Timestamp,
+        handled_to: Option<Timestamp>,
     ) -> Result<Arrived, JoinError<S::Error>> {
         let Arrival { side, time, .. } = record;
         if self.terms.is_closed(side, time, stream_time) {
@@ -213,7 +215,8 @@ impl Joining {
         }
         let own = within.row_of(time);
         if let Some(head) = heads.iter_mut().find(|head| head.start == own) {
-            self.keep(store, head, record, (!partners.is_empty(), stream_time))?;
+            let handled_to = handled_to.map(|handled_to| handled_to.min(stream_time));
+            self.keep(store, head, record, (!partners.is_empty(), handled_to))?;
         }
         for head in heads.iter().filter(|head| head.is_changed) {
             self.write(store, head.key, &head.row)?;
@@ -275,16 +278,17 @@ impl Joining {
         store: &S,
         head: &mut Head<'a>,
         record: Arrival<'a>,
-        (met, stream_time): (bool, Timestamp),
+        (met, handled_to): (bool, Option<Timestamp>),
     ) -> Result<(), JoinError<S::Error>> {
         let Arrival { side, time, .. } = record;
         let row = &mut head.row;
         head.is_changed = true;
         if !met && self.terms.kind().emits_alone(side) {
             let due = self.terms.within().closes_at(side, time);
-            if row.due.is_none() {
-                // No record waits, so the closed ones have met their partners. The visit does not read them again.
-                row.handle_to(side, self.terms.within().last_closed(side, stream_time));
+            if let (None, Some(handled_to)) = (row.due, handled_to) {
+                // No record waits, so the closed ones have met their partners, and no other one arrives open at these
+                // times. The visit does not read them again.
+                row.handle_to(side, self.terms.within().last_closed(side, handled_to));
             }
             if row.due.is_none_or(|before| due < before) {
                 row.due = Some(due);

@@ -83,6 +83,7 @@ fn join(joining: &Joining, inputs: &[Input]) -> Vec<Out> {
     let mut now = Timestamp(0);
     for (at, (side, key, time)) in inputs.iter().enumerate() {
         let own = u32::try_from(at).unwrap();
+        let handled_to = now;
         now = now.max(Timestamp(*time));
         let record = Arrival {
             side: *side,
@@ -90,7 +91,10 @@ fn join(joining: &Joining, inputs: &[Input]) -> Vec<Out> {
             key: &[*key],
             value: &own.to_be_bytes(),
         };
-        match joining.arrive(&store, record, now).unwrap() {
+        match joining
+            .arrive(&store, record, now, Some(handled_to))
+            .unwrap()
+        {
             Arrived::Late => out.push(Out::Late(own)),
             Arrived::Taken { partners, missed } => {
                 let others = partners.iter().map(|it| number(&it.value));
@@ -314,7 +318,9 @@ fn a_hot_key_costs_the_same_per_record() {
                 key: b"hot",
                 value: &[7; 10],
             };
-            joining.arrive(&store, record, Timestamp(time)).unwrap();
+            joining
+                .arrive(&store, record, Timestamp(time), Some(Timestamp(time - 1)))
+                .unwrap();
             *store.work.borrow()
         };
         // The first of each side are not spread yet.
@@ -359,7 +365,9 @@ fn closed_partners_are_counted_and_not_copied() {
                 key: b"hot",
                 value: &[7; 10],
             };
-            joining.arrive(&store, record, Timestamp(now)).unwrap()
+            joining
+                .arrive(&store, record, Timestamp(now), None)
+                .unwrap()
         };
         for _ in 0..10_000 {
             arrive(Side::Right, 100, 100);
@@ -394,7 +402,7 @@ fn a_visit_skips_the_closed_records_that_have_met_a_partner() {
             key,
             value,
         };
-        joining.arrive(&store, record, time).unwrap();
+        joining.arrive(&store, record, time, Some(time)).unwrap();
     };
     arrive(Side::Right, 0, b"partner");
     for time in 1..10_000 {
@@ -409,4 +417,38 @@ fn a_visit_skips_the_closed_records_that_have_met_a_partner() {
     assert!(store.visits.borrow().is_empty());
     // It reads few of the records that have met their partners.
     assert!(*store.work.borrow() < 100, "{}", store.work.borrow());
+}
+
+/// A due item of an earlier stream time sends a record behind one that moved stream time further.
+#[test]
+fn a_record_that_arrives_at_an_earlier_stream_time_goes_out_alone() {
+    let within = Within::of(Duration::ZERO)
+        .before(Duration::from_millis(3_600))
+        .grace(Duration::from_millis(106));
+    for spread_above in [0, usize::MAX] {
+        let joining = Joining::new(JoinTerms::new(JoinKind::Left, within));
+        let joining = joining.spreading_above(spread_above);
+        let store = Memory::default();
+        let arrive = |time: i64, now: i64, handled_to: i64| {
+            let record = Arrival {
+                side: Side::Left,
+                time: Timestamp(time),
+                key: b"k",
+                value: &time.to_be_bytes(),
+            };
+            let arrived =
+                joining.arrive(&store, record, Timestamp(now), Some(Timestamp(handled_to)));
+            assert!(matches!(arrived.unwrap(), Arrived::Taken { .. }));
+        };
+        arrive(1_090, 1_090, 1_000);
+        arrive(980, 1_086, 1_086);
+        let mut alone = Vec::new();
+        loop {
+            let first = store.visits.borrow_mut().pop_first();
+            let Some((key, moment)) = first else { break };
+            let taken = joining.take_alone(&store, &key, moment).unwrap();
+            alone.extend(taken.iter().map(|stored| stored.time.0));
+        }
+        assert_eq!(alone, [980, 1_090]);
+    }
 }

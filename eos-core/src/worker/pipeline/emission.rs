@@ -79,6 +79,7 @@ impl Pipeline {
                 Some(_) => Between::record_first(),
                 None => Between::default(),
             };
+            task.pauses.iter_mut().for_each(|it| it.rule.given_back());
             task.forget();
         }
     }
@@ -118,7 +119,8 @@ impl Pipeline {
                     offset: Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO),
                     timestamp: None,
                     stream_time: task.progress.stream_time(),
-                    handled_to: task.progress.stream_time(),
+                    // Due items may be left to the next transaction.
+                    handled_to: None,
                     wall_clock: super::wall_clock(shared, Some(state)),
                     // A fault in an emission has no policy. The moment comes as due work.
                     takes_moments: false,

@@ -1,6 +1,7 @@
 //! Joins of two streams, with a crash at every effect. The golden cases compare their results with Kafka Streams.
 
 mod alone;
+mod behind;
 mod changes;
 mod golden;
 mod pairs;
