@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use eos_protocol::{Partition, TopicName};
+use eos_protocol::{Partition, TopicName, TopicPartition};
 
 use crate::views::SourceKeys;
 
@@ -23,7 +23,7 @@ impl KeyPlaces {
     }
 
     /// Returns the partition in which the record of an input should be, if that is another one.
-    pub(super) fn misplaced(
+    fn misplaced(
         &self,
         input: usize,
         key: Option<&[u8]>,
@@ -48,8 +48,29 @@ impl fmt::Debug for KeyPlaces {
 pub(super) struct MisplacedKeys(BTreeSet<TopicName>);
 
 impl MisplacedKeys {
+    /// Whether the key of a record of an input is in another partition than it should be. Logs the first one of a topic.
+    pub(super) fn check(
+        &mut self,
+        app: &str,
+        places: &KeyPlaces,
+        input: usize,
+        from: &TopicPartition,
+        key: Option<&[u8]>,
+    ) -> bool {
+        let expected = places.misplaced(input, key, from.partition);
+        if let Some(expected) = expected {
+            self.warn(
+                app,
+                &from.topic,
+                key.unwrap_or_default(),
+                (from.partition, expected),
+            );
+        }
+        expected.is_some()
+    }
+
     /// Logs the first misplaced key of a topic.
-    pub(super) fn warn(
+    fn warn(
         &mut self,
         app: &str,
         topic: &TopicName,

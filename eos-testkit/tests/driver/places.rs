@@ -1,6 +1,6 @@
 //! Keys of joined topics in other partitions than their partitioner chooses.
 
-use eos_core::{App, KeyValueStore, PlainTopic, Topic};
+use eos_core::{App, Calls, KeyValueStore, PlainTopic, Topic};
 use eos_testkit::{Input, TestDriver};
 
 type Texts = PlainTopic<String, String>;
@@ -52,6 +52,23 @@ fn a_key_in_the_partition_of_another_partitioner_is_counted() {
     assert_eq!(misplaced(&driver), 6);
     pipe_everywhere(&mut driver, &topic("customers"), &["eve"]);
     assert_eq!(misplaced(&driver), 9);
+}
+
+/// A stage with calls processes its records on another path.
+#[test]
+fn a_misplaced_key_in_front_of_a_call_is_counted() {
+    let mut app = App::new("a");
+    let customers = app.table(&customers(), &KeyValueStore::plain("rows"));
+    let called = app.source(&topic("orders")).map_async(
+        "call",
+        Calls::at_once(1),
+        |order: String| async move { Ok(order) },
+    );
+    let joined = called.join(&customers, |order, customer| format!("{order} {customer}"));
+    joined.to(&topic("out"));
+    let mut driver = driver(app);
+    pipe_everywhere(&mut driver, &topic("orders"), &["ada", "bob"]);
+    assert_eq!(misplaced(&driver), 6);
 }
 
 #[test]

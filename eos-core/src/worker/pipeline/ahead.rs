@@ -307,6 +307,19 @@ impl Pipeline {
             self.wake.after(Duration::ZERO);
             return Done::Dry;
         }
+        if let (Some(places), Some(from), Some(current)) = (
+            &task.places,
+            task.progress.inputs().get(input),
+            task.ahead.as_ref().and_then(|ahead| ahead.current()),
+        ) {
+            let (app, key) = (shared.spec.app.as_str(), current.message.key());
+            if self
+                .misplaced
+                .check(app, places, input, &from.partition, key)
+            {
+                self.counters.misplaced += 1;
+            }
+        }
         let run = self.run_admitted(shared, task);
         self.ran(shared, task, record, run, txn)
     }

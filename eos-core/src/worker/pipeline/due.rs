@@ -321,6 +321,14 @@ impl Pipeline {
             return Ok(unit);
         };
         let spec = shared.topology.stores().get(*index);
+        if spec.is_some_and(StoreSpec::is_fan_out) {
+            let reason = format!(
+                "{fault}. Rows of a foreign-key join still wait for this update, so neither an error policy nor a \
+                 decision about a pause skips it"
+            );
+            let (task, reason) = (unit.task, Fault::User(reason.into()).into());
+            return Err(Box::new(WorkerError::Due { task, reason }));
+        }
         let clock = spec.and_then(|spec| spec.clock).unwrap_or(Clock::Stream);
         task.ticks.forget();
         let dropped = match (&mut task.state, spec) {
@@ -336,6 +344,7 @@ impl Pipeline {
                 }));
             }
         };
+        let count = (dropped.len() as u64).max(1);
         let failed = match (&last, letters) {
             (LastResort::DeadLetter(_), Some(output)) => {
                 for item in &dropped {
@@ -346,14 +355,14 @@ impl Pipeline {
                     task.forget();
                     return Err(Box::new(due_error(task, too_large)));
                 }
-                Failed::DeadLetter
+                Failed::DeadLetter(count)
             }
-            _ => Failed::Skipped,
+            _ => Failed::Skipped(count),
         };
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %unit.task, error = %fault,
             "a timer or final result failed and {}",
-            if failed == Failed::Skipped { "is skipped" } else { "goes to the dead-letter topic" }
+            if failed == Failed::Skipped(count) { "is skipped" } else { "goes to the dead-letter topic" }
         );
         let store = spec.map_or_else(|| StoreId::due(name), |spec| spec.id);
         let unit = Processed {

@@ -384,13 +384,12 @@ impl Pipeline {
         let (state, headers) = (task.state.as_ref(), message.headers());
         let seen = task.progress.stream_time().max(task.time_given_back);
         if let Some(places) = &task.places {
-            let (key, partition) = (message.key(), from.partition.partition);
-            if let Some(expected) = places.misplaced(input, key, partition) {
+            let app = shared.spec.app.as_str();
+            if self
+                .misplaced
+                .check(app, places, input, &from.partition, message.key())
+            {
                 self.counters.misplaced += 1;
-                let (app, topic) = (shared.spec.app.as_str(), &from.partition.topic);
-                let found = (partition, expected);
-                self.misplaced
-                    .warn(app, topic, key.unwrap_or_default(), found);
             }
         }
         let place = (&from.partition, offset, timestamp);
@@ -502,8 +501,8 @@ impl Pipeline {
         }
         // Only now, because a waiting record may have been dropped and is delivered again.
         match record.failed {
-            Some(Failed::Skipped) => self.counters.skipped += 1,
-            Some(Failed::DeadLetter) => self.counters.dead_letters += 1,
+            Some(Failed::Skipped(count)) => self.counters.skipped += count,
+            Some(Failed::DeadLetter(count)) => self.counters.dead_letters += count,
             None => {}
         }
         if record.failed.is_some() {

@@ -99,7 +99,7 @@ impl Pipeline {
         };
         task.pauses.push(pause);
         if !rules::holds_back_paused_records() {
-            return self.finished(shared, task, unit.failed(Failed::Skipped), txn);
+            return self.finished(shared, task, unit.failed(Failed::Skipped(1)), txn);
         }
         Done::Commit(CommitCause::RecordFailed)
     }
@@ -188,7 +188,7 @@ impl Pipeline {
         let (last, output) = pause.last_resort(verdict);
         let (LastResort::DeadLetter(topic), Some(output)) = (&last, output) else {
             self.tell(shared, task, record, None, &fault);
-            return self.finished(shared, task, record.failed(Failed::Skipped), txn);
+            return self.finished(shared, task, record.failed(Failed::Skipped(1)), txn);
         };
         self.tell(shared, task, record, Some(topic), &fault);
         self.write_dead_letter(shared, task, record, (output, None), &fault);
@@ -198,7 +198,7 @@ impl Pipeline {
             let letters = (Some(topic), Some(output));
             return self.pause(shared, task, record, letters, too_large, txn);
         }
-        self.finished(shared, task, record.failed(Failed::DeadLetter), txn)
+        self.finished(shared, task, record.failed(Failed::DeadLetter(1)), txn)
     }
 
     /// Carries out the verdict about a due item.

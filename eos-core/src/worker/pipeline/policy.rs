@@ -93,7 +93,7 @@ impl Pipeline {
         match (last, letters) {
             (LastResort::Skip, _) => {
                 self.tell(shared, task, record, None, &fault);
-                self.finished(shared, task, record.failed(Failed::Skipped), txn)
+                self.finished(shared, task, record.failed(Failed::Skipped(1)), txn)
             }
             (LastResort::DeadLetter(topic), Some(output)) => {
                 self.tell(shared, task, record, Some(topic), &fault);
@@ -111,7 +111,7 @@ impl Pipeline {
                         task.forget();
                         Done::failed(error(task, record, too_large, false))
                     }
-                    None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
+                    None => self.finished(shared, task, record.failed(Failed::DeadLetter(1)), txn),
                 }
             }
             (LastResort::Pause(topic), _) => {

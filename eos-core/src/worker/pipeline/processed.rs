@@ -35,11 +35,11 @@ impl Processed {
     }
 }
 
-/// The fate of a failed record.
+/// The fate of a failed record, or of the records of a failed item, with their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
-    Skipped,
-    DeadLetter,
+    Skipped(u64),
+    DeadLetter(u64),
 }
 
 impl Processed {

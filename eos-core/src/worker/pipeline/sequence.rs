@@ -164,7 +164,7 @@ impl Pipeline {
                 task.forget();
                 Done::failed(super::policy::error(task, record, too_large, false))
             }
-            None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
+            None => self.finished(shared, task, record.failed(Failed::DeadLetter(1)), txn),
         }
     }
 

@@ -248,6 +248,15 @@ fn a_failed_result_alone_goes_to_its_policy() {
     let mut headers = letter.headers.iter();
     let side = headers.find(|it| it.name() == "eos-join-side");
     assert_eq!(side.and_then(|it| it.value()), Some(&b"left"[..]));
+    // Those of one moment fail together, and each counts.
+    let together = [("<a", "k", 100), ("<bad", "k", 100), ("<x", "end", 300)];
+    let mut driver = make(ErrorPolicy::skip());
+    pipe(&mut driver, &together);
+    assert_eq!(read(&mut driver), [""; 0]);
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 2);
+    let mut driver = make(ErrorPolicy::dead_letter("letters"));
+    pipe(&mut driver, &together);
+    assert_eq!(driver.metrics().unwrap().totals.dead_letters, 2);
     let mut driver = make(ErrorPolicy::fail());
     pipe(&mut driver, &records[..3]);
     let failed = driver.try_pipe(&orders(), Input::new("end", "x").at(Timestamp(300)));

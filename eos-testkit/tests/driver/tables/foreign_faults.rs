@@ -177,6 +177,28 @@ fn a_codec_that_is_not_available_is_retried() {
     }
 }
 
+/// The rows that an update has not reached yet would keep their old results.
+#[test]
+fn no_error_policy_skips_an_update_that_has_not_reached_all_rows() {
+    for (name, part, (topic, key, value), expected) in &CASES[..2] {
+        let codecs = Codecs::default();
+        let app = codecs.clone();
+        let mut driver = TestDriver::of(move || skipping(&app));
+        fill(&mut driver);
+        part(&codecs).is_away.store(true, Ordering::Relaxed);
+        let input = Input::new(*key, value.map(str::to_owned));
+        let piped = driver.try_pipe(&rows(topic), input);
+        let error = piped.expect_err("the worker went on").to_string();
+        for part in ["the registry is down", "still wait for this update"] {
+            assert!(error.contains(part), "{name}: {error}");
+        }
+        driver.restart();
+        let last = last_result(&mut driver, expected);
+        assert_eq!(last.as_deref(), Some(*expected), "{name}");
+        assert_eq!(driver.metrics().unwrap().totals.skipped, 0, "{name}");
+    }
+}
+
 fn numbers_with(partitioner: Option<u32>) -> (TestDriver, PlainTopic<u64, Option<String>>) {
     let mut numbers = Topic::<u64, Option<String>>::plain("numbers");
     if let Some(chosen) = partitioner {
