@@ -72,9 +72,10 @@ impl GlobalAge {
         true
     }
 
-    /// The start is over: the table is open to the tasks.
+    /// The start is over, because the reader has reached the ends: the table is open to the tasks.
     pub fn opens(&mut self, now: Timestamp) {
-        let took = Duration::from_millis(now.0.abs_diff(self.current.0));
+        let current = self.asked.unwrap_or(self.current);
+        let took = Duration::from_millis(now.0.abs_diff(current.0));
         self.opened = Some((now, took));
     }
 
@@ -127,6 +128,16 @@ mod tests {
         // It learns only every few seconds that it is up to date.
         let none = Duration::ZERO;
         assert_eq!((at(60, none), at(61, none)), (false, true));
+    }
+
+    /// The process was down for a day, and no record was written meanwhile.
+    #[test]
+    fn a_start_that_has_nothing_to_read_takes_no_time() {
+        let day = 24 * 3600;
+        let mut age = GlobalAge::starting(seconds(0), seconds(day));
+        age.opens(seconds(day + 1));
+        let missed = age.missed(seconds(day + 2), Duration::from_secs(3600));
+        assert_eq!(missed, None);
     }
 
     /// A large topic whose `delete.retention.ms` is a minute, and whose start takes longer than half of it.

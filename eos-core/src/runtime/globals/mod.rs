@@ -406,6 +406,7 @@ fn take(
         .get(at)
         .is_some_and(|part| record.offset() < part.next)
     {
+        table.passes(at, brokers);
         return Ok(());
     }
     if table.take(at, record, brokers)? {

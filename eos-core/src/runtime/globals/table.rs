@@ -192,6 +192,13 @@ impl Table {
         self.parts.iter().all(Part::has_arrived)
     }
 
+    /// Notes a record that the copy has. Another table of the same topic is behind this one.
+    pub(super) fn passes(&mut self, part: usize, brokers: Now) {
+        if let Some(part) = self.parts.get_mut(part) {
+            part.moved = brokers;
+        }
+    }
+
     /// Takes a record of a partition. Returns whether the batch is full.
     pub(super) fn take(
         &mut self,
