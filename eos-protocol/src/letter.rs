@@ -166,16 +166,19 @@ fn text(bytes: &[u8]) -> Option<&str> {
 /// The letters that a person gives up in one start of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decisions {
-    discards: BTreeMap<Vec<u8>, BTreeSet<u64>>,
+    /// The numbers of a topic and key.
+    discards: BTreeMap<(String, Vec<u8>), BTreeSet<u64>>,
     /// Topic, partition and first offset.
     without_key: BTreeSet<(String, u32, i64)>,
-    releases: BTreeSet<Vec<u8>>,
+    /// Topics and keys.
+    releases: BTreeSet<(String, Vec<u8>)>,
 }
 
 impl Decisions {
-    /// Discards the letter of a key with this number.
-    pub fn discard(&mut self, key: &[u8], n: u64) {
-        self.discards.entry(key.to_vec()).or_default().insert(n);
+    /// Discards the letter of a topic and key with this number.
+    pub fn discard(&mut self, topic: &str, key: &[u8], n: u64) {
+        let of = (topic.to_owned(), key.to_vec());
+        self.discards.entry(of).or_default().insert(n);
     }
 
     /// Discards the letter of a record without a key, which failed at this place at first.
@@ -184,9 +187,9 @@ impl Decisions {
         self.without_key.insert(place);
     }
 
-    /// Releases a key.
-    pub fn release(&mut self, key: &[u8]) {
-        self.releases.insert(key.to_vec());
+    /// Releases a key of a topic.
+    pub fn release(&mut self, topic: &str, key: &[u8]) {
+        self.releases.insert((topic.to_owned(), key.to_vec()));
     }
 
     /// Returns the action of a letter. `None` if it has no number: then it comes back as a new record.
@@ -210,8 +213,12 @@ impl Decisions {
                 false => Replay::Record(number),
             });
         };
-        let discards = self.discards.get(key);
-        Some(match self.releases.contains(key) {
+        if self.discards.is_empty() && self.releases.is_empty() {
+            return Some(Replay::Record(number));
+        }
+        let of = (letter.topic.to_owned(), key.to_vec());
+        let discards = self.discards.get(&of);
+        Some(match self.releases.contains(&of) {
             true => Replay::Release(Some(number.episode)),
             false if discards.is_some_and(|all| all.contains(&number.n)) => Replay::Discard(number),
             false => Replay::Record(number),

@@ -81,9 +81,22 @@ fn letters_of_a_key_are_in_the_order_of_their_numbers() {
 #[test]
 fn a_decision_is_about_one_key() {
     let mut decisions = Decisions::default();
-    decisions.discard(b"k", 7);
-    decisions.discard(b"", 1);
-    decisions.release(b"l");
+    decisions.discard("t", b"k", 7);
+    decisions.discard("t", b"", 1);
+    decisions.release("t", b"l");
+    // The same keys and numbers of another topic.
+    let mut others = Decisions::default();
+    others.discard("u", b"k", 7);
+    others.release("u", b"l");
+    for key in [b"k", b"l"] {
+        let (key, number) = (Some(&key[..]), Some(number(6, 7)));
+        let letter = WaitingLetter {
+            key,
+            number,
+            ..letter()
+        };
+        assert_eq!(others.action(&letter), number.map(Replay::Record));
+    }
     let of = |key, number| {
         let letter = letter();
         decisions.action(&WaitingLetter {
@@ -107,7 +120,7 @@ fn a_decision_is_about_one_key() {
 fn a_letter_without_a_key_is_named_by_its_place() {
     let mut decisions = Decisions::default();
     decisions.discard_without_key("t", 2, 6);
-    decisions.release(b"");
+    decisions.release("t", b"");
     let of = |key, topic, partition, episode| {
         let number = number(episode, 1);
         let letter = letter();

@@ -116,6 +116,11 @@ impl Pause {
         self.is_merged = self.is_applied;
     }
 
+    /// Handles the loss of the effects of a verdict that is not merged: the record or item comes again.
+    pub const fn given_back(&mut self) {
+        self.is_applied = self.is_merged;
+    }
+
     /// Returns the next step at a record.
     pub fn meets_record(&mut self, partition: &TopicPartition, offset: Offset) -> Met {
         let PausePlace::Record {
@@ -219,6 +224,21 @@ mod tests {
         assert!(!pause.is_over(), "the letter waits for a transaction");
         pause.merged();
         assert!(pause.is_over());
+    }
+
+    /// A stalled worker gives a record back whose effects wait for the next transaction.
+    #[test]
+    fn a_verdict_that_is_given_back_is_carried_out_again() {
+        let mut pause = at_record(7);
+        pause.decide(Verdict::Skip);
+        pause.applied();
+        pause.given_back();
+        let met = pause.meets_record(&tp("in"), offset(7));
+        assert_eq!(met, Met::Apply(Verdict::Skip));
+        pause.applied();
+        pause.merged();
+        pause.given_back();
+        assert!(pause.is_over(), "it is in the transaction");
     }
 
     #[test]

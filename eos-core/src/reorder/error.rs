@@ -41,11 +41,27 @@ pub enum ReorderError {
         /// The next number of the key.
         next: u128,
     },
-    /// Numbers are missing, and the record may not wait for them any longer.
+    /// The record is too far ahead to wait for the missing numbers.
     #[error(
-        "the numbers from {expected} to {number} (exclusive) are missing (store {store}): the gap is longer than `max_gap`, \
-         or the record has waited for `max_wait`. Write the missing records to the topic and restart the app, or give their \
-         numbers up with `OnGap::PassOn`"
+        "the numbers from {expected} to {number} (exclusive) are missing (store {store}), which is more than `max_gap` \
+         ({gap}). Raise `max_gap` and restart the app, so that the record waits for them, or give their numbers up with \
+         `OnGap::PassOn`"
+    )]
+    TooFar {
+        /// The name of the store.
+        store: Arc<str>,
+        /// The number that is missing.
+        expected: u128,
+        /// The number of the record.
+        number: u64,
+        /// The value of `max_gap`.
+        gap: u64,
+    },
+    /// Numbers are missing, and the record has waited for them for `max_wait`.
+    #[error(
+        "the numbers from {expected} to {number} (exclusive) are missing (store {store}), and the record has waited for \
+         `max_wait`. Write the missing records to the topic and restart the app, or give their numbers up with \
+         `OnGap::PassOn`"
     )]
     Gap {
         /// The name of the store.
@@ -57,8 +73,9 @@ pub enum ReorderError {
     },
     /// The waiting records of the task take too much space.
     #[error(
-        "{bytes} bytes of records wait in one task of the store {store}, and the limit is {limit}. Let records wait for a \
-         shorter time"
+        "{bytes} bytes of records wait in one task of the store {store}, and the limit is {limit}. Let the error policy skip \
+         this record or write a dead letter. In `reorder_by`, `OnGap::PassOn` forwards the waiting records. A shorter wait \
+         applies to later records only"
     )]
     Full {
         /// The name of the store.

@@ -16,10 +16,12 @@ pub enum OnGap {
     PassOn,
     /// The record fails with [`ReorderError`](super::ReorderError). The error policy of the source decides about it.
     /// If the record is too far ahead, and the policy skips it or writes a dead letter, the wait for the missing
-    /// numbers continues. So later numbers that are too far ahead fail as well, until the missing ones arrive.
+    /// numbers continues. So later numbers that are too far ahead fail as well, until the missing ones arrive or the wait of
+    /// an earlier record ends.
     ///
     /// If the gap stops the app or pauses the task, write the missing records to the topic and restart the app. A record whose
-    /// wait ended before the task started waits once more for `max_wait`, and the task reads on.
+    /// wait ended before the task started waits once more for `max_wait`, and the task reads on. For a record that is too far
+    /// ahead, also raise `max_gap`.
     Fail,
     /// The record becomes a dead letter. The error policy of the source must end in a dead-letter topic.
     /// As with `Fail`, later numbers that are too far ahead become dead letters, too.

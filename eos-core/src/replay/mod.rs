@@ -110,14 +110,14 @@ impl Replay {
         self
     }
 
-    /// Discards a letter: the key with these bytes no longer waits for this number. The header `eos-sequence` of a
-    /// letter ends with its number.
+    /// Discards a letter of the topic `origin`: the key with these bytes no longer waits for this number. The header
+    /// `eos-sequence` of a letter ends with its number.
     ///
     /// It applies to the letters that this start writes: those that failed before [`until`](Self::until). Remove the call
     /// afterwards: a later letter of the key may have the same number. A record without a key has no such number: see
     /// [`discard_without_key`](Self::discard_without_key).
-    pub fn discard(mut self, key: impl AsRef<[u8]>, number: u64) -> Self {
-        self.decisions.discard(key.as_ref(), number);
+    pub fn discard(mut self, origin: &str, key: impl AsRef<[u8]>, number: u64) -> Self {
+        self.decisions.discard(origin, key.as_ref(), number);
         self
     }
 
@@ -131,11 +131,11 @@ impl Replay {
         self
     }
 
-    /// Discards all letters of a key, and releases the key: its new records are processed again.
+    /// Discards all letters of a key of the topic `origin`, and releases the key: its new records are processed again.
     ///
     /// It applies to the letters that this start writes: those that failed before [`until`](Self::until).
-    pub fn release(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.decisions.release(key.as_ref());
+    pub fn release(mut self, origin: &str, key: impl AsRef<[u8]>) -> Self {
+        self.decisions.release(origin, key.as_ref());
         self
     }
 

@@ -77,7 +77,10 @@ impl Rounds {
             }));
         }
         let key = letter.row_key(ctx.offset());
-        Passed::arrives(&ctx.store(&self.rows.passed), self.start, &key)?;
+        // A later letter is of a later start, which begins at the first row. It must not keep the rounds of this one at the front.
+        if letter.failed_at < self.replay.until {
+            Passed::arrives(&ctx.store(&self.rows.passed), self.start, &key)?;
+        }
         ctx.store(&self.rows.letters).put(&key, &letter.encode())
     }
 

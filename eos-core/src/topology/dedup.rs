@@ -156,6 +156,8 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
             let bucket = window.bucket_of(sighting.at);
             let Buffers { key, row, .. } = &mut self.buffers;
             sighting.encode(bucket, row);
+            // A step may have set a time ahead of the records.
+            store.check_start(bucket).map_err(Fault::State)?;
             store.write(key, bucket, row).map_err(Fault::State)?;
         }
         Ok(seen)
@@ -255,15 +257,14 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         id: TimedId,
         (first, generation): (Timestamp, u64),
     ) -> Result<Seen, Fault> {
-        let now = ctx.stream_time().unwrap_or(first);
+        let now = ctx.stream_time().map_or(first, |seen| seen.max(first));
         let (time, store) = (id.time(), ctx.windows_at::<Vec<u8>, i64>(self.store));
-        let (bucket, before) = match ids.age(time, now) {
-            IdAge::Current(bucket) => (bucket, None),
+        let (bucket, is_old) = match ids.age(time, now) {
+            IdAge::Current(bucket) => (bucket, false),
             IdAge::TooOld(_) if generation > 0 => {
                 // The time of an id is always the same.
                 self.mark_replayed(generation, time);
-                let [bucket, before] = ids.recent_buckets(now);
-                (bucket, Some(before))
+                (ids.bucket_of(now), true)
             }
             IdAge::TooOld(behind) => {
                 let remember = ids.remember();
@@ -279,18 +280,20 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
             }
         };
         let key = &self.buffers.key;
-        for bucket in [Some(bucket), before].into_iter().flatten() {
+        // An older copy of a replayed record was stored at its stream time, which may be any remembered one.
+        let others = is_old.then(|| ids.buckets(now).skip(1));
+        for bucket in std::iter::once(bucket).chain(others.into_iter().flatten()) {
             if let Some(first) = store.read(key, bucket).map_err(|e| row_fault(ctx, e))? {
                 let first = Timestamp(first);
                 return Ok(Seen::Duplicate { first });
             }
         }
+        store.check_start(bucket).map_err(Fault::State)?;
         store.write(key, bucket, &first.0).map_err(Fault::State)?;
-        if generation > 0 && before.is_none() {
+        if generation > 0 && !is_old {
             // For copies that come when the id is too old.
             self.mark_replayed(generation, time);
-            let [bucket, _] = ids.recent_buckets(now);
-            let written = store.write(&self.buffers.key, bucket, &first.0);
+            let written = store.write(&self.buffers.key, ids.bucket_of(now), &first.0);
             written.map_err(Fault::State)?;
         }
         Ok(Seen::New)

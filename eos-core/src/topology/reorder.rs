@@ -159,6 +159,15 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         })
     }
 
+    fn too_far(&self, turn: &Turn, number: u64) -> Fault {
+        fault(ReorderError::TooFar {
+            store: Arc::clone(self.rows.shared_name()),
+            expected: turn.next(),
+            number,
+            gap: self.settings.gap,
+        })
+    }
+
     /// Ends the wait of all records of a key with a lower number than this one. They come up in order.
     fn call_lower(
         rows: &WaitingRows<'_>,
@@ -183,19 +192,23 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
     ) -> Result<(), Fault> {
         let failed = failed(&self.rows);
         let passes_on = self.settings.on_gap == OnGap::PassOn;
-        if is_too_far && !passes_on {
-            return Err(self.gap(&turn, number));
+        let now = ctx.time_of(self.settings.clock.into());
+        let now = now.ok_or(Fault::NoTime(record.timestamp))?;
+        // If the record failed, stream time would not advance, and no wait would end.
+        let may_fail = !passes_on
+            && !(self.settings.clock == crate::timers::Clock::Stream
+                && rows.has_due(now).map_err(failed)?);
+        if is_too_far && may_fail {
+            return Err(self.too_far(&turn, number));
         }
         let row = self.rows.row(ctx, record)?;
         let mut totals = rows.totals().map_err(failed)?;
         totals.add(row.len());
         let is_full = totals.bytes > MOST_WAITING;
-        if is_full && !passes_on {
+        if is_full && may_fail {
             return Err(full(&self.rows, totals));
         }
-        let now = ctx.time_of(self.settings.clock.into());
-        let now = now.ok_or(Fault::NoTime(record.timestamp))?;
-        let until = match is_too_far || is_full {
+        let until = match passes_on && (is_too_far || is_full) {
             true => {
                 Self::call_lower(rows, scope, &turn, number, now).map_err(failed)?;
                 now

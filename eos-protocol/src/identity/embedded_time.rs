@@ -205,14 +205,19 @@ impl TimedIds {
         IdAge::Current(self.bucket_of(id))
     }
 
-    /// The starts of the bucket of this time and of the one before it.
-    #[must_use]
-    pub fn recent_buckets(&self, time: Timestamp) -> [Timestamp; 2] {
-        let current = self.bucket_of(time);
-        [current, Timestamp(current.0.saturating_sub(self.bucket()))]
+    /// The starts of all buckets with a time that is remembered at this stream time, from the last one back.
+    pub fn buckets(&self, stream_time: Timestamp) -> impl Iterator<Item = Timestamp> + use<> {
+        let first = self.bucket_of(Timestamp(stream_time.0.saturating_sub(self.remember)));
+        let (last, step) = (self.bucket_of(stream_time), self.bucket());
+        let starts = std::iter::successors(Some(last), move |start| {
+            Some(Timestamp(start.0.saturating_sub(step)))
+        });
+        starts.take_while(move |start| *start >= first)
     }
 
-    fn bucket_of(&self, time: Timestamp) -> Timestamp {
+    /// The start of the bucket of this time.
+    #[must_use]
+    pub fn bucket_of(&self, time: Timestamp) -> Timestamp {
         Timestamp(time.0.saturating_sub(time.0.rem_euclid(self.bucket())))
     }
 }

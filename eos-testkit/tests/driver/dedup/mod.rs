@@ -291,6 +291,34 @@ fn a_record_that_is_too_old_fails_or_goes_elsewhere_or_passes() {
     assert_eq!(driver.metrics().unwrap().totals.too_old, 1);
 }
 
+/// A step in front of the deduplication sets a wrong time. Its row would keep the rows of all records from expiring.
+#[test]
+fn an_id_at_a_time_far_ahead_that_a_step_sets_fails() {
+    let mut app = App::new("a");
+    let seen = five_minutes();
+    app.source(&input())
+        .on_error(ErrorPolicy::skip())
+        .process_values(|ctx, record| {
+            let year = if record.value == "ahead" {
+                365 * 24 * 60 * MINUTE
+            } else {
+                0
+            };
+            let time = record.timestamp.map_or(0, |time| time.0) + year;
+            ctx.forward_record(record.at(Timestamp(time)))
+        })
+        .dedup(&seen)
+        .by(String::clone)
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    pipe(
+        &mut driver,
+        &[("k", "a", 0), ("k", "ahead", 1), ("k", "b", 2)],
+    );
+    assert_eq!(ids(&mut driver), ["a", "b"]);
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
+}
+
 /// One wrong timestamp would make all current records too old.
 #[test]
 fn a_record_from_the_future_fails_and_moves_no_time() {

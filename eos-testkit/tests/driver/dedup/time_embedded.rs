@@ -92,6 +92,43 @@ fn ids_expire_as_stream_time_moves() {
     assert_eq!(ids(&mut driver).len(), 2);
 }
 
+/// Letters that are too old come back in a generation. A second replay of the generation passes none of them, as long as the
+/// rows of the first one are kept.
+#[test]
+fn a_replayed_id_that_is_too_old_passes_once_in_a_generation() {
+    let start = || TestDriver::new(by_uuid());
+    let first = uuid(0, 1);
+    let replays = [
+        (Some("1"), 8 * DAY, true),
+        (Some("1"), 8 * DAY + MINUTE, false),
+        (Some("1"), 13 * DAY, false),
+        (Some("1"), 15 * DAY, false),
+        (Some("2"), 15 * DAY, true),
+        (Some("1"), 16 * DAY, true),
+        (None, 16 * DAY, false),
+    ];
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("k", &first, 0)]);
+        let mut passed = vec![ids(driver).len()];
+        for (generation, at, _) in &replays {
+            // Stream time moves with another record.
+            pipe(driver, &[("k", &uuid(*at, 9), *at)]);
+            ids(driver);
+            let mut record = Input::<String, String>::new("k", &first).at(Timestamp(BEGIN + at));
+            if let Some(generation) = generation {
+                record = record.header("eos-replay-generation", *generation);
+            }
+            driver.pipe_input(&input(), record);
+            passed.push(ids(driver).len());
+        }
+        passed
+    };
+    let expected: Vec<usize> = std::iter::once(1)
+        .chain(replays.iter().map(|(_, _, passes)| usize::from(*passes)))
+        .collect();
+    assert_eq!(scenario(&mut start()), expected);
+}
+
 /// R47: the store keeps the ids of seven days, and older ones for at most a bucket.
 #[test]
 fn ids_are_kept_for_seven_days() {

@@ -166,6 +166,8 @@ fn letters_of_a_later_replay_hide_no_others() {
         }
         rounds += 1;
         assert!(rounds < 20, "it never comes");
+        // Its key is parked, and gets a new record in each round.
+        replay.0.pipe_input(&letters(), of("0000", at + 1));
         replay.0.advance_wall_clock(Duration::from_millis(500));
     };
     assert_eq!(first, ["9998"]);
@@ -204,7 +206,7 @@ fn a_replay_killed_half_way_writes_each_letter_once() {
 fn the_replay_discards_and_releases() {
     let mut driver = TestDriver::new(app(&broken(&["1"])));
     let letters = three(&mut driver);
-    let mut replay = Replay::of(&driver, |replay| replay.discard("k", 1));
+    let mut replay = Replay::of(&driver, |replay| replay.discard("orders", "k", 1));
     replay.letters(&letters);
     let shown: Vec<_> = replay.read().into_iter().map(|it| (it.2, it.3)).collect();
     let expected = [
@@ -213,7 +215,7 @@ fn the_replay_discards_and_releases() {
         ("3", "1 record 0 3"),
     ];
     assert_eq!(shown, pairs(&expected));
-    let mut replay = Replay::of(&driver, |replay| replay.release("k"));
+    let mut replay = Replay::of(&driver, |replay| replay.release("orders", "k"));
     replay.letters(&letters[..1]);
     let records = replay.read();
     assert_eq!(records[0].3, "1 release 0");

@@ -108,10 +108,13 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 fn a_decision_does_not_outlive_its_start() {
     for (decide, done) in [
         (
-            Box::new(|replay: Replay| replay.release("k")) as Settings,
+            Box::new(|replay: Replay| replay.release("orders", "k")) as Settings,
             "1 release 0",
         ),
-        (Box::new(|replay| replay.discard("k", 1)), "1 discard 0 1"),
+        (
+            Box::new(|replay| replay.discard("orders", "k", 1)),
+            "1 discard 0 1",
+        ),
     ] {
         let mut starts = Starts::new(move |replay| decide(replay.until(FIRST)));
         starts.pipe(letter(Some("k"), "0 1", 999));
@@ -126,10 +129,13 @@ fn a_decision_does_not_outlive_its_start() {
 fn a_decision_applies_to_letters_that_wait_already() {
     for (decide, done) in [
         (
-            Box::new(|replay: Replay| replay.release("k")) as Settings,
+            Box::new(|replay: Replay| replay.release("orders", "k")) as Settings,
             "1 release 5",
         ),
-        (Box::new(|replay| replay.discard("k", 1)), "1 discard 5 1"),
+        (
+            Box::new(|replay| replay.discard("orders", "k", 1)),
+            "1 discard 5 1",
+        ),
     ] {
         let mut starts = Starts::new(|replay| replay.until(FIRST));
         starts.pipe(letter(Some("k"), "5 1", 1_000));
@@ -336,7 +342,7 @@ fn letters_of_a_partition_that_does_not_exist_wait_for_it() {
 #[test]
 fn a_record_without_a_key_is_not_the_empty_key() {
     let mut starts = Starts::new(|replay| {
-        let replay = replay.discard("", 1).release("l");
+        let replay = replay.discard("orders", "", 1).release("orders", "l");
         replay.discard_without_key("orders", 0, 5).until(FIRST)
     });
     for (key, number) in [(None, "4 1"), (None, "5 1"), (Some(""), "6 1")] {

@@ -1,6 +1,7 @@
 //! Records in order of the numbers of their keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
 
 use super::*;
 
@@ -90,10 +91,12 @@ fn a_gap_fails_or_becomes_a_dead_letter() {
     let failing_order = || app_with(ErrorPolicy::fail(), by_number(OnGap::Fail), Order::ordered);
     let mut driver = TestDriver::new(failing_order());
     let text = failing(&mut driver, "6", 0);
-    assert!(
-        text.contains("the numbers from 0 to 6 (exclusive) are missing (store waiting)"),
-        "{text}"
-    );
+    for part in [
+        "the numbers from 0 to 6 (exclusive) are missing (store waiting)",
+        "Raise `max_gap`",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
     let mut driver = TestDriver::new(failing_order());
     pipe(&mut driver, &[("2", 0)]);
     let text = failing(&mut driver, "1", 100);
@@ -127,6 +130,54 @@ fn a_gap_fails_or_becomes_a_dead_letter() {
     assert_eq!(lost, ["9", "1"]);
     assert_eq!(passed, ["2", "3", "4"]);
     crash_everywhere(letters, scenario);
+}
+
+/// Records that fail do not move stream time. The wait of the others ends nevertheless, with the first record behind it.
+#[test]
+fn records_that_are_too_far_ahead_do_not_stop_the_wait_of_others() {
+    for (policy, on_gap) in [
+        (ErrorPolicy::dead_letter("letters"), OnGap::DeadLetter),
+        (ErrorPolicy::skip(), OnGap::Fail),
+    ] {
+        let order = by_number(on_gap);
+        let mut driver = TestDriver::new(app_with(policy.into(), order, Order::ordered));
+        pipe(
+            &mut driver,
+            &[
+                ("0", 0),
+                ("2", 1),
+                ("3", 2),
+                ("9", 3),
+                ("10", 5_000),
+                ("11", 9_000),
+            ],
+        );
+        // 1 is given up with 2, which has waited too long, and later 4 to 9 with 10.
+        assert_eq!(out(&mut driver), ["0", "3", "11"], "{on_gap:?}");
+    }
+}
+
+/// A gap that is longer than `max_gap` stops the app. Its error names the fix.
+#[test]
+fn a_gap_that_was_too_long_is_repaired_with_a_longer_one() {
+    let gap = Arc::new(AtomicU64::new(5));
+    let declared = Arc::clone(&gap);
+    let mut driver = TestDriver::of(move || {
+        let settings = Reorder::max_gap(declared.load(Ordering::Relaxed));
+        let settings = settings
+            .max_wait(ms(5_000), Clock::Stream)
+            .on_gap(OnGap::Fail);
+        let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
+        app_with(ErrorPolicy::fail(), order, Order::ordered)
+    });
+    let text = failing(&mut driver, "9", 0);
+    assert!(text.contains("Raise `max_gap`"), "{text}");
+    gap.store(20, Ordering::Relaxed);
+    driver.restart();
+    for number in 0..9 {
+        pipe(&mut driver, &[(&number.to_string(), 1)]);
+    }
+    assert_eq!(out(&mut driver).len(), 10);
 }
 
 /// A restart after the stop reads on, so the missing record takes its place. Another stop follows if it does not come.
