@@ -153,9 +153,10 @@ fn a_jump_of_time_loses_no_result() {
     app.set("commit.interval.ms", 10);
     let mut driver = TestDriver::new(app);
     let mut alone = jump(&mut driver);
+    assert_eq!(alone.len(), 10_000);
     alone.sort();
     alone.dedup();
-    assert_eq!(alone.len(), 10_000);
+    assert_eq!(alone.len(), 10_000, "each of them once");
 }
 
 /// A minute's window behind a join needs the time for which results alone are held back.
