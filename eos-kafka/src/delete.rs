@@ -23,7 +23,7 @@ pub(super) fn delete_records(
         return Ok(Vec::new());
     }
     let call = CallSite::DeleteRecords;
-    let inquiry = Inquiry::open_knowing_nobody(config, "eos-deletions", within)?;
+    let inquiry = Inquiry::open_without_brokers(config, "eos-deletions", within)?;
     let entries = inquiry.deleted(before, &config.bootstrap);
     let entries = entries.map_err(|failure| inquiry.explain(failure, call))?;
     let outcome = |partition: &TopicPartition| {

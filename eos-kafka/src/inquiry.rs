@@ -30,7 +30,7 @@ impl Inquiry {
     }
 
     /// Creates a client without brokers. They are added later.
-    pub(super) fn open_knowing_nobody(
+    pub(super) fn open_without_brokers(
         config: &KafkaConfig,
         client_id: &str,
         within: Duration,

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_does_not_answer_holds_nobody_else_up() {
+    fn a_leader_that_does_not_respond_delays_no_other_one() {
         let lookups = Lookups::asking(frozen, |_| (), || ()).unwrap();
         let start = Instant::now();
         let stuck = lookups.ask(&[tp("frozen")], OffsetSpec::End, LONG);

@@ -1,7 +1,7 @@
 //! The local copy of a global table: whether a start reads on, or reads the whole topic again.
 //!
 //! A process reads all partitions of the topic without a group, and keeps the rows beside a [`GlobalMark`] in one
-//! database. The topic is the only durable copy, so a copy that is in doubt is thrown away.
+//! database. The topic is the only durable copy, so a copy that is in doubt is deleted.
 //!
 //! | the copy | the start | why |
 //! |---|---|---|

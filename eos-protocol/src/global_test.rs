@@ -47,7 +47,7 @@ fn start(mark: Option<&GlobalMark>, change: impl FnOnce(&mut GlobalSituation<'_>
     situation.decide()
 }
 
-/// Returns why the copy is thrown away.
+/// Returns why the copy is deleted.
 fn why(start: GlobalStart) -> StaleCopy {
     let GlobalStart::Rebuild { from, why } = start else {
         panic!("{start:?}");

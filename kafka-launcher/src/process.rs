@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_itself_and_a_dead_one_is_nobody() {
+    fn a_process_is_itself_and_a_dead_one_has_no_identity() {
         let mut child = std::process::Command::new("sleep")
             .arg("600")
             .spawn()

@@ -125,7 +125,7 @@ mod tests {
         let done = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&done);
         let act = move || {
-            let _nobody_waits = begun.send(());
+            let _receiver_may_have_ended = begun.send(());
             std::thread::sleep(takes);
             told.fetch_add(1, Ordering::Relaxed);
         };

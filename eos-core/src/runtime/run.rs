@@ -201,7 +201,7 @@ where
                 _ => drop(slot),
             }
             asked.observed().enter(AppState::Stopped);
-            let _nobody_waits = ended.send(end);
+            let _receiver_may_have_ended = ended.send(end);
         })
         .map_err(Error::Thread)?;
     Ok(Running {

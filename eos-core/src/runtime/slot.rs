@@ -315,7 +315,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_may_enter() {
+    fn a_second_owner_may_not_enter() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let slot = Slot::take(dir.path(), &AppId::from("a"), None).unwrap();

@@ -195,9 +195,9 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         let now = ctx.time_of(self.settings.clock.into());
         let now = now.ok_or(Fault::NoTime(record.timestamp))?;
         // If the record failed, stream time would not advance, and no wait would end.
-        let may_fail = !passes_on
-            && !(self.settings.clock == crate::timers::Clock::Stream
-                && rows.has_due(now).map_err(failed)?);
+        let ends_a_wait = self.settings.clock == crate::timers::Clock::Stream
+            && rows.has_due(now).map_err(failed)?;
+        let may_fail = !passes_on && !ends_a_wait;
         if is_too_far && may_fail {
             return Err(self.too_far(&turn, number));
         }

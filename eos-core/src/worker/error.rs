@@ -188,7 +188,7 @@ pub enum WorkerError {
     },
     /// The copy of a global table failed.
     #[error(
-        "the copy of the global table {table} failed: {source}. After a restart, a damaged copy is thrown away and read again \
+        "the copy of the global table {table} failed: {source}. After a restart, a damaged copy is deleted and read again \
          from its topic"
     )]
     Global {

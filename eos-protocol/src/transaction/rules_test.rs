@@ -393,7 +393,7 @@ fn the_deadline_of_the_first_init_stands_still_in_an_outage() {
 }
 
 #[test]
-fn rule_9_a_producer_that_nobody_fenced_is_replaced_as_often_as_an_abort_may_happen() {
+fn rule_9_a_producer_that_was_not_fenced_is_replaced_after_each_abort() {
     let mut life = Life::in_state(State::Open);
     for _ in 1..Limits::default().aborts_in_a_row {
         let actions = life.fail(CallSite::Send, ProducerLost);

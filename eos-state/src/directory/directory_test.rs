@@ -182,7 +182,7 @@ fn a_file_in_its_place_is_refused() {
 
 #[cfg(unix)]
 #[test]
-fn nobody_else_may_enter() {
+fn a_second_owner_may_not_enter() {
     use std::os::unix::fs::PermissionsExt;
     let slot = slot();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -258,7 +258,11 @@ fn replay(file: &Path) {
     }
     let results = without_needless_tombstones(results);
     if at_the_end {
-        assert_eq!(found[..results.len()], results, "{}", file.display());
+        // Kafka Streams sends the last windows only after another input. They are in its store.
+        let store = lines.iter().filter_map(|line| line.get("store"));
+        let store = store.map(|row| expected(row, is_session));
+        let last: Vec<_> = store.filter(|row| !results.contains(row)).collect();
+        assert_eq!(found, [results, last].concat(), "{}", file.display());
     } else {
         assert_eq!(found, results, "{}", file.display());
     }

@@ -35,7 +35,7 @@ pub enum Deed {
     /// What was kept is delivered, and the broker answered so; `None` if it did not, or if its
     /// answer has no code that is known here.
     Delivered(Option<i16>),
-    /// It is thrown away.
+    /// It is dropped.
     Dropped,
     /// It was sent twice.
     Duplicated,
@@ -45,7 +45,7 @@ pub enum Deed {
     CutBefore,
     /// It was passed on, and the connection cut.
     CutAfter,
-    /// The broker's answer was thrown away; its code, if it has one that is known here.
+    /// The broker's answer was dropped; its code, if it has one that is known here.
     AnswerLost(Option<i16>),
     /// The proxy answered in the broker's place.
     Answered(i16),

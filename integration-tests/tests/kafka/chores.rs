@@ -18,7 +18,7 @@ use integration_tests::wait::wait_until;
 const PARTITIONS: i32 = 2;
 
 #[test]
-fn what_nobody_needs_goes_and_nothing_else() -> Result<()> {
+fn unneeded_records_are_deleted_and_no_others() -> Result<()> {
     on_kafka(&[
         ("a repartition topic is emptied", emptied),
         ("state of tasks that are elsewhere goes", left_over),

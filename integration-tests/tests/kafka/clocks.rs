@@ -19,7 +19,7 @@ const ANY_TIME: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn producers_whose_clocks_are_ten_hours_off_hurt_nobody() -> Result<()> {
+fn producers_whose_clocks_are_ten_hours_off_cause_no_loss() -> Result<()> {
     on_kafka(&[
         ("ahead and behind in one partition", in_one_partition),
         ("one sibling ahead, one behind", in_siblings),

@@ -81,7 +81,7 @@ fn without_their_defences_they_are_not_harmless() -> Result<()> {
             case: format!("control: {case}"),
             cases: 1,
             fired: fired as u64,
-            verdict: format!("lost {lost}, doubled {doubled}: red, as it must be"),
+            verdict: format!("lost {lost}, doubled {doubled}: violated, as expected"),
             seconds: since.elapsed().as_secs_f64(),
             command: COMMAND.into(),
         })?;

@@ -26,7 +26,11 @@ const KINDS: [(&str, Act, Truth); 4] = [
         Act::Cut(Cut::Before),
         Truth::Aborted,
     ),
-    ("the coordinator hears nothing", Act::Drop, Truth::Aborted),
+    (
+        "the coordinator receives nothing",
+        Act::Drop,
+        Truth::Aborted,
+    ),
     (
         "connection cut after the broker applied it",
         Act::LoseAnswer { cut: true },

@@ -427,7 +427,7 @@ fn without_the_restart_table_they_are_not_harmless() -> Result<()> {
             case: format!("control: {case}"),
             cases: 1,
             fired: report.fired as u64,
-            verdict: format!("{findings}: red, as it must be"),
+            verdict: format!("{findings}: violated, as expected"),
             seconds: since.elapsed().as_secs_f64(),
             command: COMMAND.into(),
         })?;

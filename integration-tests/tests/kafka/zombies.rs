@@ -68,7 +68,7 @@ fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<
             "" => ("take-over of a touched task", ""),
             _ => (
                 "control: the same with any owned partition's offset",
-                ": red, as it must be",
+                ": violated, as expected",
             ),
         };
         record(&Row {
@@ -125,7 +125,7 @@ fn a_zombie_that_comes_back_in_a_rebalance_goes_on_with_nothing_of_its_own() -> 
         let sum = print(&cases, &done);
         let (name, word) = match undefended {
             "" => ("", ""),
-            _ => ("control: ", ": red, as it must be"),
+            _ => ("control: ", ": violated, as expected"),
         };
         record(&Row {
             point: "3 zombies".into(),

@@ -118,7 +118,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !self.ended {
             let _gone_already = self.child.kill();
-            let _nobody_else_reaps = self.child.wait();
+            let _already_reaped = self.child.wait();
         }
     }
 }

@@ -101,7 +101,7 @@ pub enum GlobalError {
     },
     /// The local copy failed.
     #[error(
-        "the copy of the global table {table} failed: {source}. After a restart, a damaged copy is thrown away and read again \
+        "the copy of the global table {table} failed: {source}. After a restart, a damaged copy is deleted and read again \
          from its topic"
     )]
     Copy {

@@ -40,7 +40,7 @@ impl GlobalThread {
                 let body = || run(make, &asked);
                 let ran = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Gone));
                 let failed = ran.is_err();
-                let _nobody_waits = end.send(ran);
+                let _receiver_may_have_ended = end.send(ran);
                 if failed {
                     app.stop(StopMode::Restart);
                 }

@@ -23,7 +23,7 @@ fn pass(bench: &mut Bench, seconds: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_partition_that_stays_nobodys_makes_a_static_member_join_anew_once() {
+fn a_partition_that_stays_without_an_owner_makes_a_static_member_rejoin() {
     let mut bench = bench(Some(&[0]));
     let calls = pass(&mut bench, 20);
     assert_eq!(times(&calls, "unsubscribe"), 1, "{calls:?}");

@@ -217,7 +217,7 @@ fn a_record_counts_for_all_its_sources_or_for_none() {
 
 /// An outage aborts what it hits, again and again, also a record that is alone. It is not to blame.
 #[test]
-fn rule_9_an_outage_condemns_nobody() {
+fn rule_9_an_outage_condemns_no_record() {
     let mut bench = bench(ErrorPolicy::skip(), &[]);
     bench.settle();
     bench.feed(0, &["a"]);

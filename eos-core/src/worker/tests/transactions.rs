@@ -58,7 +58,7 @@ fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_writte
 
 /// Nothing else wakes a worker whose queues are full: they tell when they become so.
 #[test]
-fn whoever_waits_for_markers_never_sleeps_longer_whenever_the_clock_is_looked_at() {
+fn a_wait_for_markers_never_takes_longer_whenever_the_clock_is_read() {
     for late in (0..6_000).step_by(100) {
         let mut bench = committed_within_2_ms();
         bench.feed(0, &["b"]);

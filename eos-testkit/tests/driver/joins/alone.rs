@@ -12,7 +12,7 @@ use super::*;
 
 /// An order of 100 may have a shipment up to 110, which may come up to 115.
 #[test]
-fn a_record_that_met_nobody_goes_out_alone_once_when_it_closes() {
+fn a_record_without_a_partner_goes_out_alone_once_when_it_closes() {
     for kind in [Kind::Left, Kind::Outer] {
         let mut driver = TestDriver::new(app(kind, within()));
         pipe(

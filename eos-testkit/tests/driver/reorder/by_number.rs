@@ -140,7 +140,7 @@ fn records_that_are_too_far_ahead_do_not_stop_the_wait_of_others() {
         (ErrorPolicy::skip(), OnGap::Fail),
     ] {
         let order = by_number(on_gap);
-        let mut driver = TestDriver::new(app_with(policy.into(), order, Order::ordered));
+        let mut driver = TestDriver::new(app_with(policy, order, Order::ordered));
         pipe(
             &mut driver,
             &[

@@ -167,7 +167,7 @@ pub(crate) fn trimmed_windows_over(scene: &mut Scene) -> Result<()> {
             .log
             .iter()
             .any(|line| line.contains("discarding local state")),
-        "its database was thrown away: {:?}",
+        "its database was deleted: {:?}",
         began.log
     );
     scene.judge_output()

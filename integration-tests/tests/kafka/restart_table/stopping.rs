@@ -211,7 +211,7 @@ pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
         "{error}"
     );
     says(&error, &["was renamed to other-counts, rename it back"])?;
-    // Nothing was thrown away before that: put back, it reads nothing.
+    // Nothing was deleted before that: put back, it reads nothing.
     scene.log();
     scene.run(&["a"])?.took("exact")?;
     scene.delete_state()?;

@@ -127,7 +127,7 @@ fn one(control: &Control, undefended: &str, bootstrap: &str) -> Result<()> {
         "" => (control.case.to_owned(), ""),
         lacking => (
             format!("control: the same without {lacking}"),
-            ": red, as it must be",
+            ": violated, as expected",
         ),
     };
     record(&Row {

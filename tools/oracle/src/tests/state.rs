@@ -257,7 +257,7 @@ fn offsets_behind_their_outputs_are_behind_their_state() {
 }
 
 #[test]
-fn state_is_not_compared_with_offsets_that_nobody_can_read() {
+fn state_is_not_compared_with_unreadable_offsets() {
     let mut evidence = counted();
     evidence.committed = None;
     finished(&evidence, [("open", 1)]);

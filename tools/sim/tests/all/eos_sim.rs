@@ -11,7 +11,7 @@ fn eos_sim(arguments: &[&str]) -> Command {
 
 /// `cargo xtask sim --seed 1 --trace | head -1`
 #[test]
-fn whoever_has_read_enough_closes_the_pipe() {
+fn a_reader_may_close_the_pipe_early() {
     let mut sim = eos_sim(&["--seed", "1", "--trace"]);
     let sim = sim.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut sim = sim.spawn().unwrap();
