@@ -1,9 +1,10 @@
 //! The check of a database before an app starts: all mistakes at once, each with its fix.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use eos_core::boundary::{Answer, LedgerError, LedgerFailure};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::array::Param;
 use crate::catalog;
@@ -31,9 +32,13 @@ const SERVER: &str = "SELECT pg_catalog.current_setting('server_version_num')::i
      pg_catalog.pg_backend_pid()";
 
 /// A setting of the session. A pooler of transactions gives it to another client, or forgets it.
-const MARK: &str = "SELECT pg_catalog.set_config('eos.probe', $1, false)";
+const MARK: &str =
+    "SELECT pg_catalog.set_config('eos.probe', 'mine', false), pg_catalog.pg_backend_pid()";
 const READ_MARK: &str =
     "SELECT pg_catalog.current_setting('eos.probe', true), pg_catalog.pg_backend_pid()";
+
+/// The time for another connection while a transaction is open. A pooler with one session makes it wait for the end.
+const OTHER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Checks everything. `others` is a second connection, which makes a pooler switch sessions.
 pub(crate) async fn check(
@@ -46,8 +51,15 @@ pub(crate) async fn check(
     let failed = |error: tokio_postgres::Error| {
         Failed::of(Call::Outside, "the check of the database", &error).into_error(ledger)
     };
+    if pooler(client, other).await.map_err(failed)? {
+        // Other statements would fail for this reason.
+        let text = format!(
+            "{ledger}: a pooler changes the session between transactions: connect to PostgreSQL directly, or use session \
+             pooling"
+        );
+        return Err(LedgerError::new(LedgerFailure::Fatal, text));
+    }
     let role = server(client, &mut mistakes).await.map_err(failed)?;
-    pooler(client, other, &mut mistakes).await.map_err(failed)?;
     let has_schema = eos_schema(client, &role, definitions, &mut mistakes)
         .await
         .map_err(failed)?;
@@ -96,33 +108,48 @@ async fn server(
     row.try_get(1)
 }
 
-/// A session that is shared with others cannot be told from theirs, nor ended.
-async fn pooler(
-    client: &Client,
-    other: &Client,
-    mistakes: &mut Vec<String>,
-) -> Result<(), tokio_postgres::Error> {
-    let first = client.query_one(READ_MARK, &[]).await?;
-    let pid: i32 = first.try_get(1)?;
-    client.query(MARK, &[&"mine"]).await?;
-    // While this transaction is open, a pooler has to give the other connection another session, or to make it wait.
-    client.batch_execute("BEGIN").await?;
-    let theirs = other.query_one(READ_MARK, &[]).await;
-    client.batch_execute("ROLLBACK").await?;
-    let theirs = theirs?;
-    // Now the session of the other one is taken, and a pooler would give it to us.
-    let mine = client.query_one(READ_MARK, &[]).await?;
-    let is_shared = theirs.try_get::<_, Option<String>>(0)?.as_deref() == Some("mine")
-        || theirs.try_get::<_, i32>(1)? == pid
-        || mine.try_get::<_, Option<String>>(0)?.as_deref() != Some("mine")
-        || mine.try_get::<_, i32>(1)? != pid;
-    if is_shared {
-        mistakes.push(
-            "a pooler changes the session between transactions: connect to PostgreSQL directly, or use session pooling"
-                .into(),
-        );
+/// Returns whether a pooler gives the session of a connection to others. Such a session can't be ended on its own.
+async fn pooler(client: &Client, other: &Client) -> Result<bool, tokio_postgres::Error> {
+    let (_, own) = mark(client, MARK).await?;
+    let expected = (Some("mine".to_owned()), own);
+    // A pooler may give out the session that was returned first, or the one that was returned last.
+    for last in [client, other] {
+        let first = if std::ptr::eq(last, client) {
+            other
+        } else {
+            client
+        };
+        client.batch_execute("BEGIN").await?;
+        let both = tokio::time::timeout(OTHER_LIMIT, other.batch_execute("BEGIN")).await;
+        let Ok(both) = both else {
+            return Ok(true);
+        };
+        both?;
+        let within = mark(client, READ_MARK).await?;
+        first.batch_execute("ROLLBACK").await?;
+        last.batch_execute("ROLLBACK").await?;
+        let theirs = mark(other, READ_MARK).await?;
+        let is_own = theirs.0 == expected.0 || theirs.1 == expected.1;
+        if is_own || within != expected || mark(client, READ_MARK).await? != expected {
+            return Ok(true);
+        }
     }
-    Ok(())
+    Ok(false)
+}
+
+/// Sends a statement that returns the mark of the session and its process. A pooler of transactions may not know prepared
+/// statements.
+async fn mark(
+    client: &Client,
+    statement: &str,
+) -> Result<(Option<String>, Option<String>), tokio_postgres::Error> {
+    let messages = client.simple_query(statement).await?;
+    let row = messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let column = |at| row.and_then(|row| row.get(at)).map(str::to_owned);
+    Ok((column(0), column(1)))
 }
 
 /// Returns whether the tables of eos can be used.

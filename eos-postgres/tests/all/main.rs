@@ -8,6 +8,7 @@ mod defences;
 mod doubt;
 mod failures;
 mod guide;
+mod pooler;
 mod protocol;
 mod refused;
 mod sessions;
