@@ -95,7 +95,6 @@ fn app(gap: Duration) -> App {
         .group_by_key()
         .windowed_by(Tumbling::of(HOUR).grace(GRACE))
         .count(&WindowStore::plain("views"))
-        .emit_per_commit()
         .to_stream()
         // All pages of an hour go to one task.
         .rekey(|count| ("all".to_owned(), (count.key.key, count.value)))

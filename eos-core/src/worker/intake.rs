@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use eos_protocol::{CommitCause, DryStep, Now, TaskId, TaskTurn};
+use eos_protocol::{CommitCause, DryStep, Now, TaskId, TaskTurn, Timestamp};
 
 use crate::client::Client;
 
 use super::pipeline::Done;
-use super::turns::TurnLengths;
+use super::turns::{TurnLimits, Turns};
 use super::{STRETCH, Worker, WorkerError};
 
 /// The reason why a task's turn ended.
@@ -83,16 +83,19 @@ impl<C: Client> Worker<C> {
         }
         let begun = self.shared.env.about_now();
         self.pipeline.set_clock(begun);
-        // With repartition topics, all tasks stay at the same stream time. Otherwise, later stages would receive late
-        // records.
-        let (lengths, mut more_with_backlog) = match self.shared.has_repartitions {
-            true => (TurnLengths::short(self.tasks.stream_times()), usize::MAX),
-            false => {
-                let more = self.tasks.more_with_backlog(self.txn.pace.interval());
-                (TurnLengths::default(), more)
-            }
+        let mut more_with_backlog = match self.shared.has_repartitions {
+            true => usize::MAX,
+            false => self.tasks.more_with_backlog(self.txn.pace.interval()),
         };
         let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
+        // With repartition topics, all tasks stay at the same time. Otherwise, later stages would receive late records.
+        let mut by_time = Turns::default();
+        if self.shared.has_repartitions {
+            by_time = Turns::by_time(self.shared.env.wall_clock());
+            for id in &turns {
+                by_time.set(*id, self.next_time(*id));
+            }
+        }
         let mut any = false;
         while let Some(id) = turns.pop_front() {
             if self.tasks.would_touch_backlog(id) {
@@ -102,7 +105,15 @@ impl<C: Client> Worker<C> {
                 }
                 more_with_backlog -= 1;
             }
-            match self.take_turn(id, &lengths, begun, &mut any) {
+            let turn = self.take_turn(id, by_time.limits(id), begun, &mut any);
+            if by_time.are_by_time() {
+                let next = match turn {
+                    Turn::Over | Turn::Then(Done::Begin) => self.next_time(id),
+                    Turn::Dry | Turn::Full | Turn::Then(_) => None,
+                };
+                by_time.set(id, next);
+            }
+            match turn {
                 Turn::Dry => {}
                 Turn::Over => turns.push_back(id),
                 Turn::Full => {
@@ -159,8 +170,14 @@ impl<C: Client> Worker<C> {
         }
     }
 
+    /// Returns the time of the next record of a task, if it is fetched.
+    fn next_time(&mut self, id: TaskId) -> Option<Timestamp> {
+        let task = self.tasks.get_mut(id)?;
+        self.pipeline.next_time::<C>(task, &mut self.source)
+    }
+
     /// Processes records of one task.
-    fn take_turn(&mut self, id: TaskId, lengths: &TurnLengths, begun: Now, any: &mut bool) -> Turn {
+    fn take_turn(&mut self, id: TaskId, limits: TurnLimits, begun: Now, any: &mut bool) -> Turn {
         let Self {
             shared,
             source,
@@ -174,8 +191,17 @@ impl<C: Client> Worker<C> {
         };
         let (first, mut records) = (!task.progress.touched(), 0);
         let mut turn = Turn::Over;
-        for _ in 0..lengths.of(id, task.progress.stream_time()) {
-            match pipeline.process(shared, task, source, txn) {
+        for _ in 0..limits.records {
+            let waits = limits
+                .until
+                .is_some_and(|until| pipeline.next_time::<C>(task, source) > Some(until));
+            let done = match waits {
+                true => pipeline.process_due(shared, task, txn),
+                false => pipeline.process(shared, task, source, txn),
+            };
+            match done {
+                // Its next record comes after those of other tasks.
+                Done::Dry if waits => break,
                 Done::Dry => {
                     turn = Turn::Dry;
                     break;

@@ -22,7 +22,7 @@
 //! | `task`, `task_state`, `windows`, `trimming` | one task, its state, its windows and their changelog |
 //! | `spec`, `storage`, `purge_queue`, `status`, `error` | the interface between runtime and worker |
 //! | `ahead` | the records of a task whose calls run ahead of their turn |
-//! | `turns` | how many records a task takes in a row |
+//! | `turns` | the turns of tasks in an app with repartition topics, in the order of event time |
 //! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
 mod ahead;

@@ -94,11 +94,6 @@ impl<R> Tasks<R> {
         tasks.find(|(_, task)| wanted(task)).map(|(id, _)| *id)
     }
 
-    pub(super) fn stream_times(&self) -> impl Iterator<Item = (TaskId, Option<Timestamp>)> + '_ {
-        let tasks = self.by_id.iter();
-        tasks.map(|(id, task)| (*id, task.progress.stream_time()))
-    }
-
     pub(super) fn owned(&self) -> &BTreeMap<TopicPartition, TaskId> {
         &self.owned
     }

@@ -1,52 +1,84 @@
-//! How many records a task takes before the next task has its turn.
+//! The turns of tasks in an app with repartition topics.
+//!
+//! A repartition topic is read in the order of its writes, and the windows behind it close by the youngest record. So the
+//! tasks of a stage go through a backlog side by side: the next record of a task has its turn if it is at most [`LEAD`]
+//! younger than the next record of any other task of the stage. This is a merge by time, as of the inputs of one task
+//! (KIP-695), except that no task waits for one without fetched records.
 
 use std::collections::BTreeMap;
 
 use eos_protocol::{StageId, TaskId, Timestamp};
 
-/// The turn in an app with repartition topics. It is short, so that tasks with a backlog stay side by side in time:
-/// a repartition topic is read in the order of its writes, and windows close by the youngest record. Short turns
-/// cost a tenth of the CPU time of an app that does little else, so other apps have no such limit.
+/// The maximum number of records in a turn. Short turns cost a tenth of the CPU time of an app that does little else, so
+/// apps without repartition topics have no such limit.
 const TURN: usize = 32;
-/// The turn of a task that is behind most others of its stage. The lead that a task gains while the others wait for a
-/// fetch shrinks, and yet no task waits for another.
-const CATCH_UP: usize = 4 * TURN;
+/// How far the next record of a task may be ahead of that of another task, in milliseconds. The order of records within
+/// this time is that of the turns, which is cheaper.
+const LEAD: i64 = 1_000;
+/// A record that is so far ahead of the machine's clock has a wrong timestamp. Its task waits for no others.
+const MOST_AHEAD: i64 = 60_000;
 
-/// The length of each task's turn in one step.
+/// The times of the next records of all tasks that have some in this step.
 #[derive(Debug, Default)]
-pub(super) struct TurnLengths {
-    /// Per stage, the time before which a task is behind: the middle between the least and the greatest stream time, but
-    /// not less than the median, which one idle task does not move.
-    limits: Option<BTreeMap<StageId, i64>>,
+pub(super) struct Turns {
+    /// `None` without repartition topics.
+    stages: Option<BTreeMap<StageId, BTreeMap<TaskId, i64>>>,
+    /// The time from which a timestamp is wrong.
+    wrong_from: i64,
 }
 
-impl TurnLengths {
-    /// Short turns, for tasks with these stream times.
-    pub(super) fn short(tasks: impl Iterator<Item = (TaskId, Option<Timestamp>)>) -> Self {
-        let mut times = BTreeMap::<StageId, Vec<i64>>::new();
-        for (id, time) in tasks {
-            let times = times.entry(id.stage).or_default();
-            times.extend(time.map(|Timestamp(time)| time));
-        }
-        let limits = times.into_iter().filter_map(|(stage, mut times)| {
-            let (least, greatest) = (*times.iter().min()?, *times.iter().max()?);
-            let half = times.len() / 2;
-            let median = *times.select_nth_unstable(half).1;
-            Some((stage, median.max(i64::midpoint(least, greatest))))
-        });
+/// The limits of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TurnLimits {
+    /// The maximum number of records.
+    pub(super) records: usize,
+    /// The time of the last record that has its turn.
+    pub(super) until: Option<Timestamp>,
+}
+
+impl Turns {
+    /// Short turns in the order of time. `now` is that of the machine's clock.
+    pub(super) fn by_time(now: Timestamp) -> Self {
         Self {
-            limits: Some(limits.collect()),
+            stages: Some(BTreeMap::new()),
+            wrong_from: now.0.saturating_add(MOST_AHEAD),
         }
     }
 
-    /// The records that a task may take in a row.
-    pub(super) fn of(&self, id: TaskId, time: Option<Timestamp>) -> usize {
-        let Some(limits) = &self.limits else {
-            return usize::MAX;
+    pub(super) fn are_by_time(&self) -> bool {
+        self.stages.is_some()
+    }
+
+    /// Sets the time of the task's next record. Without a fetched record, or without a time, no task waits for this one.
+    pub(super) fn set(&mut self, id: TaskId, head: Option<Timestamp>) {
+        let Some(stages) = &mut self.stages else {
+            return;
         };
-        match limits.get(&id.stage) {
-            Some(limit) if time.is_none_or(|time| time.0 < *limit) => CATCH_UP,
-            _ => TURN,
+        let heads = stages.entry(id.stage).or_default();
+        match head.filter(|head| head.0 < self.wrong_from) {
+            Some(Timestamp(head)) => heads.insert(id, head),
+            None => heads.remove(&id),
+        };
+    }
+
+    /// Returns the limits of the task's next turn.
+    pub(super) fn limits(&self, id: TaskId) -> TurnLimits {
+        let Some(stages) = &self.stages else {
+            return TurnLimits {
+                records: usize::MAX,
+                until: None,
+            };
+        };
+        let heads = stages.get(&id.stage);
+        let is_in_order = heads.is_some_and(|heads| heads.contains_key(&id));
+        let others = heads
+            .into_iter()
+            .flatten()
+            .filter(|(other, _)| **other != id);
+        let least = others.map(|(_, head)| *head).min().filter(|_| is_in_order);
+        TurnLimits {
+            records: TURN,
+            until: least.map(|least| Timestamp(least.saturating_add(LEAD))),
         }
     }
 }
@@ -62,41 +94,58 @@ mod tests {
         TaskId { stage, partition }
     }
 
-    #[test]
-    fn a_task_behind_its_stage_has_long_turns() {
-        let at = |time| Some(Timestamp(time));
-        let of_other_stage = (id(1, 0), at(9_000));
-        let tasks = [(id(0, 0), at(100)), (id(0, 1), at(200)), (id(0, 2), None)];
-        let lengths = TurnLengths::short(tasks.into_iter().chain([of_other_stage]));
-        assert_eq!(lengths.of(id(0, 0), at(100)), CATCH_UP);
-        assert_eq!(lengths.of(id(0, 0), at(200)), TURN, "it has caught up");
-        assert_eq!(lengths.of(id(0, 1), at(200)), TURN);
-        assert_eq!(lengths.of(id(0, 2), None), CATCH_UP, "it has taken none");
-        assert_eq!(lengths.of(id(1, 0), at(9_000)), TURN, "it is alone");
+    fn turns(heads: &[(TaskId, Option<i64>)]) -> Turns {
+        let mut turns = Turns::by_time(Timestamp(1_000_000));
+        for (id, head) in heads {
+            turns.set(*id, head.map(Timestamp));
+        }
+        turns
+    }
+
+    fn until(turns: &Turns, id: TaskId) -> Option<i64> {
+        let limits = turns.limits(id);
+        assert_eq!(limits.records, TURN);
+        limits.until.map(|time| time.0)
     }
 
     #[test]
-    fn all_tasks_catch_up_with_one_that_leads() {
-        let tasks = (0..).zip([0, 10, 20, 30, 40, 1_000]);
-        let tasks = tasks.map(|(at, time)| (id(0, at), Some(Timestamp(time))));
-        let lengths = TurnLengths::short(tasks);
-        let of = |time| lengths.of(id(0, 0), Some(Timestamp(time)));
-        assert_eq!((of(40), of(499), of(1_000)), (CATCH_UP, CATCH_UP, TURN));
+    fn a_task_is_not_far_ahead_of_the_others_of_its_stage() {
+        let [a, b, c, other] = [id(0, 0), id(0, 1), id(0, 2), id(1, 0)];
+        let mut turns = turns(&[
+            (a, Some(5_000)),
+            (b, Some(9_000)),
+            (c, None),
+            (other, Some(0)),
+        ]);
+        assert_eq!(until(&turns, a), Some(9_000 + LEAD));
+        assert_eq!(until(&turns, b), Some(5_000 + LEAD));
+        assert_eq!(until(&turns, c), None, "its next record is not known");
+        assert_eq!(until(&turns, other), None, "it is alone");
+        turns.set(a, Some(Timestamp(20_000)));
+        assert_eq!(until(&turns, b), Some(20_000 + LEAD));
+        turns.set(a, None);
+        assert_eq!(
+            until(&turns, b),
+            None,
+            "it waits for no task without records"
+        );
     }
 
+    /// Otherwise it would wait until the others have no record.
     #[test]
-    fn an_idle_task_and_one_from_the_far_future_do_not_end_catching_up() {
-        let times = [100, 200, 210, 220, i64::MIN, i64::MAX];
-        let tasks = (0..).zip(times);
-        let tasks = tasks.map(|(at, time)| (id(0, at), Some(Timestamp(time))));
-        let lengths = TurnLengths::short(tasks);
-        let of = |time| lengths.of(id(0, 0), Some(Timestamp(time)));
-        assert_eq!((of(100), of(200)), (CATCH_UP, CATCH_UP));
-        assert_eq!((of(210), of(220)), (TURN, TURN));
+    fn a_task_with_a_wrong_time_waits_for_no_others() {
+        let [a, b] = [id(0, 0), id(0, 1)];
+        let turns = turns(&[(a, Some(5_000)), (b, Some(i64::MAX))]);
+        assert_eq!((until(&turns, a), until(&turns, b)), (None, None));
     }
 
     #[test]
     fn without_repartition_topics_a_turn_has_no_limit() {
-        assert_eq!(TurnLengths::default().of(id(0, 0), None), usize::MAX);
+        let limits = Turns::default().limits(id(0, 0));
+        let none = TurnLimits {
+            records: usize::MAX,
+            until: None,
+        };
+        assert_eq!(limits, none);
     }
 }

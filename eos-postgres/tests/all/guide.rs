@@ -146,8 +146,11 @@ fn tested(orders: &Lines) -> Result<(), Box<dyn std::error::Error>> {
     run(&url, TABLES)?;
     let shop = Postgres::connect(&url)?;
     let mut driver = TestDriver::new(inventory(&shop));
-    driver.crash_during_next_record();
+    driver.hold();
     driver.pipe(&orders, "o-1", r#"{"sku":"pen","units":3}"#);
+    driver.crash();
+    driver.release();
+    assert_eq!(driver.crashes(), 1);
     assert_eq!(value(&url, "SELECT units FROM stock")?, "997");
     Ok(())
 }
@@ -210,8 +213,11 @@ fn the_closure_of_the_chapter_works() {
     let url = database("guide_closure", &format!("{}\n{more}", tables()));
     let shop = Postgres::connect(&url).unwrap();
     let mut driver = TestDriver::new(booking(&shop));
-    driver.crash_during_next_record();
+    driver.hold();
     driver.pipe(&lines("orders"), "o-1", r#"{"sku":"pen","units":3}"#);
+    driver.crash();
+    driver.release();
+    assert_eq!(driver.crashes(), 1);
     driver.pipe(&lines("orders"), "o-2", r#"{"sku":"pen","units":998}"#);
     assert_eq!(rows(&url, "SELECT * FROM stock"), "pen|997");
     assert_eq!(rows(&url, "SELECT * FROM bookings"), "o-1|pen|3");

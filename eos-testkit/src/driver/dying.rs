@@ -64,6 +64,9 @@ impl TestDriver {
 
     /// Kills the process at the next record, when only the first of its outputs has left. For a record without
     /// outputs, kills it right before the commit. The process is started again at once.
+    ///
+    /// It does not reach the commit of an app with a ledger: call [`hold`](Self::hold), pipe the record, and call
+    /// [`crash`](Self::crash).
     pub fn crash_during_next_record(&mut self) {
         self.faults.arm_mid_record();
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use eos_protocol::{Admission, Lag, MaxIdle, Now, Offset, OutOfOrder, Pick, Supply};
+use eos_protocol::{Admission, Lag, MaxIdle, Now, Offset, OutOfOrder, Pick, Supply, Timestamp};
 
-use super::{Done, MissingRecord};
+use super::{Done, MissingRecord, Pipeline};
 use crate::client::{Client, ClientError, Records, Source};
 use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
@@ -29,6 +29,27 @@ pub(super) fn choose<C: Client>(
     }
     let here = is_here(task);
     Ok(if here { Pick::Take(0) } else { Pick::Nothing })
+}
+
+impl Pipeline {
+    /// Returns the time of the task's next record, if it is fetched: the earliest one of its inputs. A task whose calls run
+    /// ahead of their turn has none.
+    pub(in crate::worker) fn next_time<C: Client>(
+        &self,
+        task: &mut Task<RecordsOf<C>>,
+        source: &mut C::Source,
+    ) -> Option<Timestamp> {
+        if task.ahead.is_some() || task.readiness != Readiness::Ready {
+            return None;
+        }
+        let mut times = (0..task.fetched.len()).filter_map(|input| {
+            // The turn of the task reports the error.
+            fetch::<C>(task, input, source).ok()?;
+            task.head_time(input)
+        });
+        let first = times.next()?;
+        Some(times.fold(first, Timestamp::min))
+    }
 }
 
 fn choose_by_time<C: Client>(

@@ -307,6 +307,25 @@ impl Pipeline {
         }
     }
 
+    /// Handles the next due item of a task whose next record has to wait.
+    pub(in crate::worker) fn process_due<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        if !task.has_due() || !task.pauses.is_empty() || self.is_parked(shared, task) {
+            return Done::Dry;
+        }
+        if let Some(done) = self.due(shared, task, Clock::Stream, txn) {
+            return done;
+        }
+        let state = task.state.as_ref();
+        let set = state.map_or(0, |state| state.store.take_set(Clock::Background));
+        task.between.record(set);
+        self.between_records(shared, task, txn).unwrap_or(Done::Dry)
+    }
+
     /// Handles the next item that has no order relative to records.
     fn between_records<C: Client>(
         &mut self,
