@@ -117,6 +117,11 @@ impl App {
         Store::new(self.token(), self.keep(declared.store, declared.check))
     }
 
+    /// Records a mistake, so that the app does not start.
+    pub(crate) fn wrong(&self, mistake: Mistake) {
+        self.lock().wrong(mistake);
+    }
+
     /// Adds a store for closures. Returns its number.
     pub(crate) fn keep(&self, store: StoreSpec, check: Result<(), Mistake>) -> usize {
         let mut graph = self.lock();
@@ -442,8 +447,7 @@ mod tests {
             .ignore();
         let error = app.start_blocking("localhost:9092").unwrap_err();
         let text = error.to_string();
-        let says =
-            "this build of eos-core lacks the feature `kafka`, which `App::run` needs. Add it";
+        let says = "this build of eos-core lacks the feature `kafka`, which `App::run` needs. Add features";
         assert!(text.starts_with(says), "{text}");
     }
 }

@@ -20,9 +20,8 @@ pub enum Error {
     Topology(#[from] TopologyError),
     /// This build lacks a feature of eos-core.
     #[error(
-        "this build of eos-core lacks the feature `{feature}`, which {needed_by} needs. Add it in Cargo.toml: \
-         eos-core = {{ version = \"{}\", features = [\"{feature}\"] }}",
-        env!("CARGO_PKG_VERSION")
+        "this build of eos-core lacks the feature `{feature}`, which {needed_by} needs. Add \
+         features = [\"{feature}\"] to the dependency eos-core in Cargo.toml"
     )]
     FeatureMissing {
         /// The feature.

@@ -99,18 +99,25 @@ impl Target {
 /// A failed connection.
 #[derive(Debug)]
 pub(crate) enum ConnectError {
-    Server(tokio_postgres::Error),
-    /// The host accepts connections, and does not answer.
-    Silent {
+    Server {
         host: String,
-        limit: Duration,
+        error: tokio_postgres::Error,
     },
+    /// The host accepts connections, and does not answer.
+    Silent { host: String, limit: Duration },
+}
+
+impl ConnectError {
+    /// Whether another attempt at this address fails as well.
+    fn is_permanent(&self) -> bool {
+        matches!(self, Self::Server { error, .. } if tls::advice(error).is_some())
+    }
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server(error) => f.write_str(&describe(error)),
+            Self::Server { host, error } => write!(f, "{host}: {}", describe(error)),
             Self::Silent { host, limit } => write!(
                 f,
                 "the server {host} has not answered for {limit:?} (`connect_timeout`). Check that it is reachable"
@@ -122,8 +129,9 @@ impl fmt::Display for ConnectError {
 impl From<ConnectError> for Failed {
     fn from(error: ConnectError) -> Self {
         match error {
-            ConnectError::Server(error) => {
-                let mut failed = Self::of(Call::Outside, "the connection", &error);
+            ConnectError::Server { host, error } => {
+                let what = format!("the connection to {host}");
+                let mut failed = Self::of(Call::Outside, &what, &error);
                 if let Some(advice) = tls::advice(&error) {
                     failed.reaction = Reaction::Stop;
                     failed.text.push_str(advice);
@@ -151,10 +159,7 @@ pub(crate) async fn open_watched(
     is_gone: &Arc<AtomicBool>,
 ) -> Result<Client, ConnectError> {
     let limit = target.limit();
-    let mut failed = Err(ConnectError::Silent {
-        host: target.host.clone(),
-        limit,
-    });
+    let mut failed: Option<ConnectError> = None;
     for place in 0..places(&target.config).max(1) {
         let mut config = of_place(&target.config, place);
         config.application_name(name);
@@ -165,14 +170,21 @@ pub(crate) async fn open_watched(
                 config.hostaddr(address);
             }
             let attempt = open_one(&config, &target.tls, is_gone);
-            failed = match tokio::time::timeout(limit, attempt).await {
+            let error = match tokio::time::timeout(limit, attempt).await {
                 Ok(Ok(client)) => return Ok(client),
-                Ok(Err(error)) => Err(ConnectError::Server(error)),
-                Err(_) => Err(ConnectError::Silent { host, limit }),
+                Ok(Err(error)) => ConnectError::Server { host, error },
+                Err(_) => ConnectError::Silent { host, limit },
             };
+            // A host that is down for a moment may be the primary, whatever is wrong with the others.
+            if failed.is_none() || !error.is_permanent() {
+                failed = Some(error);
+            }
         }
     }
-    failed
+    Err(failed.unwrap_or_else(|| ConnectError::Silent {
+        host: target.host.clone(),
+        limit,
+    }))
 }
 
 /// The addresses of a host's name. `None` is the address that the settings have, or the one that the driver finds.

@@ -145,6 +145,7 @@ impl Start {
             {
                 // A new connection: this one may be gone.
                 connection = None;
+                held_since.clear();
             }
             inbound.answer(
                 number,
@@ -169,7 +170,10 @@ impl Start {
             },
         };
         match request {
-            Request::Look(of) => Some(limited(self.look(connection, &of)).await),
+            Request::Look(of) => {
+                held_since.clear();
+                Some(limited(self.look(connection, &of)).await)
+            }
             Request::TakeOver(of) => {
                 // The time of an abandoned take-over does not count.
                 held_since.retain(|held, _| of.contains(held));

@@ -96,14 +96,21 @@ pub(crate) fn advice(error: &tokio_postgres::Error) -> Option<&'static str> {
             None => cause.downcast_ref::<rustls::Error>(),
         };
         if let Some(rustls::Error::InvalidCertificate(cause)) = of_tls {
-            use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
+            use rustls::CertificateError as Cause;
             return Some(match cause {
-                NotValidForName | NotValidForNameContext { .. } => {
+                Cause::NotValidForName | Cause::NotValidForNameContext { .. } => {
                     ". Connect by a name that the server's certificate contains"
                 }
-                _ => {
+                Cause::Expired
+                | Cause::ExpiredContext { .. }
+                | Cause::NotValidYet
+                | Cause::NotValidYetContext { .. } => {
+                    ". Renew the server's certificate, or correct the clock of this machine"
+                }
+                Cause::UnknownIssuer => {
                     ". Name the certificate authority of the server with sslrootcert=/path in the URL"
                 }
+                _ => ". Check the server's certificate",
             });
         }
         source = cause.source();

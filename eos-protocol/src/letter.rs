@@ -192,6 +192,14 @@ impl Decisions {
         self.releases.insert((topic.to_owned(), key.to_vec()));
     }
 
+    /// The topics of the decisions, some of them several times.
+    pub fn topics(&self) -> impl Iterator<Item = &str> {
+        let discards = self.discards.keys().map(|(topic, _)| &**topic);
+        let without_key = self.without_key.iter().map(|(topic, ..)| &**topic);
+        let releases = self.releases.iter().map(|(topic, _)| &**topic);
+        discards.chain(without_key).chain(releases)
+    }
+
     /// Returns the action of a letter. `None` if it has no number: then it comes back as a new record.
     ///
     /// A record without a key is not a record with an empty key. Its letter is the only one of its episode, so all such

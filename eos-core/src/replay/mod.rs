@@ -28,6 +28,7 @@ use crate::runtime::time_of_day::time_of_day;
 use crate::store::OrderedStore;
 use crate::timer::Clock;
 use crate::topic::Topic;
+use crate::topology::Mistake;
 
 /// The interval between two rounds. A round writes its letters in the order of their numbers.
 const ROUND: Duration = Duration::from_millis(500);
@@ -139,7 +140,8 @@ impl Replay {
         self
     }
 
-    /// Returns the app. Set its properties and run it like any other app. [`App::on_error`] sets the policy for records
+    /// Returns the app. A decision about a topic that [`to`](Self::to) does not name is a mistake in the app: it does not start.
+    /// Set its properties and run it like any other app. [`App::on_error`] sets the policy for records
     /// that are not dead letters.
     #[must_use]
     pub fn app(self) -> App {
@@ -154,6 +156,14 @@ impl Replay {
             let topic = Topic::with(origin, PlaceCodec, Plain);
             let topic = topic.partition_by("replay", |place: &Place, _| place.partition);
             outputs.insert(origin.clone(), app.output(&topic));
+        }
+        for topic in self.decisions.topics() {
+            if !outputs.contains_key(topic) {
+                app.wrong(Mistake::ReplayTopic {
+                    topic: topic.to_owned(),
+                    known: self.origins.join(", "),
+                });
+            }
         }
         let source = Topic::<Option<Vec<u8>>, Option<Vec<u8>>>::plain(&self.letters);
         let start = RandomState::new().hash_one(&self.letters);

@@ -65,12 +65,19 @@ impl Passed {
         start: u64,
         key: &[u8],
     ) -> Result<(), Failure> {
-        let before = Self::read(view, start)?;
-        if before.key[..] <= *key {
-            return Ok(());
+        let own = Some(start);
+        match view.get(&ROW)? {
+            // The other start may continue, and its place may be behind this letter.
+            Some(other) if other.start != own => {
+                let key = Vec::new();
+                view.put(&ROW, &Self { start: own, key })
+            }
+            Some(before) if before.key[..] > *key => {
+                let key = key.to_vec();
+                view.put(&ROW, &Self { key, ..before })
+            }
+            _ => Ok(()),
         }
-        let key = key.to_vec();
-        view.put(&ROW, &Self { key, ..before })
     }
 }
 

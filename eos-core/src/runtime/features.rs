@@ -73,7 +73,7 @@ mod tests {
         assert!(
             error.starts_with(
                 "this build of eos-core lacks the feature `rocksdb`, which an app with stores and \
-                 state.dir = /var/eos needs. Add it in Cargo.toml: eos-core = { version = "
+                 state.dir = /var/eos needs. Add features = [\"rocksdb\"] to the dependency"
             ),
             "{error}"
         );

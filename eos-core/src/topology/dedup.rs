@@ -257,9 +257,14 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         id: TimedId,
         (first, generation): (Timestamp, u64),
     ) -> Result<Seen, Fault> {
-        let now = ctx.stream_time().map_or(first, |seen| seen.max(first));
+        let now = ctx.stream_time().unwrap_or(first);
         let (time, store) = (id.time(), ctx.windows_at::<Vec<u8>, i64>(self.store));
-        let (bucket, is_old) = match ids.age(time, now) {
+        let age = match ids.age(time, now) {
+            // A handler of the machine's clock may forward records while stream time stands still.
+            IdAge::Future(_) => ids.age(time, now.max(first)),
+            age => age,
+        };
+        let (bucket, is_old) = match age {
             IdAge::Current(bucket) => (bucket, false),
             IdAge::TooOld(_) if generation > 0 => {
                 // The time of an id is always the same.

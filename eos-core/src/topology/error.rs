@@ -71,6 +71,17 @@ pub enum Mistake {
     /// The app has no source.
     #[error("the app has no source. Begin with `app.source(&topic)`")]
     Empty,
+    /// A replay decides about letters of a topic that it does not write to.
+    #[error(
+        "the replay decides about letters of the topic {topic}, but writes to {known}. Correct the name, or add \
+         `.to({topic:?})`"
+    )]
+    ReplayTopic {
+        /// The topic of the decision.
+        topic: String,
+        /// The topics of the replay.
+        known: String,
+    },
     /// A step writes to a place of a ledger, and the app has none.
     #[error(
         "a step writes rows to {place}, but the app has no ledger, which would commit them. Declare it with \

@@ -91,9 +91,7 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
         let row = self.rows.row(ctx, &record)?;
         let mut totals = rows.totals().map_err(failed)?;
         let number = totals.add(row.len());
-        // The time of this record may end the wait of others. If the record failed, stream time would not advance, and
-        // all later records would fail.
-        if totals.bytes > MOST_WAITING && !rows.has_due(now).map_err(failed)? {
+        if totals.bytes > MOST_WAITING && !ends_a_wait(ctx, &rows, now).map_err(failed)? {
             return Err(full(&self.rows, totals));
         }
         rows.set_totals(totals).map_err(failed)?;
@@ -114,6 +112,13 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
         }
         forward((&rows, &self.rows), ctx, moment.value, next)
     }
+}
+
+/// Whether the current record moves stream time to the end of a wait. If it failed, stream time would not advance, and all
+/// later records would fail. A due item moves no stream time.
+fn ends_a_wait(ctx: &Ctx<'_>, rows: &WaitingRows<'_>, now: Timestamp) -> Result<bool, StoreError> {
+    let moves = ctx.handled_to().is_none_or(|handled| handled < now);
+    Ok(moves && rows.has_due(now)?)
 }
 
 /// Holds each record until the numbers before it were forwarded or given up.
@@ -194,18 +199,22 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         let passes_on = self.settings.on_gap == OnGap::PassOn;
         let now = ctx.time_of(self.settings.clock.into());
         let now = now.ok_or(Fault::NoTime(record.timestamp))?;
-        // If the record failed, stream time would not advance, and no wait would end.
-        let ends_a_wait = self.settings.clock == crate::timers::Clock::Stream
-            && rows.has_due(now).map_err(failed)?;
-        let may_fail = !passes_on && !ends_a_wait;
-        if is_too_far && may_fail {
+        let may_fail = || -> Result<bool, Fault> {
+            if passes_on {
+                return Ok(false);
+            }
+            let by_records = self.settings.clock == crate::timers::Clock::Stream;
+            let ends_a_wait = by_records && ends_a_wait(ctx, rows, now).map_err(failed)?;
+            Ok(!ends_a_wait)
+        };
+        if is_too_far && may_fail()? {
             return Err(self.too_far(&turn, number));
         }
         let row = self.rows.row(ctx, record)?;
         let mut totals = rows.totals().map_err(failed)?;
         totals.add(row.len());
         let is_full = totals.bytes > MOST_WAITING;
-        if is_full && may_fail {
+        if is_full && may_fail()? {
             return Err(full(&self.rows, totals));
         }
         let until = match passes_on && (is_too_far || is_full) {

@@ -1,5 +1,7 @@
 //! A worker has one session.
 
+use std::time::Duration;
+
 use eos_core::boundary::LedgerFailure;
 use eos_postgres::Postgres;
 use eos_postgres::testing::{run, value};
@@ -131,7 +133,10 @@ fn an_open_transaction_of_another_role_is_waited_for() {
     wait(|slice| old.session.flush(slice)).unwrap();
     let shop = Postgres::connect(&url.replace("postgres@", &format!("{role}@"))).unwrap();
     let begins = std::thread::spawn(move || drop(Worker::new(&shop, &[], "w")));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    while value(&url, "SELECT max(epoch) FROM eos.sessions").unwrap() != "2" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(500));
     assert!(!begins.is_finished(), "it does not wait");
     let error = old.finish(&taken, 1).unwrap_err();
     assert_eq!(error.failure, LedgerFailure::Superseded, "{error}");

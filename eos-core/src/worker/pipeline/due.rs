@@ -192,9 +192,12 @@ impl Pipeline {
                 (task.progress.stream_time()).map_or(item.due, |time| time.max(item.due))
             }
         };
-        let stream_time = match item.clock {
-            Clock::Stream => Some(item.place.moment()),
-            Clock::Wall | Clock::Background => task.progress.stream_time(),
+        // An item that runs before its turn shows nothing about those before it.
+        let seen = task.progress.stream_time();
+        let (stream_time, handled_to) = match item.clock {
+            Clock::Stream if in_order => (Some(item.place.moment()), Some(item.place.moment())),
+            Clock::Stream => (seen.max(Some(item.place.moment())), seen),
+            Clock::Wall | Clock::Background => (seen, seen),
         };
         let headers = Headers::new();
         let origin = Origin {
@@ -203,7 +206,7 @@ impl Pipeline {
             offset: Offset::new(input.next.get() - 1).unwrap_or(Offset::ZERO),
             timestamp: Some(item.due),
             stream_time,
-            handled_to: stream_time,
+            handled_to,
             wall_clock: Some(wall_clock),
             takes_moments: true,
             headers: &headers,
@@ -324,7 +327,8 @@ impl Pipeline {
         if spec.is_some_and(StoreSpec::is_fan_out) {
             let reason = format!(
                 "{fault}. Rows of a foreign-key join still wait for this update, so neither an error policy nor a \
-                 decision about a pause skips it"
+                 decision about a pause skips it. Remove the cause (make the codec available, or raise \
+                 max.message.bytes of the topic), and start the app again"
             );
             let (task, reason) = (unit.task, Fault::User(reason.into()).into());
             return Err(Box::new(WorkerError::Due { task, reason }));

@@ -135,6 +135,23 @@ fn letters_after_the_start_wait_for_the_next_replay() {
     assert!(replay.read().is_empty());
 }
 
+/// With a wrong name, the letter would be processed.
+#[test]
+fn a_decision_about_another_topic_is_refused() {
+    for replay in [
+        App::replay("orders-dlq").discard("order", "k", 1),
+        App::replay("orders-dlq").release("order", "k"),
+        App::replay("orders-dlq").discard_without_key("order", 0, 1),
+    ] {
+        let error = TestDriver::build(replay.to("orders").app())
+            .unwrap_err()
+            .to_string();
+        for part in ["the topic order,", "writes to orders", ".to(\"order\")"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
 /// A unit of work reads at most 4,000 letters. Those that wait for a later replay are read once, and hide no others.
 #[test]
 fn letters_of_a_later_replay_hide_no_others() {

@@ -157,6 +157,20 @@ fn records_that_are_too_far_ahead_do_not_stop_the_wait_of_others() {
     }
 }
 
+/// A record from another order comes as a due item. It fails without holding stream time back, so `max_gap` holds.
+#[test]
+fn a_record_behind_an_order_by_time_may_not_be_too_far_ahead() {
+    let order = |stream: Stream<String, String>| {
+        let by_time = stream.reorder_by_time(ms(10), &ReorderStore::plain("by-time"));
+        by_number(OnGap::DeadLetter)(by_time.drop_late().ordered())
+    };
+    let policy = ErrorPolicy::dead_letter("letters");
+    let mut driver = TestDriver::new(app_with(policy, order, |it| it.drop_late().ordered()));
+    pipe(&mut driver, &[("9", 0), ("0", 50), ("1", 200), ("2", 500)]);
+    assert_eq!(read(&mut driver, "letters"), ["9"]);
+    assert_eq!(out(&mut driver), ["0", "1"]);
+}
+
 /// A gap that is longer than `max_gap` stops the app. Its error names the fix.
 #[test]
 fn a_gap_that_was_too_long_is_repaired_with_a_longer_one() {
