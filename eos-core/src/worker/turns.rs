@@ -3,7 +3,8 @@
 //! A repartition topic is read in the order of its writes, and the windows behind it close by the youngest record. So the
 //! tasks of a stage go through a backlog side by side: the next record of a task has its turn if it is at most [`LEAD`]
 //! younger than the next record of any other task of the stage. This is a merge by time, as of the inputs of one task
-//! (KIP-695), except that no task waits for one without fetched records.
+//! (KIP-695), with two exceptions: no task waits for one without fetched records, and a task that has caught up with the
+//! machine's clock waits for no other. Otherwise, one partition with a backlog would delay all live ones.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +16,17 @@ const TURN: usize = 32;
 /// How far the next record of a task may be ahead of that of another task, in milliseconds. The order of records within
 /// this time is that of the turns, which is cheaper.
 const LEAD: i64 = 1_000;
-/// A record that is so far ahead of the machine's clock has a wrong timestamp. Its task waits for no others.
-const MOST_AHEAD: i64 = 60_000;
+/// A task has caught up if its next record is not older than this, in milliseconds. It also has if the record's timestamp is
+/// wrong and lies in the future.
+const LIVE: i64 = 10_000;
 
 /// The times of the next records of all tasks that have some in this step.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// `None` without repartition topics.
     stages: Option<BTreeMap<StageId, BTreeMap<TaskId, i64>>>,
-    /// The time from which a timestamp is wrong.
-    wrong_from: i64,
+    /// The time from which a record is live.
+    live_from: i64,
 }
 
 /// The limits of a turn.
@@ -41,7 +43,7 @@ impl Turns {
     pub(super) fn by_time(now: Timestamp) -> Self {
         Self {
             stages: Some(BTreeMap::new()),
-            wrong_from: now.0.saturating_add(MOST_AHEAD),
+            live_from: now.0.saturating_sub(LIVE),
         }
     }
 
@@ -50,12 +52,13 @@ impl Turns {
     }
 
     /// Sets the time of the task's next record. Without a fetched record, or without a time, no task waits for this one.
+    /// A task with a live record waits for no other.
     pub(super) fn set(&mut self, id: TaskId, head: Option<Timestamp>) {
         let Some(stages) = &mut self.stages else {
             return;
         };
         let heads = stages.entry(id.stage).or_default();
-        match head.filter(|head| head.0 < self.wrong_from) {
+        match head.filter(|head| head.0 < self.live_from) {
             Some(Timestamp(head)) => heads.insert(id, head),
             None => heads.remove(&id),
         };
@@ -131,12 +134,14 @@ mod tests {
         );
     }
 
-    /// Otherwise it would wait until the others have no record.
+    /// Otherwise it would wait until the others have caught up.
     #[test]
-    fn a_task_with_a_wrong_time_waits_for_no_others() {
+    fn a_live_task_and_one_with_a_wrong_time_wait_for_no_others() {
         let [a, b] = [id(0, 0), id(0, 1)];
-        let turns = turns(&[(a, Some(5_000)), (b, Some(i64::MAX))]);
-        assert_eq!((until(&turns, a), until(&turns, b)), (None, None));
+        for live in [1_000_000 - LIVE, i64::MAX] {
+            let turns = turns(&[(a, Some(5_000)), (b, Some(live))]);
+            assert_eq!((until(&turns, a), until(&turns, b)), (None, None));
+        }
     }
 
     #[test]
