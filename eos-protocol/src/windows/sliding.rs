@@ -280,7 +280,8 @@ mod tests {
         row.put(window(0, 5, b"a"));
         row.put(window(6, 9, b"b"));
         assert_eq!(row.next_due(&windows, true), Some(Timestamp(16)));
-        assert_eq!(row.next_due(&windows, false), Some(Timestamp(27)));
+        // A record needs the window until 27. It is removed later, so that the row is visited less often.
+        assert_eq!(row.next_due(&windows, false), Some(Timestamp(54)));
         assert!(row.take_closed(&windows, Timestamp(15)).is_empty());
         assert_eq!(
             row.take_closed(&windows, Timestamp(16)),
