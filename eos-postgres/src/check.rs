@@ -113,12 +113,7 @@ async fn pooler(client: &Client, other: &Client) -> Result<bool, tokio_postgres:
     let (_, own) = mark(client, MARK).await?;
     let expected = (Some("mine".to_owned()), own);
     // A pooler may give out the session that was returned first, or the one that was returned last.
-    for last in [client, other] {
-        let first = if std::ptr::eq(last, client) {
-            other
-        } else {
-            client
-        };
+    for (first, last) in [(other, client), (client, other)] {
         client.batch_execute("BEGIN").await?;
         let both = tokio::time::timeout(OTHER_LIMIT, other.batch_execute("BEGIN")).await;
         let Ok(both) = both else {

@@ -140,9 +140,10 @@ impl Replay {
         self
     }
 
-    /// Returns the app. A decision about a topic that [`to`](Self::to) does not name is a mistake in the app: it does not start.
-    /// Set its properties and run it like any other app. [`App::on_error`] sets the policy for records
+    /// Returns the app. Set its properties and run it like any other app. [`App::on_error`] sets the policy for records
     /// that are not dead letters.
+    ///
+    /// The app does not start if a decision names a topic that [`to`](Self::to) does not name.
     #[must_use]
     pub fn app(self) -> App {
         let mut app = App::new(&format!("{}-replay", self.letters));

@@ -77,7 +77,7 @@ impl Rounds {
             }));
         }
         let key = letter.row_key(ctx.offset());
-        // A later letter is of a later start, which begins at the first row. It must not keep the rounds of this one at the front.
+        // A later letter belongs to a later start, which begins at the first row. It does not move the place of this one.
         if letter.failed_at < self.replay.until {
             Passed::arrives(&ctx.store(&self.rows.passed), self.start, &key)?;
         }

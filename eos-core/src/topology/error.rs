@@ -73,7 +73,7 @@ pub enum Mistake {
     Empty,
     /// A replay decides about letters of a topic that it does not write to.
     #[error(
-        "the replay decides about letters of the topic {topic}, but writes to {known}. Correct the name, or add \
+        "the replay decides about letters of the topic {topic}, but its topics are [{known}]. Correct the name, or add \
          `.to({topic:?})`"
     )]
     ReplayTopic {

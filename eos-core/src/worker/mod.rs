@@ -1,8 +1,9 @@
 //! One worker: a consumer, a transactional producer, and the tasks it owns.
 //!
 //! [`Worker::step`] does a short piece of all due work and returns. Nothing calls back into the worker, and no call
-//! blocks for longer than a slice, except the waits for a database: before a commit, and when a task is closed. So a simulation can step several
-//! workers on one thread under a virtual clock. `eos-protocol` makes the decisions, and the worker carries them out.
+//! blocks for longer than a slice, except the waits for a database: before a commit, and when a task is closed. So a
+//! simulation can step several workers on one thread under a virtual clock. `eos-protocol` makes the decisions, and the
+//! worker carries them out.
 //!
 //! Each part owns its state. Parts exchange values: the transaction machine takes events and returns actions, and
 //! `Worker::advance` is its only caller.

@@ -112,10 +112,7 @@ fn a_pooler_of_transactions_is_refused_and_one_of_sessions_is_not() {
     let shop = Postgres::connect(&pooler.url(&database)).unwrap();
     let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
     check(&shop, &[table.register()]).unwrap();
-    let mut worker = Worker::new(&shop, &[table.register()], "w");
-    let taken = worker.take(0);
-    worker.begin(&taken);
-    worker.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    let (mut worker, taken) = Worker::writing(&shop, &table);
     worker.finish(&taken, 1).unwrap();
     assert_eq!(value(&database, "SELECT count(*) FROM t").unwrap(), "1");
 }

@@ -56,10 +56,7 @@ fn an_older_session_with_an_open_transaction_is_ended() {
     let url = database("older", TABLE);
     let shop = Postgres::connect(&url).unwrap();
     let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
-    let mut old = Worker::new(&shop, &[table.register()], "w");
-    let taken = old.take(0);
-    old.begin(&taken);
-    old.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    let (mut old, taken) = Worker::writing(&shop, &table);
     wait(|slice| old.session.flush(slice)).unwrap();
     let other = Postgres::connect(&url).unwrap();
     let mut new = Worker::new(&other, &[], "w");
@@ -126,10 +123,7 @@ fn an_open_transaction_of_another_role_is_waited_for() {
     // A superuser's session, which the role may not end.
     let shop = Postgres::connect(&url).unwrap();
     let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
-    let mut old = Worker::new(&shop, &[table.register()], "w");
-    let taken = old.take(0);
-    old.begin(&taken);
-    old.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    let (mut old, taken) = Worker::writing(&shop, &table);
     wait(|slice| old.session.flush(slice)).unwrap();
     let shop = Postgres::connect(&url.replace("postgres@", &format!("{role}@"))).unwrap();
     let begins = std::thread::spawn(move || drop(Worker::new(&shop, &[], "w")));

@@ -117,6 +117,15 @@ impl Worker {
         worker
     }
 
+    /// A worker "w" with an open transaction of one row.
+    pub(crate) fn writing(shop: &Postgres, table: &SqlTable<String, i64>) -> (Self, Taken) {
+        let mut worker = Self::new(shop, &[table.register()], "w");
+        let taken = worker.take(0);
+        worker.begin(&taken);
+        worker.put(table, (0, 0), &"k".into(), Some(&1)).unwrap();
+        (worker, taken)
+    }
+
     pub(crate) fn init(&mut self) -> Answer {
         wait(|slice| self.session.init(slice))
     }

@@ -137,10 +137,7 @@ fn a_server_is_reached_with_its_certificate_name_and_password_only() {
     let shop = Postgres::connect(&server.url(&database, "postgres", 0)).unwrap();
     let table = shop.table::<String, i64>("t").column("n", |_, n| *n);
     check(&shop, &[table.register()]).unwrap();
-    let mut worker = Worker::new(&shop, &[table.register()], "w");
-    let taken = worker.take(0);
-    worker.begin(&taken);
-    worker.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    let (mut worker, taken) = Worker::writing(&shop, &table);
     worker.finish(&taken, 1).unwrap();
     let unencrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                        WHERE application_name LIKE 'eos/%' AND pid <> pg_backend_pid() AND NOT ssl";

@@ -314,19 +314,6 @@ fn a_quiet_topic_does_not_make_a_copy_old() {
     assert_eq!(read(&driver), 1);
 }
 
-/// Nothing was deleted while the process was down, because nothing was written.
-#[test]
-fn a_quiet_topic_and_a_long_stop_are_no_slow_start() {
-    let mut driver = TestDriver::new(pricing());
-    driver.pipe(&rates(), "usd", Some(5));
-    let now = driver.now();
-    driver.kill();
-    driver.set_wall_clock(Timestamp(now.0 + 25 * 3_600_000));
-    driver.restart();
-    driver.pipe(&rates(), "usd", Some(6));
-    assert_eq!(priced(&mut driver, "usd"), "usd=6");
-}
-
 /// The process was suspended, and the tombstones of that time may be gone.
 #[test]
 fn a_reader_that_stood_still_for_too_long_stops_the_app() {

@@ -4,6 +4,7 @@
 //! suites for codecs and stores.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod backlog;
 mod basics;
 mod calls;
 mod changed_windows;

@@ -1,11 +1,10 @@
 //! Final results of windows, with a crash at every effect.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use eos_core::codec::{Json, Plain, TimeWindowed};
+use eos_core::codec::{Plain, TimeWindowed};
 use eos_core::state::WindowStore;
 use eos_core::windows::{Hopping, Tumbling, Windowed};
 use eos_core::{App, Backoff, ErrorPolicy, Failure, PlainTopic, Timer, Timestamp, Topic};
@@ -518,64 +517,4 @@ fn a_longer_grace_does_not_reopen_emitted_windows() {
         read(&mut driver),
         own(&[("a", 100, 2, 120), ("b", 100, 1, 150)])
     );
-}
-
-/// The guide's pages per hour, after a long stop. The tasks of the first stage go through the backlog side by side, also
-/// those of partitions with few records.
-#[test]
-fn a_backlog_in_several_partitions_is_not_late_behind_a_repartition_topic() {
-    const MINUTE: u64 = 60_000;
-    const HOUR: u64 = 60 * MINUTE;
-    let hours = || Topic::<String, u64>::plain("hours-out");
-    let app = || {
-        let mut app = App::new("a");
-        app.source(&views())
-            .key_by(|page: &String| page.clone())
-            .repartition(&Topic::plain("pages"))
-            .group_by_key()
-            .windowed_by(Tumbling::of(ms(HOUR)).grace(ms(MINUTE)))
-            .count(&WindowStore::plain("of-pages"))
-            .to_stream()
-            .rekey(|count| ("all".to_owned(), (count.key.key, count.value)))
-            .repartition(&Topic::with("hours", Plain, Json))
-            .group_by_key()
-            .windowed_by(Tumbling::of(ms(HOUR)).grace(ms(2 * MINUTE)))
-            .aggregate(
-                &WindowStore::with("sums", Plain, Json),
-                BTreeMap::<String, u64>::new,
-                |_, (page, count), mut counts| {
-                    counts.insert(page, count);
-                    counts
-                },
-            )
-            .emit_on_close()
-            .key_by_record(|result| result.key.window.start.0.to_string())
-            .map(|counts| counts.values().sum::<u64>())
-            .to(&Topic::plain("hours-out"));
-        app
-    };
-    let mut driver = TestDriver::builder().partitions("views", 6).start(app());
-    driver.kill();
-    let mut expected = [0_u64; 3];
-    for second in 0..3 * 3_600_i64 {
-        // Partition 0 has a record each second, partition 5 one in 32 seconds.
-        for partition in 0..6 {
-            if second % (1 << partition) == 0 {
-                let record = Input::new(format!("u{partition}"), format!("p{}", second % 7));
-                let record = record.at(Timestamp(second * 1_000 + i64::from(partition)));
-                driver.pipe_input(&views(), record.to_partition(partition));
-                expected[usize::try_from(second / 3_600).unwrap()] += 1;
-            }
-        }
-    }
-    driver.restart();
-    driver.pipe_at(&views(), "end", "end", Timestamp(5 * 3_600_000));
-    assert_eq!(driver.metrics().unwrap().totals.late_records, 0);
-    let found = driver.read(&hours()).into_iter();
-    let found: Vec<_> = found.map(|it| (it.key, it.value)).collect();
-    let expected = (0..).zip(expected).map(|(hour, count)| {
-        let start = hour * 3_600_000_u64;
-        (start.to_string(), count)
-    });
-    assert_eq!(found, expected.collect::<Vec<_>>());
 }

@@ -313,12 +313,7 @@ impl Pipeline {
             task.ahead.as_ref().and_then(|ahead| ahead.current()),
         ) {
             let (app, key) = (shared.spec.app.as_str(), current.message.key());
-            if self
-                .misplaced
-                .check(app, places, input, &from.partition, key)
-            {
-                self.counters.misplaced += 1;
-            }
+            self.check_place(app, places, input, &from.partition, key);
         }
         let run = self.run_admitted(shared, task);
         self.ran(shared, task, record, run, txn)

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use eos_protocol::{Admission, Lag, MaxIdle, Now, Offset, OutOfOrder, Pick, Supply, Timestamp};
+use eos_protocol::{
+    Admission, Lag, MaxIdle, Now, Offset, OutOfOrder, Pick, Supply, Timestamp, TopicPartition,
+};
 
 use super::{Done, MissingRecord, Pipeline};
 use crate::client::{Client, ClientError, Records, Source};
 use crate::worker::RecordsOf;
+use crate::worker::key_places::KeyPlaces;
 use crate::worker::shared::Shared;
 use crate::worker::task::{Readiness, Task};
 
@@ -42,13 +45,28 @@ impl Pipeline {
         if task.ahead.is_some() || task.readiness != Readiness::Ready {
             return None;
         }
-        let mut times = (0..task.fetched.len()).filter_map(|input| {
-            // The turn of the task reports the error.
-            fetch::<C>(task, input, source).ok()?;
-            task.head_time(input)
-        });
-        let first = times.next()?;
-        Some(times.fold(first, Timestamp::min))
+        // A query of each empty input for each record of the others would cost more than the records.
+        if task.fetched.iter().all(|input| input.first().is_none()) {
+            for input in 0..task.fetched.len() {
+                // The turn of the task reports the error.
+                let _ = fetch::<C>(task, input, source);
+            }
+        }
+        let inputs = 0..task.fetched.len();
+        inputs.filter_map(|input| task.head_time(input)).min()
+    }
+
+    /// Counts a record whose key is in another partition than it should be.
+    pub(super) fn check_place(
+        &mut self,
+        app: &str,
+        places: &KeyPlaces,
+        input: usize,
+        from: &TopicPartition,
+        key: Option<&[u8]>,
+    ) {
+        let is_misplaced = self.misplaced.check(app, places, input, from, key);
+        self.counters.misplaced += u64::from(is_misplaced);
     }
 }
 

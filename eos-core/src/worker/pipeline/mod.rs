@@ -404,12 +404,7 @@ impl Pipeline {
         let seen = task.progress.stream_time().max(task.time_given_back);
         if let Some(places) = &task.places {
             let app = shared.spec.app.as_str();
-            if self
-                .misplaced
-                .check(app, places, input, &from.partition, message.key())
-            {
-                self.counters.misplaced += 1;
-            }
+            self.check_place(app, places, input, &from.partition, message.key());
         }
         let place = (&from.partition, offset, timestamp);
         let origin = origin(shared, task.progress.task, place, seen, state, &headers);
