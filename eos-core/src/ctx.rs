@@ -58,7 +58,9 @@ pub struct Ctx<'r> {
     partitions: &'r [u32],
     scratch: &'r RefCell<Scratch>,
     state: StateAccess<'r>,
-    origin: Origin<'r>,
+    origin: &'r Origin<'r>,
+    /// The highest timestamp of the task's records, or the time of the current moment.
+    stream_time: Option<Timestamp>,
     /// The timestamp of the record that the step received.
     timestamp: Option<Timestamp>,
     headers: &'r Headers,
@@ -73,7 +75,7 @@ impl<'r> Ctx<'r> {
         (outputs, partitions): (&'r [OutputSpec], &'r [u32]),
         scratch: &'r RefCell<Scratch>,
         state: StateAccess<'r>,
-        origin: Origin<'r>,
+        origin: &'r Origin<'r>,
     ) -> Self {
         Self {
             app,
@@ -82,6 +84,7 @@ impl<'r> Ctx<'r> {
             scratch,
             state,
             origin,
+            stream_time: origin.stream_time,
             timestamp: origin.timestamp,
             headers: origin.headers,
             stores: &[],
@@ -113,6 +116,7 @@ impl<'r> Ctx<'r> {
             scratch: self.scratch,
             state: self.state,
             origin: self.origin,
+            stream_time: self.stream_time,
             timestamp,
             headers,
             stores,
@@ -120,21 +124,26 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// Returns the context for a record from another partition and offset, which has waited in a store.
-    pub(crate) fn of_record<'a>(
+    /// Returns the origin of a record from another partition and offset, which has waited in a store.
+    pub(crate) fn origin_of<'a>(
         &'a self,
         (partition, offset): (&'a TopicPartition, Offset),
         timestamp: Option<Timestamp>,
         headers: &'a Headers,
-    ) -> Ctx<'a> {
-        let mut ctx = self.of(timestamp, headers, &[]);
-        ctx.origin = Origin {
+    ) -> Origin<'a> {
+        Origin {
             partition,
             offset,
             timestamp,
             headers,
-            ..ctx.origin
-        };
+            ..*self.origin
+        }
+    }
+
+    /// Returns the context for a record of this origin.
+    pub(crate) fn of_record<'a>(&'a self, origin: &'a Origin<'a>) -> Ctx<'a> {
+        let mut ctx = self.of(origin.timestamp, origin.headers, &[]);
+        ctx.origin = origin;
         ctx
     }
 
@@ -150,7 +159,7 @@ impl<'r> Ctx<'r> {
         let mut ctx = self.of(Some(at), headers, stores);
         if clock == Clock::Stream {
             let handled_to = ctx.origin.handled_to.max(Some(at));
-            ctx.origin.stream_time = ctx.origin.stream_time.min(handled_to);
+            ctx.stream_time = ctx.stream_time.min(handled_to);
         }
         ctx
     }
@@ -273,13 +282,13 @@ impl<'r> Ctx<'r> {
     /// Returns the time of a clock.
     pub(crate) fn time_of(&self, clock: Clock) -> Option<Timestamp> {
         match clock {
-            Clock::Stream | Clock::Background => self.origin.stream_time,
+            Clock::Stream | Clock::Background => self.stream_time,
             Clock::Wall => self.origin.wall_clock,
         }
     }
 
     pub(crate) fn windows_at<K: 'static, V: 'static>(&self, index: usize) -> WindowView<'_, K, V> {
-        WindowView::new(&self.state, index, self.origin.stream_time)
+        WindowView::new(&self.state, index, self.stream_time)
     }
 
     /// Adds a call of the admitted record.
@@ -335,7 +344,7 @@ impl<'r> Ctx<'r> {
     }
 
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> KeyValueView<'_, K, V> {
-        KeyValueView::new(&self.state, index, self.origin.stream_time)
+        KeyValueView::new(&self.state, index, self.stream_time)
     }
 
     /// Writes an encoded row to a place of the app's ledger.
@@ -439,7 +448,7 @@ impl<'r> Ctx<'r> {
     /// filter drops count, and failed records do not. A window closes when stream time reaches its end plus grace.
     #[must_use]
     pub fn stream_time(&self) -> Option<Timestamp> {
-        self.origin.stream_time
+        self.stream_time
     }
 
     /// The stream time up to which all due items are handled, if it is known. No record arrives at an earlier one.

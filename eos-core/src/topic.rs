@@ -12,6 +12,7 @@ use crate::client::Headers;
 use crate::codec::{
     ArcCodec, ChangeCodec, Codec, CodecError, Decode, Encode, Encoded, Field, Json, Part, Plain,
 };
+use crate::topology::Raw;
 
 /// A topic: its name, and the types and codecs of its keys and values.
 ///
@@ -36,7 +37,7 @@ pub struct Topic<K, V, KC = Plain, VC = Json> {
     pub(crate) name: TopicName,
     codecs: Arc<(KC, VC)>,
     partitioner: Option<Partitioner<K>>,
-    time: Option<TimeOf<K, V>>,
+    time: Option<OwnTime<K, V, KC, VC>>,
     /// Whether this is a view, see [`Topic::values`].
     is_view: bool,
     types: Types<K, V>,
@@ -92,6 +93,36 @@ impl<K> Clone for Partitioner<K> {
 
 /// Returns the time of a record.
 type TimeOf<K, V> = Arc<dyn Fn(&K, &V) -> Option<Timestamp> + Send + Sync>;
+
+/// Returns the time of an encoded record of a topic.
+type ReadTime<T> = fn(&T, &Raw<'_>) -> Option<Timestamp>;
+
+/// The function of `time_by`.
+struct OwnTime<K, V, KC, VC> {
+    of: TimeOf<K, V>,
+    /// Returns the time of an encoded record. Only a topic with `time_by` contains this second decoder. Without it, the
+    /// compiler inlines the first one.
+    read: ReadTime<Topic<K, V, KC, VC>>,
+}
+
+impl<K, V, KC, VC> Clone for OwnTime<K, V, KC, VC> {
+    fn clone(&self) -> Self {
+        Self {
+            of: Arc::clone(&self.of),
+            read: self.read,
+        }
+    }
+}
+
+fn read_time<K, V, KC, VC>(topic: &Topic<K, V, KC, VC>, raw: &Raw<'_>) -> Option<Timestamp>
+where
+    KC: Decode<K>,
+    VC: Decode<V>,
+{
+    let key = topic.decode_key(raw.key, raw.headers).ok()?;
+    let value = topic.decode_value(raw.value, raw.headers).ok()?;
+    topic.time_of(&key, &value)?
+}
 
 /// Types that are named but not held.
 type Types<K, V> = PhantomData<fn(K, V) -> (K, V)>;
@@ -241,21 +272,33 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
     pub fn time_by(
         mut self,
         f: impl Fn(&K, &V) -> Option<Timestamp> + Send + Sync + 'static,
-    ) -> Self {
-        self.time = Some(Arc::new(f));
+    ) -> Self
+    where
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
+        self.time = Some(OwnTime {
+            of: Arc::new(f),
+            read: read_time,
+        });
         self
     }
 
     /// Distinguishes the closure of `time_by` from that of another topic.
     pub(crate) fn time_id(&self) -> Option<usize> {
         let time = self.time.as_ref()?;
-        Some(Arc::as_ptr(time).cast::<()>().addr())
+        Some(Arc::as_ptr(&time.of).cast::<()>().addr())
     }
 
     /// Returns the time of a record by the closure of `time_by`, if there is one.
     pub(crate) fn time_of(&self, key: &K, value: &V) -> Option<Option<Timestamp>> {
-        let time = self.time.as_ref()?(key, value);
+        let time = (self.time.as_ref()?.of)(key, value);
         Some(time.filter(|time| time.0 >= 0))
+    }
+
+    /// Returns the time of an encoded record by the closure of `time_by`.
+    pub(crate) fn read_time(&self, raw: &Raw<'_>) -> Option<Timestamp> {
+        (self.time.as_ref()?.read)(self, raw)
     }
 
     /// The names of the key and value types, without `Option`.
@@ -340,7 +383,10 @@ impl<K: 'static, V: 'static, KC: Codec<K>, VC: Codec<V>> Topic<K, V, KC, VC> {
         let value: ArcCodec<V> = Arc::new(ValueCodec(Arc::clone(&self.codecs)));
         let mut erased = Topic::<K, V>::with("", key, value);
         erased.partitioner = self.partitioner.clone();
-        erased.time = self.time.clone();
+        erased.time = self.time.as_ref().map(|time| OwnTime {
+            of: Arc::clone(&time.of),
+            read: read_time,
+        });
         erased.is_view = self.is_view;
         erased.renamed(self.name.clone())
     }

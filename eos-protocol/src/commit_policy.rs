@@ -136,6 +136,7 @@ impl CommitPolicy {
     /// Whether to commit now, and why. Uses the configured interval: a worker with an adaptive pace uses
     /// [`CommitPacer::policy`](crate::CommitPacer::policy).
     #[must_use]
+    #[inline]
     pub fn due(&self, now: Now, load: &Load) -> Option<CommitCause> {
         if load.bytes >= self.max_bytes {
             Some(CommitCause::Bytes)

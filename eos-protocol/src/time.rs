@@ -15,6 +15,7 @@ impl Now {
 
     /// The time since `earlier`; zero if it lies in the future.
     #[must_use]
+    #[inline]
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

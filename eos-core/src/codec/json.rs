@@ -17,6 +17,7 @@ pub struct Json;
 
 #[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + 'static> Decode<T> for Json {
+    #[inline(always)]
     fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<T, CodecError> {
         match bytes {
             Some(bytes) => {
@@ -44,6 +45,7 @@ impl<T: Serialize + 'static> Encode<T> for Json {
 
 /// One UTF-8 check of all bytes is faster than a check of each string, and most records pass it. For the others,
 /// `from_slice` accepts bytes that are not UTF-8 in fields that are not read.
+#[inline]
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),

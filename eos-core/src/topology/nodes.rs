@@ -60,9 +60,7 @@ where
     }
 
     fn own_time(&self, raw: &Raw<'_>) -> Option<Timestamp> {
-        let key = self.0.decode_key(raw.key, raw.headers).ok()?;
-        let value = self.0.decode_value(raw.value, raw.headers).ok()?;
-        self.0.time_of(&key, &value)?
+        self.0.read_time(raw)
     }
 }
 

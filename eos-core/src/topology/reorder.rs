@@ -369,8 +369,8 @@ fn forward<K: 'static, V: 'static>(
     let (record, topic, offset) = store.record(held).map_err(|e| store.unreadable(e))?;
     let headers = record.headers.clone();
     let from = TopicPartition::new(topic, ctx.partition());
-    let ctx = ctx.of_record((&from, offset), record.timestamp, &headers);
-    next.forward(&ctx, &mut Some(record))
+    let origin = ctx.origin_of((&from, offset), record.timestamp, &headers);
+    next.forward(&ctx.of_record(&origin), &mut Some(record))
 }
 
 fn failed<K, V>(store: &ReorderStore<K, V>) -> impl Fn(StoreError) -> Fault + Copy + '_ {

@@ -263,13 +263,17 @@ impl Scratch {
         let output = self.outputs.get(at)?;
         let bytes = |range: &Option<Range<usize>>| self.bytes.get(range.clone()?);
         let key = bytes(&output.key);
-        let count = counts.get(output.topic).copied().unwrap_or(1).max(1);
-        let decides = key.and_then(|_| self.bytes.get(output.decides.clone()));
-        let partition = match (output.chosen, decides) {
+        let count = || counts.get(output.topic).copied().unwrap_or(1).max(1);
+        let partition = match (output.chosen, key) {
             (Some(chosen), _) => chosen,
-            (None, Some(key)) => partition_for(key, count),
-            (None, None) => Partition::new(input.get() % i32::try_from(count).unwrap_or(i32::MAX))
-                .unwrap_or(Partition::ZERO),
+            (None, Some(_)) => {
+                let decides = self.bytes.get(output.decides.clone());
+                partition_for(decides.unwrap_or_default(), count())
+            }
+            (None, None) => {
+                let count = i32::try_from(count()).unwrap_or(i32::MAX);
+                Partition::new(input.get() % count).unwrap_or(Partition::ZERO)
+            }
         };
         Some(Outgoing {
             topic: output.topic,

@@ -64,6 +64,17 @@ impl Bench {
         let mut headers = Headers::new();
         headers.push("h", Some(b"1"));
         let timestamp = Some(Timestamp(17));
+        let origin = Origin {
+            task: TaskId::default(),
+            partition: &partition,
+            offset: Offset::ZERO,
+            timestamp,
+            stream_time: timestamp,
+            wall_clock: None,
+            handled_to: None,
+            takes_moments: true,
+            headers: &headers,
+        };
         let ctx = Ctx::new(
             self.topology.token(),
             (self.topology.outputs(), &[6; 9]),
@@ -76,17 +87,7 @@ impl Bench {
                 most_ahead: None,
                 buffers: &buffers,
             },
-            Origin {
-                task: TaskId::default(),
-                partition: &partition,
-                offset: Offset::ZERO,
-                timestamp,
-                stream_time: timestamp,
-                wall_clock: None,
-                handled_to: None,
-                takes_moments: true,
-                headers: &headers,
-            },
+            &origin,
         );
         let raw = Raw {
             key: Some(key.as_bytes()),

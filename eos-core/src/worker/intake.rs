@@ -1,7 +1,5 @@
 //! The intake of records into the open transaction.
 
-use std::collections::VecDeque;
-
 use eos_protocol::{CommitCause, DryStep, Now, TaskId, TaskTurn, Timestamp};
 
 use crate::client::Client;
@@ -87,7 +85,7 @@ impl<C: Client> Worker<C> {
             true => usize::MAX,
             false => self.tasks.more_with_backlog(self.txn.pace.interval()),
         };
-        let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
+        let mut turns = self.tasks.turns();
         // With repartition topics, all tasks stay at the same time. Otherwise, later stages would receive late records.
         let mut by_time = Turns::default();
         if self.shared.has_repartitions {
@@ -200,13 +198,17 @@ impl<C: Client> Worker<C> {
                 false => pipeline.process(shared, task, source, txn),
             };
             match done {
+                Done::Next => {
+                    records += 1;
+                    // Has nothing to drop, but the compiler would call the destructor for each record.
+                    std::mem::forget(done);
+                }
                 // Its next record comes after those of other tasks.
                 Done::Dry if waits => break,
                 Done::Dry => {
                     turn = Turn::Dry;
                     break;
                 }
-                Done::Next => records += 1,
                 done => {
                     *any |= !matches!(done, Done::Missing(_));
                     turn = Turn::Then(done);
@@ -214,7 +216,8 @@ impl<C: Client> Worker<C> {
                 }
             }
             let now = pipeline.clock();
-            if now.since(begun) >= STRETCH || txn.commit_due(shared, now).is_some() {
+            let is_long = now != begun && now.since(begun) >= STRETCH;
+            if is_long || txn.commit_due(shared, now).is_some() {
                 turn = Turn::Full;
                 break;
             }

@@ -182,6 +182,27 @@ impl<R: Records> Task<R> {
         self.progress.stream_time().max(idle)
     }
 
+    /// Returns the stream time before the next record.
+    #[inline]
+    pub(super) fn seen(&self) -> Option<Timestamp> {
+        let seen = self.progress.stream_time();
+        match self.time_given_back {
+            None => seen,
+            given_back => seen.max(given_back),
+        }
+    }
+
+    /// Returns the offset and the time of the first fetched record of an input.
+    #[inline]
+    pub(super) fn next_place(&mut self, input: usize) -> Option<(Offset, Option<Timestamp>)> {
+        let record = self.fetched.get(input).and_then(Records::first)?;
+        let (offset, timestamp) = (record.offset(), record.timestamp());
+        match self.own_times.is_empty() {
+            true => Some((offset, timestamp)),
+            false => Some((offset, self.own_head_time(input))),
+        }
+    }
+
     /// Returns the time of the next record of an input: its timestamp, or the one in its key and value. A record whose own
     /// time is unusable has its timestamp here, and then fails.
     #[inline]
@@ -310,6 +331,18 @@ impl<R: Records> Task<R> {
             state.store.keep_record();
             state.store.bytes().saturating_sub(before)
         })
+    }
+
+    /// Forgets the attempt at a processed record.
+    #[inline(always)]
+    pub(super) fn end_attempt(&mut self, input: usize, offset: Offset) {
+        let Some(attempt) = &self.attempt else {
+            return;
+        };
+        let from = self.progress.inputs().get(input);
+        if attempt.offset == offset && from.is_some_and(|it| it.partition == attempt.partition) {
+            self.attempt = None;
+        }
     }
 
     /// Forgets the changes of the current record.

@@ -1,6 +1,6 @@
 //! The tasks of a worker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::task::Poll;
 use std::time::Duration;
@@ -135,26 +135,28 @@ impl<R: Records> Tasks<R> {
     }
 
     /// Returns the ids in the order of their turns.
-    pub(super) fn turns(&self) -> impl Iterator<Item = TaskId> + use<R> {
-        let ids: Vec<TaskId> = self.ids().collect();
-        let first = self.turn % ids.len().max(1);
-        let (last, first) = ids.split_at(first);
-        let turns: Vec<TaskId> = first.iter().chain(last).copied().collect();
-        turns.into_iter()
+    pub(super) fn turns(&self) -> VecDeque<TaskId> {
+        let mut turns: VecDeque<TaskId> = self.ids().collect();
+        turns.rotate_left(self.turn % turns.len().max(1));
+        turns
     }
 
     /// Returns the number of further tasks with a backlog that the open transaction may touch.
     pub(super) fn more_with_backlog(&mut self, interval: Duration) -> usize {
         if !self.values().any(|task| task.progress.touched())
-            && let Some(turn) = self.turns().next()
+            && let Some(&turn) = self.turns().front()
         {
             let first = self.backlog.begin(turn);
             self.turn = self.position(first);
         }
-        let backlogged = || self.values().filter(|task| task.has_backlog);
-        let touched = backlogged().filter(|task| task.progress.touched());
-        let limit = self.backlog.limit(backlogged().count(), interval);
-        limit.saturating_sub(touched.count())
+        let (mut backlogged, mut touched) = (0, 0);
+        for task in self.values().filter(|task| task.has_backlog) {
+            backlogged += 1;
+            touched += usize::from(task.progress.touched());
+        }
+        self.backlog
+            .limit(backlogged, interval)
+            .saturating_sub(touched)
     }
 
     /// Whether this task has a backlog, and the open transaction has not touched it.

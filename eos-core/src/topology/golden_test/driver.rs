@@ -79,6 +79,17 @@ impl Driver {
         let (headers, timestamp) = (Headers::new(), Some(Timestamp(piece.timestamp)));
         let timestamp = timestamp.filter(|time| time.0 >= 0);
         let stream_time = running.stream_time.max(timestamp);
+        let origin = Origin {
+            task: TaskId::default(),
+            partition: &partition,
+            offset: Offset::ZERO,
+            timestamp,
+            stream_time,
+            wall_clock: None,
+            handled_to: stream_time,
+            takes_moments: true,
+            headers: &headers,
+        };
         let ctx = Ctx::new(
             self.topology.token(),
             (self.topology.outputs(), &[]),
@@ -91,17 +102,7 @@ impl Driver {
                 most_ahead: None,
                 buffers: &buffers,
             },
-            Origin {
-                task: TaskId::default(),
-                partition: &partition,
-                offset: Offset::ZERO,
-                timestamp,
-                stream_time,
-                wall_clock: None,
-                handled_to: stream_time,
-                takes_moments: true,
-                headers: &headers,
-            },
+            &origin,
         );
         let raw = Raw {
             key: piece.key.as_deref(),

@@ -218,7 +218,7 @@ impl Pipeline {
             headers: &headers,
         };
         let raw = message.raw(timestamp, &headers);
-        let ctx = self.ctx_on(shared, &calls.front, None, origin);
+        let ctx = self.ctx_on(shared, &calls.front, None, &origin);
         let sources = task.chains.inputs.get_mut(input).into_iter().flatten();
         for (n, source) in sources.enumerate().filter(|(_, it)| it.makes_calls) {
             let mut next = Next::all(&mut task.chains.places, source.first);
@@ -325,6 +325,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
     ) -> Result<(), (usize, Fault)> {
+        let seen = task.seen();
         let Some(ahead) = &mut task.ahead else {
             return Ok(());
         };
@@ -349,11 +350,10 @@ impl Pipeline {
         };
         let (message, headers) = (&current.message, current.message.headers());
         let state = task.state.as_ref();
-        let seen = task.progress.stream_time().max(task.time_given_back);
         let place = (&from.partition, message.offset(), current.timestamp);
         let origin = origin(shared, task.progress.task, place, seen, state, &headers);
         let raw = message.raw(current.timestamp, &headers);
-        let ctx = self.ctx(shared, state, origin);
+        let ctx = self.ctx(shared, state, &origin);
         let Chains { inputs, places } = &mut task.chains;
         let sources = inputs.get_mut(current.input).into_iter().flatten();
         let (mut results, mut at) = (results.into_iter().peekable(), 0);

@@ -141,7 +141,7 @@ impl Pipeline {
             return self.refused_due(shared, task, unit, own(), fault(Fault::Rounds(ROUNDS)), txn);
         }
         let handled = self.run_item(shared, task, index, (item, in_order));
-        if let Some(error) = self.poisoned(unit.task, task.state.as_ref()) {
+        if let Some(error) = self.poisoned(shared, unit.task, task.state.as_ref()) {
             task.forget();
             self.clear();
             return Done::failed(error);
@@ -238,7 +238,7 @@ impl Pipeline {
             fired: now,
             missed,
         };
-        self.run_due(shared, &mut task.chains, node, state, moment, origin)?;
+        self.run_due(shared, &mut task.chains, node, state, moment, &origin)?;
         if kind_of(shared, index) == DueOf::Timer {
             let set = state.store.set_items(item.clock).map_err(failed)?;
             task.rounds.handled(item, now, set);

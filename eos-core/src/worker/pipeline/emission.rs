@@ -127,9 +127,9 @@ impl Pipeline {
                     headers: &headers,
                 };
                 let emitted =
-                    self.run_result(shared, &mut task.chains, node, state, result, origin);
+                    self.run_result(shared, &mut task.chains, node, state, result, &origin);
                 // A closure may have ignored the error of its store.
-                if let Some(error) = self.poisoned(id, Some(state)) {
+                if let Some(error) = self.poisoned(shared, id, Some(state)) {
                     return Err(Raised::give_up(error));
                 }
                 emitted.map_err(|fault| {

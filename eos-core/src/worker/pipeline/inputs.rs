@@ -27,11 +27,14 @@ pub(super) fn choose<C: Client>(
         return choose_by_time(shared, task, source);
     }
     let is_here = |task: &Task<_>| task.fetched.first().and_then(Records::first).is_some();
-    if !is_here(task) {
-        fetch::<C>(task, 0, source)?;
+    if is_here(task) {
+        return Ok(Pick::Take(0));
     }
-    let here = is_here(task);
-    Ok(if here { Pick::Take(0) } else { Pick::Nothing })
+    fetch::<C>(task, 0, source)?;
+    Ok(match is_here(task) {
+        true => Pick::Take(0),
+        false => Pick::Nothing,
+    })
 }
 
 impl Pipeline {

@@ -20,14 +20,14 @@ use crate::worker::task_state::TaskState;
 impl Pipeline {
     /// Runs the record through every chain that reads this input. Effects stay in the scratch. A fault includes the
     /// failed source, as an index into the input's sources.
-    #[inline]
+    #[inline(always)]
     pub(super) fn run<C: Client>(
         &self,
         shared: &Shared<C>,
         chains: &mut Chains,
         state: Option<&TaskState>,
         input: usize,
-        origin: Origin<'_>,
+        origin: &Origin<'_>,
         message: &impl Message,
     ) -> Result<(), (usize, Fault)> {
         let raw = Raw {
@@ -67,7 +67,7 @@ impl Pipeline {
         node: usize,
         state: &TaskState,
         result: Write<'_>,
-        origin: Origin<'_>,
+        origin: &Origin<'_>,
     ) -> Result<(), Fault> {
         self.run_node(shared, chains, node, state, origin, |node, ctx, next| {
             node.emit(ctx, result.key, result.value, next)
@@ -82,7 +82,7 @@ impl Pipeline {
         node: usize,
         state: &TaskState,
         moment: Moment<'_>,
-        origin: Origin<'_>,
+        origin: &Origin<'_>,
     ) -> Result<(), Fault> {
         self.run_node(shared, chains, node, state, origin, |node, ctx, next| {
             node.due(ctx, moment, next)
@@ -96,7 +96,7 @@ impl Pipeline {
         chains: &mut Chains,
         node: usize,
         state: &TaskState,
-        origin: Origin<'_>,
+        origin: &Origin<'_>,
         run: impl FnOnce(&mut dyn Node, &Ctx<'_>, &mut Next<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let ctx = self.ctx(shared, Some(state), origin);
@@ -111,8 +111,21 @@ impl Pipeline {
     }
 
     /// Returns the error of a failed database. It does not depend on the record, so no policy may continue.
-    #[inline]
-    pub(super) fn poisoned(&self, task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
+    #[inline(always)]
+    pub(super) fn poisoned<C: Client>(
+        &self,
+        shared: &Shared<C>,
+        task: TaskId,
+        state: Option<&TaskState>,
+    ) -> Option<WorkerError> {
+        // Most apps of the hot path have neither.
+        if state.is_none() && shared.topology.globals().is_empty() {
+            return None;
+        }
+        self.database_failed(task, state)
+    }
+
+    fn database_failed(&self, task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
         if let Some((table, source)) = self.buffers.borrow().globals.failed() {
             return Some(WorkerError::Global {
                 table: table.to_string(),
@@ -123,29 +136,34 @@ impl Pipeline {
         Some(WorkerError::Store { task, source })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn ctx<'a, C: Client>(
         &'a self,
         shared: &'a Shared<C>,
         state: Option<&'a TaskState>,
-        origin: Origin<'a>,
+        origin: &'a Origin<'a>,
     ) -> Ctx<'a> {
         self.ctx_on(shared, &self.scratch, state, origin)
     }
 
     /// The same, with another scratch.
-    #[inline]
+    #[inline(always)]
     pub(super) fn ctx_on<'a, C: Client>(
         &'a self,
         shared: &'a Shared<C>,
         scratch: &'a RefCell<Scratch>,
         state: Option<&'a TaskState>,
-        origin: Origin<'a>,
+        origin: &'a Origin<'a>,
     ) -> Ctx<'a> {
-        self.end_reads();
         let topology = &*shared.topology;
-        let refuses = topology.refuses_future(origin.task.stage);
-        let most_ahead = refuses.and(shared.spec.most_ahead).map(|limit| MostAhead {
+        if !topology.globals().is_empty() {
+            self.end_reads();
+        }
+        let limit = shared
+            .spec
+            .most_ahead
+            .filter(|_| state.is_some() && topology.refuses_future(origin.task.stage).is_some());
+        let most_ahead = limit.map(|limit| MostAhead {
             wall_clock: shared.env.wall(),
             limit,
         });
@@ -166,7 +184,7 @@ impl Pipeline {
     }
 
     /// Returns the first output from number `from` on that its topic rejects.
-    #[inline]
+    #[inline(always)]
     pub(super) fn oversize<C: Client>(&self, shared: &Shared<C>, from: usize) -> Option<Fault> {
         let scratch = self.scratch.borrow();
         if scratch.is_surely_below(self.least_limit) {

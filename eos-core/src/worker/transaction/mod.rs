@@ -322,6 +322,7 @@ impl<C: Client> TransactionDriver<C> {
     }
 
     /// Returns the reason to commit the open transaction now, if there is one.
+    #[inline(always)]
     pub(super) fn commit_due(&self, shared: &Shared<C>, now: Now) -> Option<CommitCause> {
         let most_kept = shared.spec.state.uncommitted_bytes;
         self.pace.due(now, self.blame.most_records(), most_kept)

@@ -106,6 +106,7 @@ impl Pace {
 
     /// Returns the reason to commit the open transaction now, if there is one. `most_records`: the limit during the
     /// search for a record that aborts its transactions.
+    #[inline(always)]
     pub(super) fn due(
         &self,
         now: Now,
@@ -114,8 +115,8 @@ impl Pace {
     ) -> Option<CommitCause> {
         let load = self.load.as_ref()?;
         let in_time = self.size.and_then(|size| size.limit());
-        let mut limits = most_records.into_iter().chain(in_time);
-        if limits.any(|most| load.records >= most) {
+        let reaches = |most: Option<u64>| most.is_some_and(|most| load.records >= most);
+        if reaches(most_records) || reaches(in_time) {
             return Some(CommitCause::Records);
         }
         if self.kept >= most_kept {
