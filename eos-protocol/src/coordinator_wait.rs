@@ -22,8 +22,6 @@ pub struct Traffic {
 pub struct CoordinatorWait {
     /// The requests at the last change, and its time.
     quiet: Option<(Traffic, Now)>,
-    /// Whether a connection was closed for this call.
-    closed: bool,
 }
 
 impl CoordinatorWait {
@@ -33,23 +31,17 @@ impl CoordinatorWait {
 
     /// Whether the call under way is stuck, so that a connection must be closed. `None`: no call is under way.
     ///
-    /// Returns true after [`PATIENCE`](Self::PATIENCE), and for the same call again after twice that time.
+    /// Returns true after [`PATIENCE`](Self::PATIENCE) without a request, and again after the same time.
     pub fn is_stuck(&mut self, now: Now, traffic: Option<Traffic>) -> bool {
-        self.closed &= traffic.is_some();
         let Some(traffic) = traffic.filter(|traffic| traffic.in_flight == 0) else {
             self.quiet = None;
             return false;
         };
-        let patience = match self.closed {
-            true => Self::PATIENCE * 2,
-            false => Self::PATIENCE,
-        };
         match self.quiet {
             Some((before, since)) if before == traffic => {
-                let stuck = now.0.saturating_sub(since.0) >= patience;
+                let stuck = now.0.saturating_sub(since.0) >= Self::PATIENCE;
                 if stuck {
                     self.quiet = Some((traffic, now));
-                    self.closed = true;
                 }
                 stuck
             }
@@ -80,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_call_without_requests_is_stuck_again_and_again() {
-        assert_eq!(stuck_at(|_| idle(7)), [1250, 3750]);
+        assert_eq!(stuck_at(|_| idle(7)), [1250, 2500, 3750]);
     }
 
     #[test]
@@ -104,7 +96,7 @@ mod tests {
     fn the_time_begins_with_the_call_and_with_the_response() {
         assert_eq!(
             stuck_at(|ms| (ms >= 1000).then(|| idle(7)).flatten()),
-            [2250]
+            [2250, 3500]
         );
         let answered = |ms| {
             Some(Traffic {
@@ -112,7 +104,7 @@ mod tests {
                 in_flight: u32::from(ms < 1500),
             })
         };
-        assert_eq!(stuck_at(answered), [2750]);
+        assert_eq!(stuck_at(answered), [2750, 4000]);
         let two_calls = |ms| (ms != 1500).then(|| idle(7)).flatten();
         assert_eq!(stuck_at(two_calls), [1250, 3000]);
     }

@@ -1,6 +1,6 @@
 //! `rd_kafka_t`: created from settings, destroyed with its last user.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -433,7 +433,7 @@ unsafe extern "C" fn on_new_producer(
 unsafe extern "C" fn on_request(
     _rk: *mut sys::rd_kafka_t,
     socket: c_int,
-    _broker: *const c_char,
+    broker: *const c_char,
     _broker_id: i32,
     api_key: i16,
     _api_version: i16,
@@ -441,9 +441,11 @@ unsafe extern "C" fn on_request(
     _size: usize,
     opaque: *mut c_void,
 ) -> c_int {
+    // SAFETY: librdkafka passes the name of its broker, which outlives the call.
+    let broker = unsafe { CStr::from_ptr(broker) };
     // SAFETY: the `Hooks` of this instance, which outlive it.
     if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
-        hooks.connections.sent(socket, api_key);
+        hooks.connections.sent(socket, broker, api_key);
     }
     codes::NO_ERROR
 }

@@ -1,6 +1,6 @@
 //! A producer's connections and the requests on them.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::sync::{Mutex, PoisonError};
 
 use eos_protocol::Traffic;
@@ -17,6 +17,10 @@ pub(super) fn changes_a_transaction(api_key: i16) -> bool {
     TRANSACTION_REQUESTS.contains(&api_key)
 }
 
+/// The name of the connection to the transaction coordinator, in addition to the connections of the brokers
+/// (`rd_kafka_broker_add_logical`).
+const TRANSACTION_COORDINATOR: &CStr = c"TxnCoordinator";
+
 /// The open sockets of a producer. Broker threads update them, and the thread of `CoordinatorWatch` reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(Mutex<State>);
@@ -24,10 +28,17 @@ pub(crate) struct Connections(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// In the order of their first request.
-    sockets: Vec<c_int>,
+    sockets: Vec<Socket>,
     /// The number of requests in flight, in the order of [`COUNTED`].
     in_flight: [u32; COUNTED.len()],
     sent: u64,
+}
+
+#[derive(Debug)]
+struct Socket {
+    number: c_int,
+    /// Whether librdkafka may look up a coordinator on the connection (`rd_kafka_broker_weight_usable`).
+    looks_up: bool,
 }
 
 fn counted(api_key: i16) -> Option<usize> {
@@ -35,10 +46,13 @@ fn counted(api_key: i16) -> Option<usize> {
 }
 
 impl Connections {
-    pub(super) fn sent(&self, socket: c_int, api_key: i16) {
+    pub(super) fn sent(&self, socket: c_int, broker: &CStr, api_key: i16) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.sockets.contains(&socket) {
-            state.sockets.push(socket);
+        if !state.sockets.iter().any(|it| it.number == socket) {
+            state.sockets.push(Socket {
+                number: socket,
+                looks_up: broker != TRANSACTION_COORDINATOR,
+            });
         }
         if let Some(in_flight) = counted(api_key).and_then(|at| state.in_flight.get_mut(at)) {
             *in_flight += 1;
@@ -67,7 +81,11 @@ impl Connections {
 
 #[cfg(unix)]
 impl Connections {
-    /// Shuts down the oldest connection. Its broker thread closes the socket, and connects again.
+    /// Shuts down a connection. Its broker thread closes the socket, and connects again.
+    ///
+    /// When a connection closes, librdkafka looks up the coordinator on another one. If there is none, it looks up
+    /// nothing for the next second (`rd_kafka_coord_req_fsm`). So this chooses the connection to the transaction
+    /// coordinator, which is never used for it, or else the oldest one.
     ///
     /// Returns false without a connection.
     pub(crate) fn shut_one_down(&self) -> bool {
@@ -79,7 +97,8 @@ impl Connections {
         if state.sockets.is_empty() {
             return false;
         }
-        let socket = state.sockets.remove(0);
+        let spare = state.sockets.iter().position(|it| !it.looks_up);
+        let socket = state.sockets.remove(spare.unwrap_or(0)).number;
         // SAFETY: the socket is open, because `close` removes it under the same lock before it closes it. librdkafka
         // keeps the socket and closes it.
         let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket) });
@@ -93,7 +112,7 @@ impl Connections {
         use std::os::fd::{FromRawFd, OwnedFd};
 
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.sockets.retain(|it| *it != socket);
+        state.sockets.retain(|it| it.number != socket);
         // SAFETY: librdkafka passes its own open socket, and does not use it afterwards (`closesocket_cb`). The lock is
         // held, because the system may give the number to another file at once.
         drop(unsafe { OwnedFd::from_raw_fd(socket) });
@@ -110,12 +129,14 @@ impl Connections {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::time::Duration;
 
     use super::*;
 
+    const BROKER: &CStr = c"127.0.0.1:9092/1";
     const PRODUCE: i16 = 0;
     const METADATA: i16 = 3;
     const TXN_OFFSET_COMMIT: i16 = 28;
@@ -124,16 +145,35 @@ mod tests {
     fn counts_the_requests_of_the_transaction_protocol() {
         let connections = Connections::default();
         let traffic = |sent, in_flight| Traffic { sent, in_flight };
-        connections.sent(7, METADATA);
+        connections.sent(7, BROKER, METADATA);
         assert_eq!(connections.traffic(), traffic(0, 0));
-        connections.sent(7, PRODUCE);
-        connections.sent(8, TXN_OFFSET_COMMIT);
+        connections.sent(7, BROKER, PRODUCE);
+        connections.sent(8, BROKER, TXN_OFFSET_COMMIT);
         assert_eq!(connections.traffic(), traffic(2, 2));
         connections.received(TXN_OFFSET_COMMIT);
         connections.received(TXN_OFFSET_COMMIT);
         assert_eq!(connections.traffic(), traffic(2, 1));
         connections.received(PRODUCE);
         assert_eq!(connections.traffic(), traffic(2, 0));
+    }
+
+    #[test]
+    fn shuts_down_the_connection_that_is_not_used_for_lookups() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (ours, listener.accept().unwrap().0)
+        };
+        let ((mut broker, mut peer), (mut coordinator, _peer)) = (connect(), connect());
+        let patience = Some(Duration::from_secs(5));
+        coordinator.set_read_timeout(patience).unwrap();
+        let connections = Connections::default();
+        connections.sent(broker.as_raw_fd(), BROKER, METADATA);
+        connections.sent(coordinator.as_raw_fd(), TRANSACTION_COORDINATOR, PRODUCE);
+        assert!(connections.shut_one_down());
+        assert_eq!(coordinator.read(&mut [0]).unwrap(), 0, "it is still open");
+        peer.write_all(&[1]).unwrap();
+        assert_eq!(broker.read(&mut [0]).unwrap(), 1, "it is shut down");
     }
 
     #[test]
@@ -147,7 +187,7 @@ mod tests {
         let connections = Connections::default();
         let closed = closed.into_raw_fd();
         for socket in [closed, first.as_raw_fd(), second.as_raw_fd()] {
-            connections.sent(socket, METADATA);
+            connections.sent(socket, BROKER, METADATA);
         }
         connections.close(closed);
         assert!(connections.shut_one_down());
