@@ -337,6 +337,39 @@ fn a_failing_moment_before_a_record_of_its_key_pauses_at_the_moment() {
     }
 }
 
+/// The moment fails once. An abort returns the records before it, and then it succeeds.
+#[test]
+fn a_moment_that_does_not_fail_again_ends_its_pause() {
+    let clock = stream_timer();
+    let mut app = App::new("a");
+    let timer = app.timer(&clock);
+    let fails = AtomicBool::new(true);
+    app.source(&texts())
+        .on_error(ErrorPolicy::pause())
+        .on_timer(&timer, move |ctx, due| {
+            match fails.swap(false, Ordering::Relaxed) {
+                true => Err("once".into()),
+                false => ctx.forward(due.key, 1),
+            }
+        })
+        .process(move |ctx, record| {
+            ctx.timer(&timer)
+                .set_in(&record.key, Duration::from_secs(1))
+        })
+        .to(&numbers());
+    let mut driver = TestDriver::new(app);
+    driver.pipe_at(&texts(), "k", "", Timestamp(0));
+    driver.hold();
+    driver.pipe_at(&texts(), "l", "", Timestamp(500));
+    driver.abort_next();
+    driver.pipe_at(&texts(), "k", "", Timestamp(1_200));
+    driver.release();
+    assert_eq!(driver.metrics().unwrap().totals.aborts, 1);
+    assert_eq!(read(&mut driver), [1]);
+    driver.pipe_at(&texts(), "m", "", Timestamp(1_300));
+    assert!(driver.paused().is_empty(), "{:?}", driver.paused());
+}
+
 #[test]
 fn timers_of_the_machines_clock_stand_still_in_a_paused_task() {
     let clock = Timer::<String>::wall_clock("soon");

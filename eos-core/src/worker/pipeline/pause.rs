@@ -16,6 +16,7 @@ use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::task_pause::TaskPause;
+use crate::worker::task_state::TaskState;
 use crate::worker::transaction::TransactionDriver;
 
 impl Pipeline {
@@ -125,6 +126,15 @@ impl Pipeline {
                     Some(Resume::Skip) => pause.rule.decide(Verdict::Skip),
                     Some(Resume::DeadLetter) => pause.rule.decide(Verdict::DeadLetter),
                 }
+            }
+            // After an abort, the item may succeed, or an earlier record may cancel it. The commit of this ends the pause.
+            if !pause.rule.is_reached()
+                && !task.progress.touched()
+                && is_gone(shared, task.state.as_ref(), pause.rule.place())
+            {
+                let pause = task.pauses.remove(at);
+                log(shared, task.progress.task, &pause, "did not fail again");
+                continue;
             }
             let verdict = pause.rule.pending().filter(|_| pause.rule.is_reached());
             // A record is judged where it is taken.
@@ -247,6 +257,19 @@ impl Pipeline {
     }
 }
 
+/// Whether the due item of a pause no longer exists. Items of windows that close by a cursor have no row.
+fn is_gone<C: Client>(shared: &Shared<C>, state: Option<&TaskState>, place: &PausePlace) -> bool {
+    let PausePlace::Item { store, key, at } = place else {
+        return false;
+    };
+    let spec = shared.topology.stores().get(*store);
+    let (Some(spec), Some(state)) = (spec.filter(|it| it.clock.is_some()), state) else {
+        return false;
+    };
+    let due = state.store.get_due(spec.id, key, &mut Vec::new());
+    due.is_ok_and(|due| due != Some(*at))
+}
+
 /// Forgets the attempts of the paused record, and the aborts that it is blamed for.
 fn forgive<C: Client>(
     task: &mut Task<RecordsOf<C>>,
@@ -268,6 +291,6 @@ fn forgive<C: Client>(
 fn log<C: Client>(shared: &Shared<C>, task: eos_protocol::TaskId, pause: &TaskPause, what: &str) {
     tracing::info!(
         app = %shared.spec.app, worker = %shared.spec.id, %task, pause = %pause.ticket.id,
-        "the paused record {what}"
+        "the paused record or moment {what}"
     );
 }
