@@ -124,7 +124,8 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// Returns the origin of a record from another partition and offset, which has waited in a store.
+    /// Returns the origin of a record from another partition and offset, which has waited in a store. The stream time of a
+    /// step is that of its context, not of this origin.
     pub(crate) fn origin_of<'a>(
         &'a self,
         (partition, offset): (&'a TopicPartition, Offset),

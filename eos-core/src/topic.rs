@@ -12,7 +12,6 @@ use crate::client::Headers;
 use crate::codec::{
     ArcCodec, ChangeCodec, Codec, CodecError, Decode, Encode, Encoded, Field, Json, Part, Plain,
 };
-use crate::topology::Raw;
 
 /// A topic: its name, and the types and codecs of its keys and values.
 ///
@@ -94,14 +93,17 @@ impl<K> Clone for Partitioner<K> {
 /// Returns the time of a record.
 type TimeOf<K, V> = Arc<dyn Fn(&K, &V) -> Option<Timestamp> + Send + Sync>;
 
+/// An encoded key and an encoded value.
+type Pair<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
 /// Returns the time of an encoded record of a topic.
-type ReadTime<T> = fn(&T, &Raw<'_>) -> Option<Timestamp>;
+type ReadTime<T> = fn(&T, Pair<'_>, &Headers) -> Option<Timestamp>;
 
 /// The function of `time_by`.
 struct OwnTime<K, V, KC, VC> {
     of: TimeOf<K, V>,
-    /// Returns the time of an encoded record. Only a topic with `time_by` contains this second decoder. Without it, the
-    /// compiler inlines the first one.
+    /// Returns the time of an encoded record. It contains a second decoder. Only topics with `time_by` have one, so the
+    /// compiler inlines the only decoder of all others.
     read: ReadTime<Topic<K, V, KC, VC>>,
 }
 
@@ -114,13 +116,17 @@ impl<K, V, KC, VC> Clone for OwnTime<K, V, KC, VC> {
     }
 }
 
-fn read_time<K, V, KC, VC>(topic: &Topic<K, V, KC, VC>, raw: &Raw<'_>) -> Option<Timestamp>
+fn read_time<K, V, KC, VC>(
+    topic: &Topic<K, V, KC, VC>,
+    (key, value): Pair<'_>,
+    headers: &Headers,
+) -> Option<Timestamp>
 where
     KC: Decode<K>,
     VC: Decode<V>,
 {
-    let key = topic.decode_key(raw.key, raw.headers).ok()?;
-    let value = topic.decode_value(raw.value, raw.headers).ok()?;
+    let key = topic.decode_key(key, headers).ok()?;
+    let value = topic.decode_value(value, headers).ok()?;
     topic.time_of(&key, &value)?
 }
 
@@ -297,8 +303,8 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
     }
 
     /// Returns the time of an encoded record by the closure of `time_by`.
-    pub(crate) fn read_time(&self, raw: &Raw<'_>) -> Option<Timestamp> {
-        (self.time.as_ref()?.read)(self, raw)
+    pub(crate) fn read_time(&self, record: Pair<'_>, headers: &Headers) -> Option<Timestamp> {
+        (self.time.as_ref()?.read)(self, record, headers)
     }
 
     /// The names of the key and value types, without `Option`.

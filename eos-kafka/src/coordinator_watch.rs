@@ -1,7 +1,7 @@
 //! Reconnects a producer that waits for a former coordinator.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub(super) struct CoordinatorWatch {
 struct Shared {
     calling: AtomicBool,
     stopped: AtomicBool,
+    /// The number of connections that were shut down.
+    reconnects: AtomicU32,
 }
 
 impl CoordinatorWatch {
@@ -37,6 +39,12 @@ impl CoordinatorWatch {
             shared,
             thread: Some(thread),
         })
+    }
+
+    /// The number of connections that were shut down.
+    #[cfg(test)]
+    pub(super) fn reconnects(&self) -> u32 {
+        self.shared.reconnects.load(Ordering::Relaxed)
     }
 
     /// Watches a call that may wait for a coordinator.
@@ -54,7 +62,9 @@ impl Shared {
         while !self.stopped.load(Ordering::Relaxed) {
             let calling = self.calling.load(Ordering::Relaxed);
             let traffic = calling.then(|| connections.traffic());
-            if wait.is_stuck(Now(begun.elapsed()), traffic) && connections.shut_one_down() {
+            let is_stuck = wait.is_stuck(Now(begun.elapsed()), traffic);
+            if is_stuck && traffic.is_some_and(|seen| connections.shut_one_down(seen)) {
+                self.reconnects.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(
                     client = name,
                     "sending offsets without a request in flight; reconnecting to look up the coordinators"

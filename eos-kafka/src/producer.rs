@@ -44,6 +44,12 @@ pub struct KafkaProducer {
 }
 
 impl KafkaProducer {
+    /// The number of connections that were shut down to look up a coordinator.
+    #[cfg(test)]
+    pub(crate) fn reconnects(&self) -> u32 {
+        self.watch.as_ref().map_or(0, CoordinatorWatch::reconnects)
+    }
+
     pub(super) fn new(config: &KafkaConfig, spec: &ProducerSpec) -> Result<Self> {
         let failed = |failure: Failure| failure.at(CallSite::Create);
         let client =

@@ -240,16 +240,16 @@ impl TaskProgress {
     /// [`OutOfOrder`] if the record is before the offset of the last start or rewind.
     #[inline(always)]
     pub fn admit(&mut self, input: usize, offset: Offset) -> Result<Admission, OutOfOrder> {
-        // Nearly all records.
+        // Nearly all records take this path.
         let place = self.inputs.get(input);
         if place.is_some_and(|it| it.expected.is_none() && offset >= it.next.max(it.from)) {
             return Ok(Admission::Process);
         }
-        self.admit_rarely(input, offset)
+        self.admit_checked(input, offset)
     }
 
     #[inline(never)]
-    fn admit_rarely(&mut self, input: usize, offset: Offset) -> Result<Admission, OutOfOrder> {
+    fn admit_checked(&mut self, input: usize, offset: Offset) -> Result<Admission, OutOfOrder> {
         let Some(input) = self.inputs.get_mut(input) else {
             return Ok(Admission::Process);
         };

@@ -60,7 +60,7 @@ where
     }
 
     fn own_time(&self, raw: &Raw<'_>) -> Option<Timestamp> {
-        self.0.read_time(raw)
+        self.0.read_time((raw.key, raw.value), raw.headers)
     }
 }
 

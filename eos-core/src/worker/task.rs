@@ -194,7 +194,7 @@ impl<R: Records> Task<R> {
 
     /// Returns the offset and the time of the first fetched record of an input.
     #[inline]
-    pub(super) fn next_place(&mut self, input: usize) -> Option<(Offset, Option<Timestamp>)> {
+    pub(super) fn head_place(&mut self, input: usize) -> Option<(Offset, Option<Timestamp>)> {
         let record = self.fetched.get(input).and_then(Records::first)?;
         let (offset, timestamp) = (record.offset(), record.timestamp());
         match self.own_times.is_empty() {

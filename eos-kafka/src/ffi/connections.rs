@@ -45,6 +45,15 @@ fn counted(api_key: i16) -> Option<usize> {
     COUNTED.iter().position(|key| *key == api_key)
 }
 
+impl State {
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.sent,
+            in_flight: self.in_flight.iter().sum(),
+        }
+    }
+}
+
 impl Connections {
     pub(super) fn sent(&self, socket: c_int, broker: &CStr, api_key: i16) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,29 +81,28 @@ impl Connections {
 
     pub(crate) fn traffic(&self) -> Traffic {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Traffic {
-            sent: state.sent,
-            in_flight: state.in_flight.iter().sum(),
-        }
+        state.traffic()
     }
 }
 
 #[cfg(unix)]
 impl Connections {
-    /// Shuts down a connection. Its broker thread closes the socket, and connects again.
+    /// Shuts down a connection, unless requests were sent since `seen`. Its broker thread closes the socket, and connects
+    /// again.
     ///
     /// When a connection closes, librdkafka looks up the coordinator on another one. If there is none, it looks up
     /// nothing for the next second (`rd_kafka_coord_req_fsm`). So this chooses the connection to the transaction
-    /// coordinator, which is never used for it, or else the oldest one.
+    /// coordinator, on which librdkafka never looks up a coordinator, or else the oldest one.
     ///
-    /// Returns false without a connection.
-    pub(crate) fn shut_one_down(&self) -> bool {
+    /// Returns whether it shut down a connection.
+    pub(crate) fn shut_one_down(&self, seen: Traffic) -> bool {
         use std::mem::ManuallyDrop;
         use std::net::{Shutdown, TcpStream};
         use std::os::fd::FromRawFd;
 
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.sockets.is_empty() {
+        // The call may have ended meanwhile, and the commit's request may be under way.
+        if state.sockets.is_empty() || state.traffic() != seen {
             return false;
         }
         let spare = state.sockets.iter().position(|it| !it.looks_up);
@@ -122,14 +130,14 @@ impl Connections {
 #[cfg(not(unix))]
 impl Connections {
     /// Elsewhere, librdkafka closes idle connections (`connections.max.idle.ms`).
-    pub(crate) fn shut_one_down(&self) -> bool {
+    pub(crate) fn shut_one_down(&self, _: Traffic) -> bool {
         false
     }
 }
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::{ErrorKind, Read};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsRawFd, IntoRawFd};
     use std::time::Duration;
@@ -164,16 +172,20 @@ mod tests {
             let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             (ours, listener.accept().unwrap().0)
         };
-        let ((mut broker, mut peer), (mut coordinator, _peer)) = (connect(), connect());
+        let ((mut broker, _peer), (mut coordinator, _other)) = (connect(), connect());
         let patience = Some(Duration::from_secs(5));
         coordinator.set_read_timeout(patience).unwrap();
         let connections = Connections::default();
         connections.sent(broker.as_raw_fd(), BROKER, METADATA);
+        let before = connections.traffic();
         connections.sent(coordinator.as_raw_fd(), TRANSACTION_COORDINATOR, PRODUCE);
-        assert!(connections.shut_one_down());
+        assert!(!connections.shut_one_down(before), "a request was sent");
+        connections.received(PRODUCE);
+        assert!(connections.shut_one_down(connections.traffic()));
         assert_eq!(coordinator.read(&mut [0]).unwrap(), 0, "it is still open");
-        peer.write_all(&[1]).unwrap();
-        assert_eq!(broker.read(&mut [0]).unwrap(), 1, "it is shut down");
+        broker.set_nonblocking(true).unwrap();
+        let read = broker.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(read, Err(ErrorKind::WouldBlock), "it is shut down");
     }
 
     #[test]
@@ -190,12 +202,12 @@ mod tests {
             connections.sent(socket, BROKER, METADATA);
         }
         connections.close(closed);
-        assert!(connections.shut_one_down());
+        assert!(connections.shut_one_down(connections.traffic()));
         assert_eq!(first.read(&mut [0]).unwrap(), 0, "it is still open");
         assert!(second.peer_addr().is_ok());
         // The socket itself is still librdkafka's.
         assert!(first.local_addr().is_ok());
-        assert!(connections.shut_one_down());
-        assert!(!connections.shut_one_down());
+        assert!(connections.shut_one_down(connections.traffic()));
+        assert!(!connections.shut_one_down(connections.traffic()));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use eos_client::{Client, OffsetToCommit, Producer, ProducerSpec};
-use eos_protocol::{CoordinatorWait, TransactionalId};
+use eos_protocol::TransactionalId;
 
 use super::support::{config_of, partition, ready, to_commit};
 use crate::ffi::{self, Kind, MockCluster};
@@ -47,8 +47,8 @@ fn a_coordinator_that_was_removed_is_replaced_within_seconds() {
     cluster.set_coordinator(c"group", c"removed", 3);
     let took = sent(&mut producer, &offsets);
     assert!(took > Duration::from_secs(1), "it did not wait: {took:?}");
-    // The first reconnect is enough.
-    assert!(took < CoordinatorWait::PATIENCE * 2, "{took:?}");
+    assert!(took < REQUEST_TIMEOUT / 2, "{took:?}");
+    assert_eq!(producer.reconnects(), 1, "after {took:?}");
     assert!(!producer.unanswered());
 }
 

@@ -378,7 +378,7 @@ impl Pipeline {
         if let Some(done) = taken(shared) {
             return done;
         }
-        let Some((offset, timestamp)) = task.next_place(input) else {
+        let Some((offset, timestamp)) = task.head_place(input) else {
             return Done::Dry;
         };
         match task.progress.admit(input, offset) {
@@ -459,7 +459,8 @@ impl Pipeline {
     ) -> Done {
         self.clock = shared.env.about_now();
         // At most once, a processed record must be in the transaction: its claim is given back otherwise.
-        // In one tick of the coarse clock, one check is enough: a transaction only becomes younger when another begins.
+        // Within a tick of the coarse clock, the result stays true, because a later transaction is younger. Only the first
+        // records of an empty transaction may be admitted late, and then the coordinator's timer has just begun.
         if shared.spec.guarantee == Guarantee::AtMostOnce
             || self.admitted_at == Some(self.clock)
             || txn.pace.admits(self.clock, &shared.spec)
@@ -540,7 +541,7 @@ impl Pipeline {
     /// Whether the task waits for the next attempt of a record.
     #[inline(always)]
     fn is_parked<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) -> bool {
-        // Nearly always.
+        // Nearly all tasks wait for no attempt.
         if task.attempt.is_none() && task.due_attempt.is_none() {
             return false;
         }

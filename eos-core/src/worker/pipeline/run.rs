@@ -118,14 +118,14 @@ impl Pipeline {
         task: TaskId,
         state: Option<&TaskState>,
     ) -> Option<WorkerError> {
-        // Most apps of the hot path have neither.
+        // Most stages without state are in apps without global tables.
         if state.is_none() && shared.topology.globals().is_empty() {
             return None;
         }
-        self.database_failed(task, state)
+        self.database_error(task, state)
     }
 
-    fn database_failed(&self, task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
+    fn database_error(&self, task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
         if let Some((table, source)) = self.buffers.borrow().globals.failed() {
             return Some(WorkerError::Global {
                 table: table.to_string(),
