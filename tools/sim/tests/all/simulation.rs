@@ -94,8 +94,11 @@ fn whatever_goes_wrong_each_record_counts_once() {
     let seen: Vec<&str> = summary.seen.keys().copied().collect();
     assert!(count < SEEDS || seen == SEEN, "{seen:?}");
     for (what, times) in &summary.seen {
-        // One of 37 seeds has a shape of the smallest weight.
-        assert!(*times >= count / 100, "{times} times only {what}");
+        // One of 37 seeds has a shape of the smallest weight, so fewer seeds say nothing about it.
+        assert!(
+            count < SEEDS || *times >= count / 100,
+            "{times} times only {what}"
+        );
     }
     assert!(summary.faults >= 5 * count, "{} faults", summary.faults);
     let never = summary.coverage.pairs().filter(|(.., hits)| *hits == 0);
