@@ -17,6 +17,7 @@ pub struct Json;
 
 #[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + 'static> Decode<T> for Json {
+    // Each record is decoded, and a call would move the result once more (docs/design/0030).
     #[inline(always)]
     fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<T, CodecError> {
         match bytes {

@@ -81,9 +81,7 @@ impl GlobalReads {
     /// Ends the reads of a record. The next one sees the newest versions.
     #[inline]
     pub(crate) fn end(&mut self) {
-        if !self.open.is_empty() {
-            self.open.clear();
-        }
+        self.open.clear();
     }
 
     /// Returns the table whose copy can't be read any more, if there is one. Its error is not caused by the current

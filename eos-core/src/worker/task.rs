@@ -207,11 +207,7 @@ impl<R: Records> Task<R> {
     /// time is unusable has its timestamp here, and then fails.
     #[inline]
     pub(super) fn head_time(&mut self, input: usize) -> Option<Timestamp> {
-        if !self.own_times.is_empty() {
-            return self.own_head_time(input);
-        }
-        let record = self.fetched.get(input).and_then(Records::first)?;
-        record.timestamp()
+        self.head_place(input)?.1
     }
 
     #[inline(never)]

@@ -149,6 +149,13 @@ mod tests {
     const METADATA: i16 = 3;
     const TXN_OFFSET_COMMIT: i16 = 28;
 
+    /// Returns both ends of a connection.
+    fn connect() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
     #[test]
     fn counts_the_requests_of_the_transaction_protocol() {
         let connections = Connections::default();
@@ -167,11 +174,6 @@ mod tests {
 
     #[test]
     fn shuts_down_the_connection_that_is_not_used_for_lookups() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connect = || {
-            let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            (ours, listener.accept().unwrap().0)
-        };
         let ((mut broker, _peer), (mut coordinator, _other)) = (connect(), connect());
         let patience = Some(Duration::from_secs(5));
         coordinator.set_read_timeout(patience).unwrap();
@@ -190,11 +192,6 @@ mod tests {
 
     #[test]
     fn shuts_down_the_oldest_connection_that_is_open() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connect = || {
-            let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            (ours, listener.accept().unwrap().0)
-        };
         let ((closed, _), (mut first, _peer), (second, _)) = (connect(), connect(), connect());
         let connections = Connections::default();
         let closed = closed.into_raw_fd();

@@ -127,7 +127,7 @@ impl Pipeline {
                     Some(Resume::DeadLetter) => pause.rule.decide(Verdict::DeadLetter),
                 }
             }
-            // After an abort, the item may succeed, or an earlier record may cancel it. The commit of this ends the pause.
+            // After an abort, the item may succeed, or an earlier record may cancel it. The pause ends once that is committed.
             if !pause.rule.is_reached()
                 && !task.progress.touched()
                 && is_gone(shared, task.state.as_ref(), pause.rule.place())
