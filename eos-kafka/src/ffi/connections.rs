@@ -137,7 +137,7 @@ impl Connections {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::io::{ErrorKind, Read};
+    use std::io::{self, ErrorKind, Read};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsRawFd, IntoRawFd};
     use std::time::Duration;
@@ -150,10 +150,10 @@ mod tests {
     const TXN_OFFSET_COMMIT: i16 = 28;
 
     /// Returns both ends of a connection.
-    fn connect() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (ours, listener.accept().unwrap().0)
+    fn connect() -> io::Result<(TcpStream, TcpStream)> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let ours = TcpStream::connect(listener.local_addr()?)?;
+        Ok((ours, listener.accept()?.0))
     }
 
     #[test]
@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn shuts_down_the_connection_that_is_not_used_for_lookups() {
-        let ((mut broker, _peer), (mut coordinator, _other)) = (connect(), connect());
+        let ((mut broker, _peer), (mut coordinator, _other)) =
+            (connect().unwrap(), connect().unwrap());
         let patience = Some(Duration::from_secs(5));
         coordinator.set_read_timeout(patience).unwrap();
         let connections = Connections::default();
@@ -192,7 +193,8 @@ mod tests {
 
     #[test]
     fn shuts_down_the_oldest_connection_that_is_open() {
-        let ((closed, _), (mut first, _peer), (second, _)) = (connect(), connect(), connect());
+        let ((closed, _), (mut first, _peer), (second, _)) =
+            (connect().unwrap(), connect().unwrap(), connect().unwrap());
         let connections = Connections::default();
         let closed = closed.into_raw_fd();
         for socket in [closed, first.as_raw_fd(), second.as_raw_fd()] {
