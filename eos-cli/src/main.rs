@@ -85,6 +85,9 @@ enum Kafka {
         /// A header of each record, as name=value. It may be given several times
         #[arg(long = "header", value_name = "NAME=VALUE")]
         headers: Vec<kafka::Header>,
+        /// The timestamp of each record, in milliseconds since 1970 [default: the current time]
+        #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i64).range(0..))]
+        timestamp: Option<i64>,
     },
     /// Prints the records of a topic as `partition@offset key:value` with headers. null is Kafka's null,
     /// "null" is text
@@ -138,13 +141,14 @@ fn run_kafka(command: Kafka) -> Result<()> {
             topic,
             no_keys,
             headers,
+            timestamp,
         } => {
             let keys = if no_keys {
                 Keys::None
             } else {
                 Keys::BeforeColon
             };
-            let sent = kafka::produce(&topic, std::io::stdin().lock(), keys, &headers)?;
+            let sent = kafka::produce(&topic, std::io::stdin().lock(), keys, &headers, timestamp)?;
             let records = if sent == 1 { "record" } else { "records" };
             println!("sent {sent} {records} to {topic}");
         }

@@ -192,7 +192,13 @@ impl EmbeddedKafka {
     /// If the topic does not exist, or a line cannot be parsed. The lines before that line are written.
     pub fn produce_lines(&self, topic: &str, text: &str, keys: Keys) -> anyhow::Result<u64> {
         let mut producer = Producer::new(&self.bootstrap())?;
-        lines::produce(&mut producer, topic, text.as_bytes(), keys, &[])
+        lines::produce(
+            &mut producer,
+            topic,
+            text.as_bytes(),
+            keys,
+            lines::Extras::default(),
+        )
     }
 
     /// Reads the committed records of some topics as lines of text, from the beginning and continuously.

@@ -6,7 +6,7 @@ use std::io::{BufRead, ErrorKind, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use kafka_wire::lines::{self, Keys};
+use kafka_wire::lines::{self, Extras, Keys};
 use kafka_wire::{Client, Isolation, Producer};
 
 use super::local;
@@ -99,8 +99,8 @@ impl Header {
     }
 }
 
-/// Sends each line as a record with these headers, to the partition that Java would choose for its key. Returns how
-/// many are acknowledged.
+/// Sends each line as a record with these headers, to the partition that Java's producer selects for its key. The
+/// timestamp is in milliseconds since 1970; `None` is the current time. Returns the number of acknowledged records.
 ///
 /// # Errors
 /// When no cluster is up, there is no such topic, or a line can't be parsed; the lines before it are
@@ -110,12 +110,17 @@ pub(crate) fn produce(
     lines: impl BufRead,
     keys: Keys,
     headers: &[Header],
+    timestamp: Option<i64>,
 ) -> Result<u64> {
     let bootstrap = local::address()?;
     must_exist(&mut Client::connect(&bootstrap, PATIENCE)?, topic)?;
     let mut producer = Producer::with_patience(&bootstrap, PATIENCE)?;
     let headers: Vec<_> = headers.iter().map(Header::parts).collect();
-    lines::produce(&mut producer, topic, lines, keys, &headers)
+    let extras = Extras {
+        headers: &headers,
+        timestamp,
+    };
+    lines::produce(&mut producer, topic, lines, keys, extras)
 }
 
 /// Writes what a topic holds, partition by partition: only what is committed, unless asked

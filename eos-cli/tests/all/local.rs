@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A user of one's own, who has Kafka's jars already.
 struct User {
@@ -92,7 +93,7 @@ impl Drop for User {
 }
 
 fn topics(bootstrap: &str) -> Vec<String> {
-    let patience = std::time::Duration::from_secs(10);
+    let patience = Duration::from_secs(10);
     let mut client = kafka_wire::Client::connect(bootstrap, patience).unwrap();
     client.metadata(None).unwrap().topics.into_keys().collect()
 }
@@ -124,7 +125,7 @@ fn a_cluster_stays_until_it_is_sent_away_and_survives_the_death_of_its_processes
     let complaint = user.complains("kafka up --nodes 3");
     assert!(complaint.contains("eos kafka down"), "{complaint}");
 
-    let patience = std::time::Duration::from_secs(10);
+    let patience = Duration::from_secs(10);
     let mut client = kafka_wire::Client::connect(bootstrap, patience).unwrap();
     client.create_topic("kept", 1, 1, &[]).unwrap();
     kill(&user.data().join("node-1/pid"));
@@ -198,7 +199,7 @@ fn topics_and_records_are_made_and_read_by_hand() {
         complaint.contains("start one with `eos kafka up`"),
         "{complaint}"
     );
-    user.says("kafka up");
+    let up = user.says("kafka up");
 
     let said = user.says("kafka topic orders:1 prices");
     assert_eq!(
@@ -240,6 +241,14 @@ fn topics_and_records_are_made_and_read_by_hand() {
     let read = user.says("kafka read orders");
     assert!(read.ends_with("0@5 e:6\n    id: 7\n    t: a=b"), "{read}");
 
+    let complaint = user.complains("kafka produce orders --timestamp -1");
+    assert!(complaint.contains("-1"), "{complaint}");
+    user.told("kafka produce orders --timestamp 3600000", "f:7\n");
+    let address = up
+        .lines()
+        .find_map(|line| line.strip_prefix("EOS_BOOTSTRAP_SERVERS="));
+    assert_eq!(last_timestamp(address.unwrap(), "orders"), 3_600_000);
+
     // The partition is Java's: murmur2("21") is -973932308.
     user.told("kafka produce prices", "21:1\n");
     let partition = (-973_932_308i32 & 0x7fff_ffff) % 6;
@@ -247,6 +256,17 @@ fn topics_and_records_are_made_and_read_by_hand() {
         user.says("kafka read prices"),
         format!("{partition}@0 21:1")
     );
+}
+
+/// The timestamp of the last record of a topic with one partition.
+fn last_timestamp(bootstrap: &str, topic: &str) -> i64 {
+    let mut client = kafka_wire::Client::connect(bootstrap, Duration::from_secs(10)).unwrap();
+    let mut last = -1;
+    let read = client.read_all(topic, kafka_wire::Isolation::ReadCommitted, |_, record| {
+        last = record.timestamp;
+    });
+    read.unwrap();
+    last
 }
 
 /// Kills the process that a pid file names, and waits until it is dead.

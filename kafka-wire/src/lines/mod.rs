@@ -21,7 +21,16 @@ pub enum Keys {
     None,
 }
 
-/// Produces each line as a record with these headers, and flushes. Each key goes to the partition that Java's partitioner selects. Returns
+/// What each record of [`produce`] has beside its line.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extras<'e> {
+    /// Names and values of the headers.
+    pub headers: &'e [(&'e str, &'e [u8])],
+    /// The timestamp in milliseconds since 1970. `None` is the time of the machine's clock.
+    pub timestamp: Option<i64>,
+}
+
+/// Produces each line as a record, and flushes. Each key goes to the partition that Java's partitioner selects. Returns
 /// the number of acknowledged records.
 ///
 /// # Errors
@@ -31,9 +40,9 @@ pub fn produce(
     topic: &str,
     lines: impl BufRead,
     keys: Keys,
-    headers: &[(&str, &[u8])],
+    extras: Extras<'_>,
 ) -> Result<u64> {
-    let sent = send(producer, topic, lines, (keys, headers));
+    let sent = send(producer, topic, lines, keys, extras);
     producer.flush()?;
     sent.with_context(|| format!("{} records before it are sent", producer.acknowledged()))?;
     Ok(producer.acknowledged())
@@ -43,7 +52,8 @@ fn send(
     producer: &mut Producer,
     topic: &str,
     lines: impl BufRead,
-    (keys, headers): (Keys, &[(&str, &[u8])]),
+    keys: Keys,
+    extras: Extras<'_>,
 ) -> Result<()> {
     let partitions = producer.partitions(topic)?;
     for (number, line) in (1..).zip(lines.lines()) {
@@ -56,9 +66,12 @@ fn send(
         let partition = key.map_or(number % partitions, |key| {
             partitioner::partition(key, partitions)
         });
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+        let time = match extras.timestamp {
+            Some(time) => time,
+            None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64,
+        };
         let value = value.map(str::as_bytes);
-        producer.send(topic, partition, key, value, headers, now)?;
+        producer.send(topic, partition, key, value, extras.headers, time)?;
     }
     Ok(())
 }
