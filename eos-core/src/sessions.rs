@@ -146,7 +146,7 @@ impl<K, V> fmt::Debug for SessionGroup<K, V> {
 /// window's start is the time of the first record. Its exclusive end is one millisecond after the last record. An
 /// update has the timestamp of the session's last record. A session that becomes longer or joins another one has a new
 /// key, so a tombstone (`None`) for the earlier key comes first.
-#[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
+#[must_use = "the table has no output until it ends in `to`, `to_stream` or `emit_on_close`"]
 pub struct SessionTable<K, A> {
     stream: Stream<Windowed<K>, Option<A>>,
     /// The index of the store with the results.

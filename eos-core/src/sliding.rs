@@ -155,7 +155,7 @@ impl<K, V> fmt::Debug for SlidingGroup<K, V> {
 /// The table emits every update at once, with the highest timestamp of the window's records. The key of an update
 /// contains the window. A [`Window`](crate::windows::Window) does not include its end, so the end is one millisecond
 /// after the last possible record.
-#[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
+#[must_use = "the table has no output until it ends in `to`, `to_stream` or `emit_on_close`"]
 pub struct SlidingTable<K, A> {
     stream: Stream<Windowed<K>, A>,
     /// The index of the store with the results.

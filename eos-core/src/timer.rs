@@ -66,7 +66,8 @@ pub struct Timer<K> {
 }
 
 impl<K> Timer<K> {
-    /// A timer of stream time. It fires when the task processes a record at or after the moment.
+    /// A timer of stream time. It fires when the task processes a record at or after the moment. With
+    /// [`close_when_idle`](crate::Stream::close_when_idle), it also fires without a record.
     pub fn event_time(name: &str) -> Self
     where
         K: PlainType,

@@ -44,9 +44,9 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///     .to(&Topic::with("views-per-hour", TimeWindowed::of(hour), Plain));
     /// ```
     ///
-    /// # A clock that jumps
+    /// # Timestamps in the future
     /// A record that is more than an hour ahead of the machine's clock (`max.timestamp.ahead.ms`) fails, and the
-    /// [`ErrorPolicy`](crate::ErrorPolicy) applies. It does not move stream time. Otherwise it would close every
+    /// [`ErrorPolicy`](crate::ErrorPolicy) applies. It does not advance stream time. Otherwise it would close every
     /// earlier window in its partition, and the following records would be late.
     /// [`trust_times`](crate::Stream::trust_times) accepts such records.
     ///
@@ -174,7 +174,7 @@ impl<K: 'static, V: 'static, W> WindowedGroup<K, V, W> {
 
 impl<K: 'static, V: 'static, W> WindowedGroup<K, V, W> {
     /// Writes late records unchanged to this topic: key, value, timestamp and headers. By default late records are
-    /// dropped. The metric `late_records` counts them in both cases.
+    /// dropped. The metric `eos_late_records_total` counts them in both cases.
     ///
     /// # Exactly-once
     /// Each late record is written in the transaction that commits its offset. Only earlier records decide whether a

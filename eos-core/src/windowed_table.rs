@@ -62,7 +62,8 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
 
     /// Emits only final results: each key and window once, after the window has closed, and never again.
     ///
-    /// A window closes when stream time reaches its end plus the grace. That needs a later record of the same task.
+    /// A window closes when stream time reaches its end plus the grace. That needs a later record of the same task, or
+    /// [`close_when_idle`](crate::Stream::close_when_idle).
     /// The results of a task are in the order of the windows' ends, then of the keys' bytes. The timestamp of a result
     /// is the highest one of its records. A deleted result is not emitted.
     ///
@@ -95,8 +96,9 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
     /// `eos-window`.
     ///
     /// # Windows after final results
-    /// A result comes later than its records, so downstream windows need a longer grace. Within a stage, the app checks
-    /// the grace at startup. After a [`repartition`](crate::Stream::repartition), it does not.
+    /// A result comes later than its records, so downstream windows need a grace that covers this delay. Within a stage,
+    /// the app checks the grace at startup, and the error names the minimum. After a
+    /// [`repartition`](crate::Stream::repartition), the app can't check it.
     ///
     /// # Existing stores
     /// If an earlier version of the app emitted updates, only windows that are still open get final results. If a later

@@ -39,7 +39,7 @@ impl IdleTime {
     /// The minimum configurable time.
     pub const LEAST: Duration = Duration::from_secs(1);
 
-    /// Creates the state of a task. Stream time runs on once the inputs are idle for `after`.
+    /// Creates the state of a task. Stream time advances once the inputs are idle for `after`.
     #[must_use]
     pub fn new(after: Duration) -> Self {
         Self {
@@ -68,12 +68,12 @@ impl IdleTime {
     }
 
     /// Records the evidence of a query that began at this time, for a task with this stream time.
-    pub fn proved(&mut self, asked: Now, stream_time: Timestamp) {
-        if asked < self.since {
+    pub fn proved(&mut self, queried_at: Now, stream_time: Timestamp) {
+        if queried_at < self.since {
             return;
         }
         if let Some(last) = self.last {
-            let stretch = asked.since(last);
+            let stretch = queried_at.since(last);
             if !self.broken && stretch <= STRETCH {
                 self.proven += stretch;
             } else if stretch > self.after {
@@ -81,7 +81,7 @@ impl IdleTime {
             }
         }
         self.begun.get_or_insert(stream_time);
-        self.last = self.last.max(Some(asked));
+        self.last = self.last.max(Some(queried_at));
         self.broken = false;
     }
 

@@ -277,7 +277,7 @@ impl TaskProgress {
         }
     }
 
-    /// Whether a record from before the rewind comes again, and has not arrived yet.
+    /// Whether the first record before the rewind has not arrived again yet.
     #[must_use]
     pub fn expects_record(&self) -> bool {
         let mut expected = self.inputs.iter().filter_map(|input| input.expected);
@@ -315,7 +315,7 @@ impl TaskProgress {
     }
 
     /// Advances stream time to this time, because the inputs are idle.
-    pub fn run_on(&mut self, time: Timestamp) {
+    pub fn advance_stream_time(&mut self, time: Timestamp) {
         self.stream_time = self.stream_time.max(Some(time));
     }
 

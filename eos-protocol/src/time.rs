@@ -1,4 +1,4 @@
-//! Time as a value, read at the edge.
+//! Monotonic times and deadlines.
 
 use std::time::Duration;
 

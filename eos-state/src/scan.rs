@@ -145,7 +145,7 @@ impl<'a> Scan<'a> {
         let first = keys.into_iter().flatten().min_by(|a, b| order(a, b))?;
         let used = keys.map(|key| key.is_some_and(|key| order(key, first) == Ordering::Equal));
         self.used = used;
-        let is_over = || {
+        let is_gone = || {
             let in_flight = self.in_flight.as_ref();
             in_flight.is_some_and(|it| it.of.is_over(it.store, first))
         };
@@ -154,9 +154,9 @@ impl<'a> Scan<'a> {
             [_, true, ..] => (Top::Overlay, self.overlay.entry().is_some()),
             [_, _, true, _] => {
                 let entry = self.in_flight.as_ref().and_then(|it| it.entry());
-                (Top::InFlight, entry.is_some() && !is_over())
+                (Top::InFlight, entry.is_some() && !is_gone())
             }
-            _ => (Top::Committed, !is_over()),
+            _ => (Top::Committed, !is_gone()),
         })
     }
 }

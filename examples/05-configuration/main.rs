@@ -44,7 +44,7 @@ fn tell(metrics: &Metrics) {
         totals.records_out,
         totals.commits.total(),
         totals.aborts,
-        totals.commit_times.whole.quantile(0.99),
+        totals.commit_times.latency.quantile(0.99),
         lag.map_or("unknown".to_owned(), |lag| lag.to_string()),
     );
 }

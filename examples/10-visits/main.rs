@@ -6,9 +6,9 @@
 //!     └─(by page: repartition)─→ count per page and hour ─(one key: repartition)─→ all counts per hour ─→ top-pages
 //! ```
 //!
-//! A visit is final when stream time passes its last view and the gap. `close_when_idle` lets stream time run on with the
-//! clock while no views arrive, so the last visits become final, too. The app writes each visit once: kill the program
-//! at any moment, and no visit is lost or repeated.
+//! A visit is final when stream time passes its last view and the gap. With `close_when_idle`, stream time advances
+//! with the clock while no views arrive, so the last visits become final, too. The app writes each visit once: kill the
+//! program at any moment, and no visit is lost or repeated.
 //!
 //! The counts of pages are updates, not final results. A partition closes a window only when it gets a later record, so
 //! its final results could be late for the hour of all pages. An hour is final when a view arrives two minutes after

@@ -23,7 +23,7 @@ pub(crate) struct JoinRows<'c> {
     alone: StoreId,
     joining: Joining,
     /// Rows that start before this time are expired.
-    over_before: Timestamp,
+    expired_before: Timestamp,
 }
 
 impl<'c> JoinRows<'c> {
@@ -45,7 +45,7 @@ impl<'c> JoinRows<'c> {
             joining: Joining::new(terms)
                 .pairing_closed(!rules::pairs_open_records_only())
                 .visiting_once(!rules::sets_next_visits()),
-            over_before: expiry.over_before(stream_time),
+            expired_before: expiry.expired_before(stream_time),
         }
     }
 
@@ -94,7 +94,7 @@ impl JoinStorage for JoinRows<'_> {
 
     fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, StoreError> {
         // The database may or may not have dropped the row.
-        if window_of(key).is_some_and(|start| start < self.over_before) {
+        if window_of(key).is_some_and(|start| start < self.expired_before) {
             return Ok(false);
         }
         self.task.get(self.rows, key, into)

@@ -17,14 +17,14 @@ const BUCKETS: usize = BOUNDS.len() + 1;
 /// A histogram of durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
-    spent: Spent,
+    spent: DurationStats,
     buckets: [u64; BUCKETS],
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         Self {
-            spent: Spent::default(),
+            spent: DurationStats::default(),
             buckets: [0; BUCKETS],
         }
     }
@@ -33,7 +33,7 @@ impl Default for Histogram {
 impl Histogram {
     /// The number of the durations, their sum and their maximum.
     #[must_use]
-    pub fn spent(&self) -> Spent {
+    pub fn stats(&self) -> DurationStats {
         self.spent
     }
 
@@ -78,7 +78,7 @@ impl Histogram {
     }
 }
 
-/// A [`Spent`] that one thread writes and others read.
+/// A [`DurationStats`] that one thread writes and others read.
 #[derive(Debug, Default)]
 pub(super) struct SpentMeter {
     count: AtomicU64,
@@ -94,9 +94,9 @@ impl SpentMeter {
         self.max_nanos.fetch_max(nanos, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> Spent {
+    pub(super) fn read(&self) -> DurationStats {
         let duration = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
-        Spent {
+        DurationStats {
             count: self.count.load(Ordering::Relaxed),
             total: duration(&self.nanos),
             max: duration(&self.max_nanos),
@@ -135,7 +135,7 @@ impl HistogramMeter {
 /// The number, sum and maximum of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Spent {
+pub struct DurationStats {
     /// The number of durations.
     pub count: u64,
     /// Their sum.
@@ -144,7 +144,7 @@ pub struct Spent {
     pub max: Duration,
 }
 
-impl Spent {
+impl DurationStats {
     /// The average; zero if there are none.
     #[must_use]
     pub fn mean(&self) -> Duration {
@@ -185,8 +185,8 @@ mod tests {
                 (None, 1)
             ]
         );
-        assert_eq!(histogram.spent().count, 4);
-        assert_eq!(histogram.spent().max, ms(30_000));
+        assert_eq!(histogram.stats().count, 4);
+        assert_eq!(histogram.stats().max, ms(30_000));
     }
 
     /// Compares the estimates with the true quantiles.

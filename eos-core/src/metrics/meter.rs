@@ -92,15 +92,15 @@ impl Count {
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Late => &mut totals.late_records,
             Self::LateWindows => &mut totals.late_windows,
-            Self::NewIds => &mut totals.new_ids,
-            Self::Duplicates => &mut totals.duplicates,
-            Self::TooOld => &mut totals.too_old,
-            Self::WithoutId => &mut totals.without_id,
+            Self::NewIds => &mut totals.dedup_new,
+            Self::Duplicates => &mut totals.dedup_duplicates,
+            Self::TooOld => &mut totals.dedup_too_old,
+            Self::WithoutId => &mut totals.dedup_missing_id,
             Self::CallsRepeated => &mut totals.calls_repeated,
             Self::CallsTimedOut => &mut totals.calls_timed_out,
-            Self::Stale => &mut totals.stale,
-            Self::Gaps => &mut totals.gaps,
-            Self::GivenUp => &mut totals.given_up,
+            Self::Stale => &mut totals.dedup_stale,
+            Self::Gaps => &mut totals.dedup_gaps,
+            Self::GivenUp => &mut totals.reorder_gaps,
             Self::JoinAlone => &mut totals.join_alone,
             Self::JoinTooLatePairs => &mut totals.join_too_late_pairs,
             Self::StaleAnswers => &mut totals.stale_answers,
@@ -110,7 +110,7 @@ impl Count {
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,
             Self::Rebalances => &mut totals.rebalances,
-            Self::Abandoned => &mut totals.abandoned,
+            Self::Abandoned => &mut totals.abandoned_threads,
             Self::RestoredRecords => &mut totals.restored_records,
             Self::RestoredBytes => &mut totals.restored_bytes,
         }
@@ -148,7 +148,7 @@ pub(crate) struct WorkerMeter {
     commits: [AtomicU64; CommitCause::ALL.len()],
     restores: [AtomicU64; RestoreKind::ALL.len()],
     phases: [SpentMeter; Phase::ALL.len()],
-    whole: HistogramMeter,
+    latency: HistogramMeter,
     /// The index of the state in `State::ALL`, plus one. 0 once the worker has ended.
     state: AtomicU8,
     /// The start of the open transaction, if one is open.
@@ -211,7 +211,7 @@ impl WorkerMeter {
         for (meter, phase) in self.phases.iter().zip(Phase::ALL) {
             meter.record(phases.of(phase));
         }
-        self.whole.record(phases.whole);
+        self.latency.record(phases.whole);
     }
 
     /// Counts a restored task.
@@ -305,7 +305,7 @@ impl WorkerMeter {
                 drain,
                 commit,
                 apply,
-                whole: self.whole.read(),
+                latency: self.latency.read(),
             },
             ..Totals::default()
         };

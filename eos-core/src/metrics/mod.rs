@@ -34,7 +34,7 @@ pub use endpoint::EndpointError;
 pub use eos_protocol::CommitCause;
 pub use eos_protocol::state::RestoreKind;
 pub use global::GlobalMetrics;
-pub use histogram::{Histogram, Spent};
+pub use histogram::{DurationStats, Histogram};
 pub use ledger::LedgerMetrics;
 pub use phases::Phase;
 pub use totals::{CommitTimes, Commits, Restores, Totals};

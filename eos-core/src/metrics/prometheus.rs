@@ -69,22 +69,22 @@ const COUNTERS: [Counter; 29] = [
         |t| t.late_windows,
     ),
     ("eos_dedup_new_total", "Records with a new id.", |t| {
-        t.new_ids
+        t.dedup_new
     }),
     (
         "eos_dedup_duplicates_total",
         "Duplicates that a deduplication found.",
-        |t| t.duplicates,
+        |t| t.dedup_duplicates,
     ),
     (
         "eos_dedup_too_old_total",
         "Forwarded records that were too old for a deduplication to judge.",
-        |t| t.too_old,
+        |t| t.dedup_too_old,
     ),
     (
         "eos_dedup_missing_id_total",
         "Forwarded records without an id for a deduplication.",
-        |t| t.without_id,
+        |t| t.dedup_missing_id,
     ),
     (
         "eos_async_repeated_total",
@@ -99,17 +99,17 @@ const COUNTERS: [Counter; 29] = [
     (
         "eos_dedup_stale_total",
         "Records of a former epoch, or with a version that is not higher.",
-        |t| t.stale,
+        |t| t.dedup_stale,
     ),
     (
         "eos_dedup_gaps_total",
         "Gaps in the numbers of producers.",
-        |t| t.gaps,
+        |t| t.dedup_gaps,
     ),
     (
         "eos_reorder_gaps_total",
         "Gaps in the numbers of keys that reorder_by gave up.",
-        |t| t.given_up,
+        |t| t.reorder_gaps,
     ),
     (
         "eos_join_alone_total",
@@ -159,7 +159,7 @@ const COUNTERS: [Counter; 29] = [
     (
         "eos_abandoned_threads_total",
         "Threads abandoned because a client call did not return.",
-        |t| t.abandoned,
+        |t| t.abandoned_threads,
     ),
     (
         "eos_restored_records_total",
@@ -277,14 +277,14 @@ impl<'a> Text<'a> {
             "Time from the end of intake to the end of the commit.",
         );
         for worker in workers {
-            let whole = &worker.totals.commit_times.whole;
+            let latency = &worker.totals.commit_times.latency;
             let mut below = 0;
-            for (upper, n) in whole.buckets() {
+            for (upper, n) in latency.buckets() {
                 below += n;
                 let le = upper.map_or_else(|| "+Inf".to_owned(), |u| u.as_secs_f64().to_string());
                 self.sample("eos_commit_seconds_bucket", worker, &[("le", &le)], below);
             }
-            let seconds = whole.spent().total.as_secs_f64();
+            let seconds = latency.stats().total.as_secs_f64();
             self.sample("eos_commit_seconds_sum", worker, &[], seconds);
             // Equal to the last bucket. The counter of `spent` may be newer.
             self.sample("eos_commit_seconds_count", worker, &[], below);

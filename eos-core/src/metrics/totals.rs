@@ -3,7 +3,7 @@
 use eos_protocol::CommitCause;
 use eos_protocol::state::RestoreKind;
 
-use super::histogram::{Histogram, Spent};
+use super::histogram::{DurationStats, Histogram};
 use super::phases::Phase;
 
 /// Counters and commit times of a worker or of all workers, since the app started.
@@ -28,24 +28,26 @@ pub struct Totals {
     /// Tumbling and hopping windows that were closed when a record for them arrived. A record counts once per such
     /// window, even if other windows still accept it. Those of aborted transactions are included.
     pub late_windows: u64,
-    /// Records whose id was new to a deduplication. Those of aborted transactions are included, as in the next seven.
-    pub new_ids: u64,
-    /// Duplicates that a deduplication found.
-    pub duplicates: u64,
-    /// Records that were too old for a deduplication to judge, and were forwarded.
-    pub too_old: u64,
-    /// Records without an id that a deduplication forwarded.
-    pub without_id: u64,
+    /// Records whose id was new to a deduplication. Those of aborted transactions are included.
+    pub dedup_new: u64,
+    /// Duplicates that a deduplication found. Those of aborted transactions are included.
+    pub dedup_duplicates: u64,
+    /// Records that were too old for a deduplication to judge, and were forwarded. Those of
+    /// aborted transactions are included.
+    pub dedup_too_old: u64,
+    /// Records without an id that a deduplication forwarded. Those of aborted transactions are included.
+    pub dedup_missing_id: u64,
     /// Asynchronous calls that started again: further tries, and calls of records that are processed again.
     pub calls_repeated: u64,
     /// Tries of asynchronous calls without a result in time.
     pub calls_timed_out: u64,
-    /// Records of a former epoch of their producer, or with a version that is not higher than the last one.
-    pub stale: u64,
-    /// Gaps in the numbers of producers.
-    pub gaps: u64,
+    /// Records of a former epoch of their producer, or with a version that is not higher than the last one. Those of
+    /// aborted transactions are included.
+    pub dedup_stale: u64,
+    /// Gaps in the numbers of producers. Those of aborted transactions are included.
+    pub dedup_gaps: u64,
     /// Gaps in the numbers of keys that `reorder_by` gave up. Those of aborted transactions are included.
-    pub given_up: u64,
+    pub reorder_gaps: u64,
     /// Records of joins of streams that went out alone, because they had no pair until they closed. Those of aborted
     /// transactions are included.
     pub join_alone: u64,
@@ -73,7 +75,7 @@ pub struct Totals {
     /// Handled assignments and revocations.
     pub rebalances: u64,
     /// Threads abandoned because a call to the Kafka client did not return. Each thread leaks until the process ends.
-    pub abandoned: u64,
+    pub abandoned_threads: u64,
     /// Tasks whose state was restored, by kind.
     pub restores: Restores,
     /// Changelog records that were read to restore state.
@@ -94,15 +96,15 @@ impl Totals {
         self.repeated_letters += other.repeated_letters;
         self.late_records += other.late_records;
         self.late_windows += other.late_windows;
-        self.new_ids += other.new_ids;
-        self.duplicates += other.duplicates;
-        self.too_old += other.too_old;
-        self.without_id += other.without_id;
+        self.dedup_new += other.dedup_new;
+        self.dedup_duplicates += other.dedup_duplicates;
+        self.dedup_too_old += other.dedup_too_old;
+        self.dedup_missing_id += other.dedup_missing_id;
         self.calls_repeated += other.calls_repeated;
         self.calls_timed_out += other.calls_timed_out;
-        self.stale += other.stale;
-        self.gaps += other.gaps;
-        self.given_up += other.given_up;
+        self.dedup_stale += other.dedup_stale;
+        self.dedup_gaps += other.dedup_gaps;
+        self.reorder_gaps += other.reorder_gaps;
         self.join_alone += other.join_alone;
         self.join_too_late_pairs += other.join_too_late_pairs;
         self.stale_answers += other.stale_answers;
@@ -113,7 +115,7 @@ impl Totals {
         self.rebuilds += other.rebuilds;
         self.quarantines += other.quarantines;
         self.rebalances += other.rebalances;
-        self.abandoned += other.abandoned;
+        self.abandoned_threads += other.abandoned_threads;
         self.restores.add(&other.restores);
         self.restored_records += other.restored_records;
         self.restored_bytes += other.restored_bytes;
@@ -185,23 +187,23 @@ impl Restores {
 pub struct CommitTimes {
     /// After the end of intake: the worker hands the remaining records to the producer. These are outputs, results of
     /// `emit_per_commit`, and the changes of stores.
-    pub seal: Spent,
+    pub seal: DurationStats,
     /// `send_offsets_to_transaction`. Zero without transactions, where the offsets are the commit.
-    pub send_offsets: Spent,
+    pub send_offsets: DurationStats,
     /// The wait until the brokers have acknowledged every output. Runs beside `send_offsets`.
-    pub drain: Spent,
+    pub drain: DurationStats,
     /// `commit_transaction` (EndTxn), until the outcome is known.
-    pub commit: Spent,
+    pub commit: DurationStats,
     /// The hand-over of the changes to the databases, and the wait for the changes of the previous transaction.
-    pub apply: Spent,
+    pub apply: DurationStats,
     /// The whole commit: `seal`, the longer one of `send_offsets` and `drain`, `commit`, `apply`.
-    pub whole: Histogram,
+    pub latency: Histogram,
 }
 
 impl CommitTimes {
     /// The time spent in one phase.
     #[must_use]
-    pub fn phase(&self, phase: Phase) -> Spent {
+    pub fn phase(&self, phase: Phase) -> DurationStats {
         match phase {
             Phase::Seal => self.seal,
             Phase::SendOffsets => self.send_offsets,
@@ -217,6 +219,6 @@ impl CommitTimes {
         self.drain.add(other.drain);
         self.commit.add(other.commit);
         self.apply.add(other.apply);
-        self.whole.add(&other.whole);
+        self.latency.add(&other.latency);
     }
 }

@@ -91,9 +91,9 @@ fn read<R>(
 /// # Errors
 /// If the database can't be read.
 pub fn live_rows(database: &dyn StoreBackend, store: StoreId) -> Result<RawRows, StoreError> {
-    let over_before = over_before(database, store)?;
+    let expired_before = expired_before(database, store)?;
     let is_live = |key: &[u8]| match store.is_windowed() {
-        true => window_of(key).is_some_and(|start| start >= over_before),
+        true => window_of(key).is_some_and(|start| start >= expired_before),
         false => true,
     };
     let mut rows = Vec::new();
@@ -206,7 +206,7 @@ fn stream_time(database: &dyn StoreBackend) -> Option<Timestamp> {
 }
 
 /// Windows that start before this are over, by the terms that are written beside them.
-fn over_before(database: &dyn StoreBackend, store: StoreId) -> Result<Timestamp, StoreError> {
+fn expired_before(database: &dyn StoreBackend, store: StoreId) -> Result<Timestamp, StoreError> {
     let mut bytes = Vec::new();
     let there = store.is_windowed() && database.get(store, TERMS, &mut bytes)?;
     let terms = there.then_some(&bytes[..]);
@@ -225,5 +225,5 @@ pub(crate) fn windows_over_before(
     };
     let mut expiry = Expiry::new(Duration::MAX, terms.size()).every(terms.advance());
     let taken = expiry.take_over(&terms, stream_time);
-    taken.map_or(NEVER, |_| expiry.over_before(stream_time))
+    taken.map_or(NEVER, |_| expiry.expired_before(stream_time))
 }

@@ -14,7 +14,10 @@ use crate::codec::{Codec, CodecError, Json, PlainType};
 /// A store of the sliding windows of each key, for
 /// [`windowed_by(Sliding::of(..))`](crate::stream::Grouped::windowed_by).
 ///
-/// It has one row per key with all windows of the key. A window leaves the store when no record needs it any more.
+/// It has one row per key with all windows of the key. A record needs a window until stream time is twice the length
+/// plus the grace after its start. The next record of the key that is not late removes older windows. Without such a
+/// record, a window leaves the store after twice this time. With final results, no window leaves before its result is
+/// emitted.
 ///
 /// ```
 /// # use eos_core::state::SlidingStore;

@@ -1,4 +1,4 @@
-//! A store of what is kept for keys and windows of time.
+//! Stores of values by key and window.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -21,8 +21,8 @@ use crate::failure::Failure;
 ///
 /// Windows expire by *stream time*, never by the clock. Stream time is the highest timestamp of the task's records. A
 /// window that starts at `s` exists as long as `s + retention > stream time`. Expired windows are neither read nor
-/// written. The database deletes them a little later. The front of the changelog topic is purged as well, if it holds
-/// nothing else.
+/// written. The database deletes them a little later. The worker purges the front of the changelog topic once that part
+/// holds only expired windows.
 ///
 /// ```
 /// # use eos_core::state::WindowStore;
@@ -157,7 +157,7 @@ impl<K, V> fmt::Debug for WindowStore<K, V> {
 pub struct WindowView<'c, K, V> {
     found: Result<Found<'c, WindowStore<K, V>>, StateError>,
     /// Windows that start before this time have expired.
-    over_before: Timestamp,
+    expired_before: Timestamp,
     expiry: Option<Expiry>,
     stream_time: Option<Timestamp>,
     most_ahead: Option<MostAhead<'c>>,
@@ -167,7 +167,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
     pub(crate) fn failed(error: StateError) -> Self {
         Self {
             found: Err(error),
-            over_before: Timestamp(i64::MIN),
+            expired_before: Timestamp(i64::MIN),
             expiry: None,
             stream_time: None,
             most_ahead: None,
@@ -183,10 +183,10 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         let its = spec.and_then(|spec| access.windows.iter().find(|(id, _)| *id == spec.id));
         let declared = || spec.and_then(|spec| spec.expiry);
         let expiry = its.map(|(_, expiry)| *expiry).or_else(declared);
-        let over_before = expiry.map(|expiry| expiry.over_before(stream_time));
+        let expired_before = expiry.map(|expiry| expiry.expired_before(stream_time));
         Self {
             found: Found::new(access, index),
-            over_before: over_before.unwrap_or(Timestamp(i64::MIN)),
+            expired_before: expired_before.unwrap_or(Timestamp(i64::MIN)),
             expiry,
             stream_time,
             most_ahead: access.most_ahead,
@@ -203,8 +203,8 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
     /// has expired.
     ///
     /// A window that starts more than an hour ahead of the machine's clock (`max.timestamp.ahead.ms`) is an error, because
-    /// the changelog is kept until stream time reaches the window. [`Stream::trust_times`](crate::Stream::trust_times)
-    /// accepts it.
+    /// the changelog is kept until stream time is one retention after the start of the window.
+    /// [`Stream::trust_times`](crate::Stream::trust_times) accepts it.
     #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn put(&self, key: &K, start: Timestamp, value: &V) -> Result<bool, Failure> {
         self.check_start(start)?;
@@ -272,13 +272,13 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
             Ok(Some(convert((start, key, value))))
         };
         let failed = move |error| found.failed(error);
-        let range = range(starts, self.over_before);
+        let range = range(starts, self.expired_before);
         Entries::new(found.task, found.id, range, failed, Box::new(decode))
     }
 
     pub(crate) fn read(&self, key: &K, start: Timestamp) -> Result<Option<V>, StateError> {
         let found = self.found()?;
-        if self.is_over(start) {
+        if self.is_expired(start) {
             return Ok(None);
         }
         found.read(|into| encode(found.definition, key, start, into))
@@ -292,7 +292,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
 
     pub(crate) fn write(&self, key: &K, start: Timestamp, value: &V) -> Result<bool, StateError> {
         let found = self.found()?;
-        if self.is_over(start) {
+        if self.is_expired(start) {
             return Ok(false);
         }
         found.write(|into| encode(found.definition, key, start, into), value)?;
@@ -301,7 +301,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
 
     pub(crate) fn forget(&self, key: &K, start: Timestamp) -> Result<(), StateError> {
         let found = self.found()?;
-        if !self.is_over(start) {
+        if !self.is_expired(start) {
             found.forget(|into| encode(found.definition, key, start, into))?;
         }
         Ok(())
@@ -324,13 +324,13 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
     }
 
     /// Whether the window that starts here is over.
-    pub(crate) fn is_over(&self, start: Timestamp) -> bool {
-        start < self.over_before
+    pub(crate) fn is_expired(&self, start: Timestamp) -> bool {
+        start < self.expired_before
     }
 
     /// Whether the window that starts here takes no record, because its final results are or may be emitted.
     pub(crate) fn is_closed(&self, start: Timestamp) -> bool {
-        self.is_over(start) || self.expiry.is_some_and(|expiry| expiry.is_closed(start))
+        self.is_expired(start) || self.expiry.is_some_and(|expiry| expiry.is_closed(start))
     }
 
     fn found(&self) -> Result<Found<'c, WindowStore<K, V>>, StateError> {
@@ -344,11 +344,10 @@ impl<K, V> fmt::Debug for WindowView<'_, K, V> {
     }
 }
 
-/// The key of what is written beside the windows of a store: on which terms they are kept. The keys of
-/// windows are longer, and come behind it.
+/// The key of a store's terms. The keys of windows are longer and sort after it.
 pub(crate) const TERMS: &[u8] = &[];
 
-/// The start comes first, so that windows that are over are one range.
+/// The start comes first, so the expired windows are one range of keys.
 fn encode<K: 'static, V>(
     store: &WindowStore<K, V>,
     key: &K,
@@ -368,7 +367,7 @@ fn read_key<K: 'static, V: 'static>(
     decode_key(found.definition, key).map_err(|source| found.unreadable(source))
 }
 
-/// What a key in the database stands for.
+/// Decodes the start and the key of a database key.
 pub(crate) fn decode_key<K: 'static, V>(
     store: &WindowStore<K, V>,
     key: &[u8],
@@ -383,7 +382,7 @@ pub(crate) fn decode_key<K: 'static, V>(
     ))
 }
 
-/// Big-endian, the sign flipped: they sort as the times do.
+/// Returns the start as big-endian bytes with the sign bit flipped, so that the bytes sort like the times.
 pub(crate) fn start_bytes(start: Timestamp) -> [u8; 8] {
     (start.0 ^ i64::MIN).to_be_bytes()
 }
@@ -398,14 +397,14 @@ pub(crate) fn window_of(key: &[u8]) -> Option<Timestamp> {
     Some(split(key)?.0)
 }
 
-/// The keys of the windows that start in this range, without expired ones. A start that is excluded is so with all its
-/// keys.
-pub(crate) fn range(starts: &impl RangeBounds<Timestamp>, over_before: Timestamp) -> KeyRange {
+/// Returns the keys of the windows that start in this range, without expired windows. An excluded start excludes all
+/// keys of its window.
+pub(crate) fn range(starts: &impl RangeBounds<Timestamp>, expired_before: Timestamp) -> KeyRange {
     let first = match starts.start_bound() {
-        Bound::Unbounded => over_before,
-        Bound::Included(start) => over_before.max(*start),
+        Bound::Unbounded => expired_before,
+        Bound::Included(start) => expired_before.max(*start),
         Bound::Excluded(start) => match start.0.checked_add(1) {
-            Some(after) => over_before.max(Timestamp(after)),
+            Some(after) => expired_before.max(Timestamp(after)),
             None => return KeyRange::between(&[0_u8; 0][..]..&[]),
         },
     };
@@ -421,8 +420,8 @@ pub(crate) fn range(starts: &impl RangeBounds<Timestamp>, over_before: Timestamp
     KeyRange::between((slice(&from), slice(&to)))
 }
 
-/// The keys of the windows that start from here (the first there is, if nothing is said) up to there
-/// (not included).
+/// Returns the keys of the windows that start in the half-open interval from `from` to `to`. Without `from`, it begins
+/// at the first window.
 pub(crate) fn windows_between(from: Option<Timestamp>, to: Timestamp) -> KeyRange {
     let from = from.unwrap_or(Timestamp(i64::MIN));
     KeyRange::between(&start_bytes(from)[..]..&start_bytes(to))

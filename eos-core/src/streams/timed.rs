@@ -78,12 +78,12 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// The closure belongs to the step that follows: `process` or `for_each`. Ticks are at the multiples of the period
     /// since 1970. The first one is the next multiple after the first start of the task, or for [`Clock::Stream`], after
-    /// its first record. The schedule is part of the task's state, under this name: it goes on after restarts and moves.
-    /// Ticks that come while the task is away, and ticks that stream time jumps over, are one call, which counts them
-    /// ([`Tick::missed`]).
+    /// its first record. The schedule is part of the task's state, under this name. It continues after restarts and moves.
+    /// If several ticks become due while the task is away, or if stream time jumps over them, the closure runs once.
+    /// [`Tick::missed`] is the number of the others.
     ///
-    /// If the machine's clock is set back by less than a period, each tick comes once. If it is set back by more, ticks
-    /// come again from its new time on.
+    /// If the machine's clock is set back by less than a period, each tick runs once. If it is set back by more, ticks
+    /// run again from the new time on.
     ///
     /// ```
     /// # use eos_core::timers::Clock;

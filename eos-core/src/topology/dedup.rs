@@ -137,7 +137,7 @@ impl<K: 'static, V: 'static> Deduplicate<K, V> {
         let now = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<Vec<u8>, Vec<u8>>(self.store);
         let (key, first) = (&self.buffers.key, window.first_bucket(time));
-        let has_expired = store.is_over(first);
+        let has_expired = store.is_expired(first);
         let mut sightings = [None; SeenWindow::MOST_BUCKETS];
         if !store.lacks_since(key, first).map_err(Fault::State)? {
             for (bucket, found) in window.buckets(time).zip(&mut sightings) {

@@ -388,7 +388,7 @@ pub enum Mistake {
     },
     /// The time of `close_when_idle` is too short.
     #[error(
-        "`close_when_idle({after:?})` is too short: idle inputs are detected within half a second. Use at least {:?}",
+        "`close_when_idle({after:?})` is too short: the worker queries inputs every half second. Use at least {:?}",
         eos_protocol::IdleTime::LEAST
     )]
     IdleTooShort {

@@ -102,7 +102,7 @@ where
             true => self.sessions(&store, &row)?,
             false => OpenSessions::default(),
         };
-        // Not by a later time: records at an earlier stream time may still arrive.
+        // Only up to the handled time, because records at an earlier stream time may still arrive.
         if !store.is_final
             && let Some(handled) = ctx.handled_to()
         {

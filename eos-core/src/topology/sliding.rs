@@ -20,8 +20,9 @@ use crate::windowed_key::Windowed;
 /// Combines a record with the windows of its key around it, and with the windows that it defines, and keeps and forwards
 /// each new result (`KStreamSlidingWindowAggregate`, KIP-450). A late record leaves unchanged by the second exit.
 ///
-/// A row has all windows of a key that a record may need. It is due when a window closes or is no longer needed. If
-/// results are final, they are forwarded only when their windows close.
+/// A row has all windows of a key that a record may need, and windows that are not removed yet. With final results, the
+/// row is due when a window closes, and the node forwards results only then. Otherwise the row is due later
+/// (`SlidingRow::next_due`).
 pub(crate) struct SlidingAggregate<K, V, A, F> {
     store: usize,
     windows: Sliding,
@@ -231,7 +232,7 @@ where
         if !rules::keeps_final_marks() {
             row = row.without_mark();
         }
-        // Not by a later time: records at an earlier stream time may still arrive.
+        // Only up to the handled time, because records at an earlier stream time may still arrive.
         if let Some(handled) = ctx.handled_to() {
             row.forget(&self.windows, handled, store.is_final);
         }

@@ -63,8 +63,8 @@ where
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<K, Stamped<A>>(self.store);
-        // An open window may be over, or its final result emitted, for a store that had a shorter grace before. For other
-        // stores it never is, because the graph is checked for that.
+        // If an earlier program had a shorter grace, a window that is open now may have expired, or its final result may
+        // be emitted. In other stores, no open window is expired: the checks of the graph refuse a shorter retention.
         let is_closed = |window: &Window| {
             self.windows.is_closed(*window, stream_time) || store.is_closed(window.start)
         };

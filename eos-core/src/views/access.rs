@@ -172,8 +172,11 @@ impl<K: 'static, V: 'static> WindowAccess<K, V> {
     }
 
     /// Returns the rows of the windows that start in this range, without expired ones.
-    pub(super) fn range(starts: &impl RangeBounds<Timestamp>, over_before: Timestamp) -> KeyRange {
-        window_range(starts, over_before)
+    pub(super) fn range(
+        starts: &impl RangeBounds<Timestamp>,
+        expired_before: Timestamp,
+    ) -> KeyRange {
+        window_range(starts, expired_before)
     }
 
     pub(super) fn decode_key(&self, bytes: &[u8]) -> Result<(Timestamp, K), CodecError> {

@@ -137,7 +137,7 @@ pub struct TaskView<D: ViewedStore> {
     partition: Partition,
     viewer: Viewer,
     /// Windows that start before this time have expired.
-    pub(super) over_before: Timestamp,
+    pub(super) expired_before: Timestamp,
 }
 
 impl<D: ViewedStore> TaskView<D> {
@@ -151,11 +151,11 @@ impl<D: ViewedStore> TaskView<D> {
             snapshot,
             partition,
             viewer: view.viewer().clone(),
-            over_before: Timestamp(i64::MIN),
+            expired_before: Timestamp(i64::MIN),
         };
         if task.store.id.is_windowed() {
             let terms = task.get_raw(TERMS)?;
-            task.over_before = windows_over_before(terms.as_deref(), task.stream_time());
+            task.expired_before = windows_over_before(terms.as_deref(), task.stream_time());
         }
         Ok(task)
     }
@@ -225,7 +225,7 @@ impl<D: ViewedStore> Clone for TaskView<D> {
             snapshot: Arc::clone(&self.snapshot),
             partition: self.partition,
             viewer: self.viewer.clone(),
-            over_before: self.over_before,
+            expired_before: self.expired_before,
         }
     }
 }

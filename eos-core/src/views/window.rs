@@ -91,7 +91,7 @@ impl<K: 'static, V: 'static> TaskView<WindowStore<K, V>> {
         &self,
         starts: impl RangeBounds<Timestamp>,
     ) -> ViewRows<WindowStore<K, V>, (Timestamp, K, V)> {
-        let range = WindowAccess::<K, V>::range(&starts, self.over_before);
+        let range = WindowAccess::<K, V>::range(&starts, self.expired_before);
         ViewRows::new(self, range, |task, key, row| {
             if key == crate::store::TERMS {
                 return Ok(None);
@@ -105,7 +105,7 @@ impl<K: 'static, V: 'static> TaskView<WindowStore<K, V>> {
     }
 
     fn row(&self, key: &[u8], start: Timestamp) -> Result<Option<Timed<V>>, ViewError> {
-        if start < self.over_before {
+        if start < self.expired_before {
             return Ok(None);
         }
         let row = [&start_bytes(start)[..], key].concat();

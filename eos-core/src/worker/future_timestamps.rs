@@ -20,7 +20,7 @@ pub(super) struct FutureTimestamps {
 pub(super) enum Far {
     /// The lead of stream time over this host's clock. Current records are late.
     StreamTime(Duration),
-    /// The lead of a window over stream time. The changelog is not trimmed for this long.
+    /// The lead of a window over stream time. The changelog is not trimmed for this long plus the retention.
     Window(Duration),
 }
 
@@ -52,15 +52,15 @@ impl Far {
         match self {
             Self::StreamTime(ahead) => tracing::warn!(
                 app, %task, ahead_s = ahead.as_secs(),
-                "stream time is far ahead of this host's clock: a record had such a timestamp, so \
-                 all windows before it are closed, and current records are late until the clock \
-                 reaches it. Brokers reject such records by message.timestamp.after.max.ms of the \
-                 topic (guide: Windows)"
+                "stream time is far ahead of this host's clock because of a record's timestamp; all \
+                 earlier windows are closed, and current records are late until the clock reaches \
+                 stream time; set message.timestamp.after.max.ms of the topic, so that brokers reject \
+                 such records (guide: Windows)"
             ),
             Self::Window(ahead) => tracing::warn!(
                 app, %task, ahead_s = ahead.as_secs(),
-                "a closure keeps a window that starts ahead of stream time by more than a \
-                 retention: the changelog is not trimmed until stream time reaches the window \
+                "a closure wrote a window that starts more than a retention ahead of stream time; \
+                 the changelog is not trimmed until stream time is a retention after that start \
                  (guide: Windows)"
             ),
         }

@@ -1,12 +1,12 @@
-//! What a task knows about its ticks without reading them.
+//! The cached schedule of a task's ticks.
 
 use eos_protocol::{Clock, Timestamp};
 
 use crate::rules;
 
-/// The time from which on each tick of a clock is set, by clock. `None` if the rows of the ticks have to be read.
+/// For each clock, the time from which each tick counts as set. `None` if the worker must read the rows of the ticks.
 ///
-/// The worker asks for due items before each record, so it must not read these rows each time.
+/// The worker queries due items before each record. The cache spares it a read of these rows each time.
 #[derive(Debug, Default)]
 pub(super) struct Ticks([Option<Timestamp>; 3]);
 
@@ -32,8 +32,8 @@ impl Ticks {
 
 /// Returns whether a tick counts as set, and the next multiple of its period.
 ///
-/// A clock that was ahead leaves a tick in the far future, which is set again. One that goes back by less than a period, or
-/// on a machine that is a little behind, must not repeat the tick that it has handled.
+/// A clock that was ahead leaves a tick in the far future. Such a tick counts as not set. If the clock is set back by less
+/// than a period, or the task moves to a machine whose clock is a little behind, the handled tick must not run again.
 pub(super) fn is_set(at: Option<Timestamp>, period: i64, now: Timestamp) -> (bool, i64) {
     let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
     let latest = match rules::keeps_set_ticks() {

@@ -76,8 +76,8 @@ impl Trimming {
     }
 }
 
-/// Returns the start of the latest window, because windows are ordered by their starts. An unreadable window counts as
-/// the latest possible one: it poisons the store.
+/// Returns the start of the last row, which is the latest window, because windows are ordered by their starts. A failed
+/// read counts as the latest possible window, because the store is poisoned then.
 fn latest_window(store: &TaskStore, id: StoreId) -> Option<Timestamp> {
     let last = || {
         let mut windows = store.scan(id, &KeyRange::all(), Direction::Reverse)?;

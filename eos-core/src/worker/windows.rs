@@ -76,7 +76,7 @@ pub(super) fn all_over(
         let over = |key: &[u8]| {
             let emitted = |start| cursor.is_none_or(|cursor| cursor.includes(start, key_of(key)));
             window_of(key)
-                .is_none_or(|start| store.expiry.is_over(start, stream_time) && emitted(start))
+                .is_none_or(|start| store.expiry.is_expired(start, stream_time) && emitted(start))
         };
         last.is_ok_and(|last| last.entry().is_none_or(|(key, _)| over(key)))
     })
@@ -160,7 +160,7 @@ impl Windows {
                 let changed = expiry.take_over(found, handled);
                 windows.changed |= changed.map_err(|e| (*id, Refused::Other(e)))?;
                 // The database may have dropped windows that a longer grace opens.
-                let over = expiry.over_before(handled);
+                let over = expiry.expired_before(handled);
                 let its = windows
                     .closings
                     .iter_mut()
@@ -273,7 +273,7 @@ impl Windows {
         Ok(handled)
     }
 
-    /// Forgets what was read of a discarded transaction.
+    /// Forgets the rows that were read in a discarded transaction.
     pub(super) fn discarded(&mut self) {
         for closing in &mut self.closings {
             closing.discarded();

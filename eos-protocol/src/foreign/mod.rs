@@ -74,7 +74,7 @@ pub enum ForeignError {
     },
     /// The bytes are damaged.
     #[error(
-        "{what} is damaged ({len} bytes): another program wrote to the topic or changelog. Start afresh under another app name"
+        "{what} is damaged ({len} bytes): another program wrote to the topic or changelog. Start under another app name"
     )]
     Damaged {
         /// The row or message.

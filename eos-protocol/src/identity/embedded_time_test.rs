@@ -85,7 +85,7 @@ proptest! {
         prop_assert_eq!(matches!(age, IdAge::TooOld(_)), id < stream_time - remember);
         if let IdAge::Current(bucket) = age {
             prop_assert!(bucket.0 <= id && id < bucket.0 + ids.bucket());
-            prop_assert!(!ids.expiry().is_over(bucket, Some(Timestamp(stream_time))));
+            prop_assert!(!ids.expiry().is_expired(bucket, Some(Timestamp(stream_time))));
             let later = ids.age(Timestamp(id), Timestamp(stream_time + 1));
             prop_assert!(!matches!(later, IdAge::Current(other) if other != bucket));
         }

@@ -23,10 +23,10 @@ impl Store {
         let (time, now) = (Timestamp(time), Timestamp(self.stream_time));
         let expiry = window.expiry();
         self.rows
-            .retain(|start, _| !expiry.is_over(Timestamp(*start), Some(now)));
+            .retain(|start, _| !expiry.is_expired(Timestamp(*start), Some(now)));
         let mut reads = 0;
         let first = window.buckets(time).next().unwrap();
-        let has_expired = expiry.is_over(first, Some(now));
+        let has_expired = expiry.is_expired(first, Some(now));
         let sightings = window.buckets(time).filter_map(|bucket| {
             reads += 1;
             let row = self.rows.get(&bucket.0)?;

@@ -35,7 +35,7 @@ pub enum JoinRowError {
     },
     /// The bytes are damaged.
     #[error(
-        "a row of the join is damaged ({len} bytes): another program wrote to the changelog. Start afresh under another app name"
+        "a row of the join is damaged ({len} bytes): another program wrote to the changelog. Start under another app name"
     )]
     Damaged {
         /// How many bytes there are.

@@ -84,8 +84,8 @@ impl Within {
                 sum.saturating_mul(2).saturating_add(self.grace),
             ),
         ];
-        for (what, asked, whole) in parts {
-            checked_ms(whole).ok_or(WindowError::TooLong { what, asked })?;
+        for (what, duration, whole) in parts {
+            checked_ms(whole).ok_or(WindowError::TooLong { what, duration })?;
         }
         Ok(())
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::ids::{Offset, Timestamp};
 
-/// The part of the retention in which a changelog is trimmed. Finer steps would need more remembered offsets for
-/// little gain.
+/// The number of trims per retention. Smaller steps would need more stored offsets for little gain.
 const STEPS: i64 = 16;
 
 /// Finds the offset below which a task's partition of a windowed changelog holds only expired windows (design §5:

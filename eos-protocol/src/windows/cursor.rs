@@ -54,7 +54,7 @@ impl Cursor {
         start < self.start || start == self.start && self.key().is_some_and(|last| key <= last)
     }
 
-    /// The start before which windows are closed, because a result of them is emitted, whatever the grace.
+    /// The start before which windows are closed, because one of their results is emitted, regardless of the grace.
     #[must_use]
     pub fn closed_before(&self) -> Timestamp {
         Timestamp(self.start.0.saturating_add(i64::from(self.key.is_some())))
@@ -77,9 +77,10 @@ impl Hopping {
     /// The minimum grace with which these windows accept all final results of other windows. A result comes when its
     /// window closes, with the time of one of its records.
     ///
-    /// If the windows of the results do not overlap, and these windows start and end where those do, a window ends no
-    /// earlier than its results' windows. The grace must then be longer than that of the results. In all other cases, a
-    /// window may end right after the time of a result.
+    /// If the results' windows do not overlap, and length and distance of these windows are multiples of the results'
+    /// length, each window ends no earlier than the results' windows in it. The minimum is then the grace of the results
+    /// plus one millisecond. In all other cases, a window may end right after the time of a result, and the minimum is
+    /// the length plus the grace of the results.
     #[must_use]
     pub fn least_grace_behind(&self, results: &Hopping) -> Duration {
         let size = results.size().as_millis().max(1);

@@ -6,8 +6,8 @@ use super::{OtherWindows, Terms, ms};
 use crate::ids::Timestamp;
 use crate::joins::{JoinTerms, OtherJoin};
 
-/// The part of the retention in which a store expires windows. The deletion of a range has a cost, and expired windows
-/// do no harm.
+/// The number of deletions per retention. A deletion of a range has a cost, and expired windows in the database have
+/// no effect.
 const STEPS: i64 = 8;
 
 /// The time for which a store keeps its windows, in stream time.
@@ -25,7 +25,7 @@ pub struct Expiry {
     retention: i64,
     step: i64,
     /// Windows that start before this were expired for a previous program.
-    floor: Timestamp,
+    prior_expired_before: Timestamp,
     /// Windows that start before this are closed, because their final results are emitted.
     closed: Timestamp,
     /// The database has deleted the windows that start before this.
@@ -44,7 +44,7 @@ impl Expiry {
             advance: size,
             retention,
             step: (retention / STEPS).max(size).max(1),
-            floor: Timestamp(i64::MIN),
+            prior_expired_before: Timestamp(i64::MIN),
             closed: Timestamp(i64::MIN),
             forgotten: None,
             join: None,
@@ -77,7 +77,7 @@ impl Expiry {
             size: self.size,
             advance: self.advance,
             retention: self.retention,
-            over_before: self.floor,
+            expired_before: self.prior_expired_before,
             cursor: None,
             join: self.join,
         }
@@ -127,8 +127,11 @@ impl Expiry {
                 every: terms.advance(),
             });
         }
-        let over = over_before(found.retention, stream_time);
-        self.floor = self.floor.max(found.over_before).max(over);
+        let over = expired_before(found.retention, stream_time);
+        self.prior_expired_before = self
+            .prior_expired_before
+            .max(found.expired_before)
+            .max(over);
         Ok(found.retention != self.retention)
     }
 
@@ -138,13 +141,13 @@ impl Expiry {
         self.closed = self.closed.max(start);
     }
 
-    /// Whether the window with this start accepts no record, whatever its grace.
+    /// Whether the window with this start accepts no record, regardless of its grace.
     #[must_use]
     pub fn is_closed(&self, start: Timestamp) -> bool {
         start < self.closed
     }
 
-    /// The time after which the database deletes expired windows again.
+    /// The minimum advance of stream time between two deletions of expired windows.
     #[must_use]
     pub fn step(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.step).unwrap_or(0))
@@ -159,14 +162,14 @@ impl Expiry {
     /// The start before which windows are expired at this stream time. `None` without a stream time: no record had a
     /// time.
     #[must_use]
-    pub fn over_before(&self, stream_time: Option<Timestamp>) -> Timestamp {
-        over_before(self.retention, stream_time).max(self.floor)
+    pub fn expired_before(&self, stream_time: Option<Timestamp>) -> Timestamp {
+        expired_before(self.retention, stream_time).max(self.prior_expired_before)
     }
 
     /// Whether the window with this start is expired.
     #[must_use]
-    pub fn is_over(&self, start: Timestamp, stream_time: Option<Timestamp>) -> bool {
-        start < self.over_before(stream_time)
+    pub fn is_expired(&self, start: Timestamp, stream_time: Option<Timestamp>) -> bool {
+        start < self.expired_before(stream_time)
     }
 
     /// The windows that the database drops with the commit at this stream time, as a half-open range of starts. `None`
@@ -177,7 +180,7 @@ impl Expiry {
     #[must_use]
     pub fn due(&self, stream_time: Option<Timestamp>) -> Option<(Option<Timestamp>, Timestamp)> {
         // No window starts before 1970.
-        let over = Some(self.over_before(stream_time)).filter(|over| over.0 > 0)?;
+        let over = Some(self.expired_before(stream_time)).filter(|over| over.0 > 0)?;
         match self.forgotten {
             Some(before) if over.0 < before.0.saturating_add(self.step) => None,
             before => Some((before, over)),
@@ -190,7 +193,7 @@ impl Expiry {
     }
 }
 
-fn over_before(retention: i64, stream_time: Option<Timestamp>) -> Timestamp {
+fn expired_before(retention: i64, stream_time: Option<Timestamp>) -> Timestamp {
     // `s + retention <= t` is `s < t - retention + 1`.
     let over = |time: Timestamp| time.0.saturating_sub(retention).saturating_add(1);
     Timestamp(stream_time.map_or(i64::MIN, over))

@@ -18,7 +18,7 @@ pub struct Hopping {
 
 impl Hopping {
     /// Creates windows of this length. Without [`every`](Self::every), they do not overlap. Without
-    /// [`grace`](Self::grace), a window closes with the first record after its end.
+    /// [`grace`](Self::grace), a window closes with the first record at or after its end.
     #[must_use]
     pub const fn of(size: Duration) -> Self {
         Self {

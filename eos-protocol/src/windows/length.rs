@@ -53,12 +53,12 @@ pub enum WindowError {
         windows: i64,
     },
     /// A duration exceeds the maximum, some 146 million years.
-    #[error("{what} of {asked:?} exceeds the maximum of {MOST_MS} ms. Make it shorter")]
+    #[error("{what} of {duration:?} exceeds the maximum of {MOST_MS} ms. Make it shorter")]
     TooLong {
         /// The name of the duration.
         what: &'static str,
         /// The configured duration.
-        asked: Duration,
+        duration: Duration,
     },
 }
 

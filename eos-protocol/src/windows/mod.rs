@@ -1,7 +1,7 @@
 //! Time windows: their records, their end and their expiry.
 //!
 //! *Stream time* decides everything. It is the highest timestamp of a task's records, so replayed records lead to the
-//! same results as new ones. It runs on with the clock only in a stage that closes the windows of idle inputs.
+//! same results as new ones. It advances with the clock only in a stage with `close_when_idle`.
 
 mod any;
 mod cursor;
@@ -80,7 +80,7 @@ impl Tumbling {
         if self.size_ms() == 0 {
             return Err(WindowError::Empty { size: self.size });
         }
-        let too_long = |what, asked| WindowError::TooLong { what, asked };
+        let too_long = |what, duration| WindowError::TooLong { what, duration };
         checked_ms(self.size).ok_or_else(|| too_long("a length", self.size))?;
         checked_ms(self.grace).ok_or_else(|| too_long("a grace", self.grace))?;
         checked_ms(self.size.saturating_add(self.grace))
@@ -114,7 +114,7 @@ impl Tumbling {
     }
 
     /// Whether a window is closed at this stream time, which includes the current record (`KStreamWindowAggregate`:
-    /// one is taken if `windowEnd > observedStreamTime - grace`).
+    /// a window accepts a record if `windowEnd > observedStreamTime - grace`).
     #[must_use]
     pub fn is_closed(&self, window: Window, stream_time: Timestamp) -> bool {
         window.end.0 <= stream_time.0.saturating_sub(ms(self.grace))
@@ -146,7 +146,7 @@ pub fn check_retention(retention: Duration) -> Result<(), WindowError> {
         Some(_) => Ok(()),
         None => Err(WindowError::TooLong {
             what: "a retention",
-            asked: retention,
+            duration: retention,
         }),
     }
 }

@@ -61,8 +61,8 @@ impl RowTerms {
         })
     }
 
-    /// Sessions whose last record is before this time, and sliding windows that start before it, are closed, whatever
-    /// their grace.
+    /// Sessions whose last record is before this time, and sliding windows that start before it, are closed,
+    /// regardless of their grace.
     #[must_use]
     pub fn closed_before(&self) -> Timestamp {
         self.closed_before

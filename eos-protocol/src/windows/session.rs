@@ -57,7 +57,7 @@ impl Session {
         if ms(self.gap) == 0 {
             return Err(WindowError::NoGap { gap: self.gap });
         }
-        let too_long = |what, asked| WindowError::TooLong { what, asked };
+        let too_long = |what, duration| WindowError::TooLong { what, duration };
         checked_ms(self.gap).ok_or_else(|| too_long("a gap", self.gap))?;
         checked_ms(self.gap.saturating_add(self.grace))
             .ok_or_else(|| too_long("a grace", self.grace))?;
@@ -82,7 +82,8 @@ impl Session {
     }
 
     /// Whether a session with this last record is closed at this stream time, which includes the current record
-    /// (`KStreamSessionWindowAggregate`: one is taken if its end is not before `observedStreamTime - grace - gap`).
+    /// (`KStreamSessionWindowAggregate`: a session accepts a record if its end is not before
+    /// `observedStreamTime - grace - gap`).
     #[must_use]
     pub fn is_closed(&self, last: Timestamp, stream_time: Timestamp) -> bool {
         self.closes_at(last) <= stream_time

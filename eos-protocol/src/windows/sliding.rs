@@ -57,7 +57,7 @@ impl Sliding {
     /// # Errors
     /// [`WindowError`] if a duration is far too long.
     pub fn check(&self) -> Result<(), WindowError> {
-        let too_long = |what, asked| WindowError::TooLong { what, asked };
+        let too_long = |what, duration| WindowError::TooLong { what, duration };
         checked_ms(self.difference.saturating_mul(2))
             .ok_or_else(|| too_long("a time difference", self.difference))?;
         checked_ms(self.difference.saturating_mul(2).saturating_add(self.grace))
@@ -226,7 +226,7 @@ impl<'a> SlidingRow<'a> {
         });
     }
 
-    /// The first stream time at which a window closes or is dropped.
+    /// The first stream time at which a window with a pending final result closes, or another window is removed.
     #[must_use]
     pub fn next_due(&self, windows: &Sliding, is_final: bool) -> Option<Timestamp> {
         let due = self

@@ -39,15 +39,15 @@ const VERSION: u8 = 4;
 /// - **The retention** may change. Windows that were expired by the old retention are or may be gone from the
 ///   database and the changelog. With a longer retention, such a window would seem open and empty, and its next result
 ///   would be wrong. So expired windows stay expired, and all others are kept for longer.
-/// - **Over before** is the limit of all previous programs. Windows that start before it are expired, whatever the
-///   retention.
+/// - **Over before** is the limit of all previous programs. Windows that start before it are expired,
+///   regardless of the retention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     pub(super) size: i64,
     /// The distance between the starts of windows.
     pub(super) advance: i64,
     pub(super) retention: i64,
-    pub(super) over_before: Timestamp,
+    pub(super) expired_before: Timestamp,
     pub(super) cursor: Option<Cursor>,
     pub(super) join: Option<JoinTerms>,
 }
@@ -69,7 +69,7 @@ pub enum TermsError {
     },
     /// The bytes are damaged.
     #[error(
-        "it is damaged ({len} bytes): another program wrote to the changelog. Start afresh under another \
+        "it is damaged ({len} bytes): another program wrote to the changelog. Start under another \
          app name"
     )]
     Damaged {
@@ -125,7 +125,7 @@ impl Terms {
             (None, false) => WITHOUT_OVERLAP,
         };
         let mut bytes = vec![version];
-        let numbers = [self.size, self.retention, self.over_before.0];
+        let numbers = [self.size, self.retention, self.expired_before.0];
         let advance = (version != WITHOUT_OVERLAP).then_some(self.advance);
         let cursor = self.cursor.as_ref().filter(|_| self.join.is_none());
         let start = cursor.map(|cursor| cursor.start.0);
@@ -164,7 +164,7 @@ impl Terms {
         let (numbers, key) = rest.split_at_checked(count * 8).ok_or(damaged)?;
         let mut numbers = numbers.as_chunks::<8>().0.iter();
         let mut number = || numbers.next().map(|bytes| i64::from_be_bytes(*bytes));
-        let (Some(size), Some(retention), Some(over_before)) = (number(), number(), number())
+        let (Some(size), Some(retention), Some(expired_before)) = (number(), number(), number())
         else {
             return Err(damaged);
         };
@@ -187,7 +187,7 @@ impl Terms {
             size,
             advance,
             retention,
-            over_before: Timestamp(over_before),
+            expired_before: Timestamp(expired_before),
             cursor,
             join,
         })

@@ -84,7 +84,7 @@ fn a_window_is_kept_for_its_retention_and_not_longer() {
     ] {
         let expiry = Expiry::new(millis(retention), millis(10));
         assert_eq!(
-            expiry.is_over(at(start), time.map(at)),
+            expiry.is_expired(at(start), time.map(at)),
             over,
             "{retention} {start} {time:?}"
         );
@@ -130,7 +130,7 @@ fn after(before: Expiry, retention: u64, time: i64) -> (Expiry, bool) {
 #[test]
 fn what_was_over_stays_over_when_windows_are_kept_for_longer() {
     let short = Expiry::new(millis(20), millis(10));
-    let over = |expiry: &Expiry, time| expiry.over_before(Some(at(time))).0;
+    let over = |expiry: &Expiry, time| expiry.expired_before(Some(at(time))).0;
     assert_eq!(over(&short, 100), 81);
     let (long, changed) = after(short, 50, 100);
     assert!(changed);
@@ -149,9 +149,9 @@ fn what_was_over_stays_over_when_windows_are_kept_for_longer() {
 fn windows_that_are_kept_for_less_are_over_at_once() {
     let (short, changed) = after(Expiry::new(millis(50), millis(10)), 20, 100);
     assert!(changed);
-    assert_eq!(short.over_before(Some(at(100))).0, 81);
+    assert_eq!(short.expired_before(Some(at(100))).0, 81);
     let (long, _) = after(short, 50, 100);
-    assert_eq!(long.over_before(Some(at(100))).0, 81, "and back");
+    assert_eq!(long.expired_before(Some(at(100))).0, 81, "and back");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn the_bytes_of_terms_are_pinned() {
         size: 0x56,
         advance: 0x56,
         retention: 0x1234,
-        over_before: at(-2),
+        expired_before: at(-2),
         cursor: None,
         join: None,
     };
@@ -275,9 +275,9 @@ proptest! {
             if let Some(found) = &last {
                 expiry.take_over(found, Some(at(time))).unwrap();
             }
-            prop_assert!(expiry.over_before(Some(at(time))).0 >= over);
+            prop_assert!(expiry.expired_before(Some(at(time))).0 >= over);
             time += passed;
-            over = expiry.over_before(Some(at(time))).0;
+            over = expiry.expired_before(Some(at(time))).0;
             last = Some(Terms::decode(&expiry.terms().encode()).unwrap());
         }
     }
@@ -293,7 +293,7 @@ proptest! {
         prop_assert!(window.start <= at(record) && at(record) < window.end);
         let (closed, over) = (
             windows.is_closed(window, at(time)),
-            expiry.is_over(window.start, Some(at(time))),
+            expiry.is_expired(window.start, Some(at(time))),
         );
         prop_assert!(closed || !over);
         if longer == 0 {

@@ -161,8 +161,8 @@ impl TaskStore {
         self.put_due_from(store, key, (due, due), value)
     }
 
-    /// The same, for the rest of a due item. [`take_set`](Self::take_set) does not count it, so that background work which
-    /// sets itself again takes no more turns than other work.
+    /// [`put_due`](Self::put_due) for the rest of a due item, such as the rest of background work.
+    /// [`take_set`](Self::take_set) does not count this write, so that unfinished work takes no more turns than other work.
     ///
     /// # Errors
     /// As [`put_due`](Self::put_due).
@@ -360,7 +360,7 @@ impl TaskStore {
         Ok(places)
     }
 
-    /// Forgets what was read from layers that have changed.
+    /// Drops the data that was read from changed layers.
     pub(super) fn forget_due(&mut self) {
         let forgets = self.defences.forgets_next_due;
         if let Some(state) = &mut self.due {

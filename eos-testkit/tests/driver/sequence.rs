@@ -109,7 +109,12 @@ fn each_number_of_an_epoch_passes_once_and_in_order() {
     assert_eq!(repeated, ["p 1 8", "p 1 3", "p 2 0", "p 2 1"]);
     assert_eq!(stale, ["p 1 9"]);
     let totals = driver.metrics().unwrap().totals;
-    let counted = (totals.new_ids, totals.duplicates, totals.stale, totals.gaps);
+    let counted = (
+        totals.dedup_new,
+        totals.dedup_duplicates,
+        totals.dedup_stale,
+        totals.dedup_gaps,
+    );
     assert_eq!(counted, (7, 4, 1, 0));
     let places = crash_everywhere(start, scenario);
     assert!(places > 20, "{places}");
@@ -122,12 +127,12 @@ fn a_gap_is_counted_or_fails() {
     pipe(&mut driver, &["p 0 99", "p 0 101", "p 0 100"]);
     assert_eq!(read(&mut driver, "out"), ["p 0 99", "p 0 101"]);
     assert_eq!(read(&mut driver, "repeated"), ["p 0 100"]);
-    assert_eq!(driver.metrics().unwrap().totals.gaps, 1);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_gaps, 1);
     // Each thread has a name of its own.
     let mut driver = start();
     pipe(&mut driver, &["p1 0 99", "p2 0 101", "p1 0 100"]);
     assert_eq!(read(&mut driver, "out").len(), 3);
-    assert_eq!(driver.metrics().unwrap().totals.gaps, 0);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_gaps, 0);
 
     let strict = || marks().gaps(Gaps::Fail);
     let mut driver = TestDriver::new(app(&strict()));
@@ -161,7 +166,7 @@ fn numbers_may_be_far_apart() {
     );
     assert_eq!(read(&mut driver, "out"), ["p 0 1", &far, &last]);
     assert_eq!(read(&mut driver, "repeated"), ["p 0 2", &last]);
-    assert_eq!(driver.metrics().unwrap().totals.gaps, 1);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_gaps, 1);
 }
 
 #[test]
@@ -179,7 +184,7 @@ fn a_record_without_a_producer_fails_unless_it_may_pass() {
     let mut driver = TestDriver::new(passing);
     pipe(&mut driver, &["- 0 1", "- 0 1", "p 0 1", "p 0 1"]);
     assert_eq!(read(&mut driver, "out"), ["- 0 1", "- 0 1", "p 0 1"]);
-    assert_eq!(driver.metrics().unwrap().totals.without_id, 2);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_missing_id, 2);
 }
 
 /// R51: the store has one row per producer, and R53: a block of numbers is a producer. `EOS_FULL=1` has ten million records
@@ -243,7 +248,7 @@ fn interleaved_blocks_of_numbers_drop_only_repetitions() {
     assert_eq!(read(&mut driver, "repeated").len(), again);
     assert_eq!(driver.store(&marks()).len(), 9);
     let totals = driver.metrics().unwrap().totals;
-    assert_eq!((totals.gaps, totals.stale), (0, 0));
+    assert_eq!((totals.dedup_gaps, totals.dedup_stale), (0, 0));
 }
 
 /// The numbers of one producer in two merged topics have no common order.
@@ -278,7 +283,7 @@ fn the_mark_of_a_failed_record_is_not_kept() {
     pipe(&mut driver, &["p 0 1", "p 0 1", "p 0 1"]);
     assert_eq!(read(&mut driver, "out"), ["p 0 1"]);
     let totals = driver.metrics().unwrap().totals;
-    assert_eq!((totals.skipped, totals.duplicates), (1, 1));
+    assert_eq!((totals.skipped, totals.dedup_duplicates), (1, 1));
 }
 
 #[test]
@@ -375,7 +380,7 @@ fn only_higher_versions_of_a_key_pass() {
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(passed, expected);
     assert_eq!(stale, ["1", "3", "2", "0", "5"]);
-    assert_eq!(driver.metrics().unwrap().totals.stale, 5);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_stale, 5);
     assert_eq!(driver.store(&Versions::<String>::new("versions")).len(), 3);
     let places = crash_everywhere(start, scenario);
     assert!(places > 20, "{places}");

@@ -33,7 +33,7 @@ fn a_worker_whose_commit_hangs_is_replaced_in_the_same_process() -> Result<()> {
     let mut subject = Subject::start(&proxy, cluster.bootstrap(), "hanging", settings)?;
     // The earliest that the call may have begun: a commit of the last lot that was asked for.
     let mut hung = Instant::now();
-    while subject.totals().abandoned == 0 {
+    while subject.totals().abandoned_threads == 0 {
         ensure!(start.elapsed() < PATIENCE, "no call hung");
         if subject.totals().commits.total() < HANGS_AT - 1 {
             hung = Instant::now();
@@ -59,12 +59,12 @@ fn a_worker_whose_commit_hangs_is_replaced_in_the_same_process() -> Result<()> {
         point: "7 permanent errors".into(),
         case: "a client call that hangs".into(),
         cases: 1,
-        fired: totals.abandoned,
+        fired: totals.abandoned_threads,
         verdict: format!("{found}; went on after {:.1} s", recovered.as_secs_f64()),
         seconds: start.elapsed().as_secs_f64(),
         command: "cargo test -p integration-tests --test exclusive hanging_call::".into(),
     })?;
-    ensure!(totals.abandoned == 1, "{totals:?}");
+    ensure!(totals.abandoned_threads == 1, "{totals:?}");
     ensure!(found.is_clean(), "{found}\n{}", found.said);
     Ok(())
 }

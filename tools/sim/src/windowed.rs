@@ -75,7 +75,7 @@ fn start(time: i64) -> i64 {
 }
 
 /// Returns whether the window with this start is closed and no longer kept.
-fn is_over(start: i64, stream_time: i64) -> bool {
+fn is_expired(start: i64, stream_time: i64) -> bool {
     start + SIZE + GRACE <= stream_time
 }
 
@@ -85,7 +85,7 @@ fn split(given: &[Given]) -> (Vec<&Given>, Vec<&Given>) {
     given.iter().partition(|it| {
         let stream_time = stream_times.entry(it.partition).or_insert(i64::MIN);
         *stream_time = it.timestamp.max(*stream_time);
-        !is_over(start(it.timestamp), *stream_time)
+        !is_expired(start(it.timestamp), *stream_time)
     })
 }
 
@@ -134,7 +134,7 @@ fn number(bytes: Option<impl AsRef<[u8]>>) -> Option<i64> {
 /// Drops windows that are over, which databases and changelogs remove at an unspecified time.
 fn forget(contents: &mut Contents, stream_time: i64) {
     contents.retain(|key, _| match key.first_chunk() {
-        Some(start) => !is_over(i64::from_be_bytes(*start) ^ i64::MIN, stream_time),
+        Some(start) => !is_expired(i64::from_be_bytes(*start) ^ i64::MIN, stream_time),
         None => true,
     });
 }

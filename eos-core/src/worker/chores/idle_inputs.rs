@@ -13,7 +13,7 @@ use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::tasks::Tasks;
 
-/// The interval between two queries. A window closes up to one interval later than its idle time says.
+/// The interval between two queries. A window closes up to one interval after its idle time.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// The interval between two queries for tasks without a response. Each may delay the queries for the other tasks by
@@ -28,11 +28,11 @@ pub(super) struct IdleInputs {
     in_flight: Option<(Now, Query)>,
     /// The tasks of a failed query, in groups to query.
     rest: Vec<Vec<TaskId>>,
-    /// The tasks whose own query failed: a partition without a leader. They must not hold up the others.
+    /// The tasks whose own query failed, for example because a partition has no leader. They must not delay the others.
     silent: VecDeque<TaskId>,
-    /// When the first of them is queried again.
+    /// The time of the next query for the first silent task.
     silent_until: Now,
-    /// The one that is queried again.
+    /// The silent task whose query is pending.
     again: Option<TaskId>,
 }
 
@@ -131,7 +131,7 @@ impl IdleInputs {
                 };
                 tracing::debug!(
                     worker = %shared.spec.id, inputs = ?query.inputs, error,
-                    "reading the ends of idle inputs failed"
+                    "reading the ends of idle inputs failed; querying the task alone later"
                 );
                 self.silent.extend(query.tasks.iter().copied());
                 Vec::new()

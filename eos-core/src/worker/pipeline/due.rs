@@ -83,7 +83,7 @@ impl Pipeline {
             Ok(NextDue::Item(item)) => {
                 if clock != Clock::Wall && stream_time.is_some() {
                     // Ahead of the records only if the inputs are idle.
-                    task.progress.run_on(now);
+                    task.progress.advance_stream_time(now);
                 }
                 Some(self.handle(shared, task, unit, (&item, true), txn))
             }

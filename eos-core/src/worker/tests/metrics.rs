@@ -40,7 +40,7 @@ fn a_commit_is_counted_by_its_cause_and_its_phases_are_timed() {
     assert_eq!(times.send_offsets.max, ms(50));
     assert_eq!(times.drain.max, ms(150), "beside the offsets");
     assert_eq!(times.commit.max, ms(100));
-    assert_eq!(times.whole.spent().max, ms(300));
+    assert_eq!(times.latency.stats().max, ms(300));
     let counts = [times.seal, times.send_offsets, times.drain, times.commit];
     assert!(counts.iter().all(|spent| spent.count == 3), "{times:?}");
 }
@@ -55,7 +55,7 @@ fn an_abort_is_counted_and_what_is_done_again_is_counted_again() {
     assert_eq!((totals.aborts, totals.rebuilds), (1, 0));
     assert_eq!(totals.records_in, 3 + 2 * 2);
     assert_eq!(totals.commits.total(), 3, "the abort is no commit");
-    assert_eq!(totals.commit_times.whole.spent().count, 3);
+    assert_eq!(totals.commit_times.latency.stats().count, 3);
 }
 
 #[test]

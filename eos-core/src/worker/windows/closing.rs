@@ -186,7 +186,7 @@ impl Closing {
         Ok(first.map_or(stream_time, before))
     }
 
-    /// Forgets what was read of a discarded transaction.
+    /// Forgets the rows that were read in a discarded transaction.
     pub(super) fn discarded(&mut self) {
         if rules::forgets_next_due() {
             self.next = UNKNOWN;

@@ -34,7 +34,7 @@ impl RowStore {
 /// The stores of sessions and sliding windows of a task.
 ///
 /// Each store has its [`RowTerms`] beside its rows, in the database and in the changelog. The first transaction on other
-/// terms writes them, even if it does not change the store: the terms tell the next program what has closed.
+/// terms writes them, even if it does not change the store. The next program reads from them which windows have closed.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct RowStores {
     terms: Vec<(StoreId, RowTerms)>,

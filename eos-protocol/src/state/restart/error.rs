@@ -217,7 +217,7 @@ pub enum RestartError {
     #[error(
         "task {task}: topic {topic} was deleted and created again (its id was {found}, now it is \
          {now}), but the committed offsets belong to the old topic and point to other records now. \
-         Start afresh under another app name"
+         Start under another app name"
     )]
     InputRecreated {
         /// The task.
@@ -232,7 +232,7 @@ pub enum RestartError {
     /// The partition count differs from the time when the state was made, so keys belong to other tasks.
     #[error(
         "task {task}: {} had {found} partitions when this state was created, now it has {now}: \
-         keys are in other partitions than their state. Start afresh under another app name; or \
+         keys are in other partitions than their state. Start under another app name; or \
          create the topic with {found} partitions and copy the records there",
         Input(topic.as_ref())
     )]

@@ -98,7 +98,7 @@ fn an_id_is_new_again_exactly_a_window_after_its_first_record() {
         own(&[("k", "a"), ("k", "a")])
     );
     let totals = driver.metrics().unwrap().totals;
-    assert_eq!((totals.new_ids, totals.duplicates), (3, 2));
+    assert_eq!((totals.dedup_new, totals.dedup_duplicates), (3, 2));
     let places = crash_everywhere(
         || TestDriver::new(app(&five_minutes())),
         |driver| {
@@ -252,7 +252,7 @@ fn a_record_without_an_id_fails_unless_it_may_pass() {
         &[("k", "none", 0), ("k", "empty", 1), ("k", "none", 2)],
     );
     assert_eq!(ids(&mut driver), ["none", "empty", "none"]);
-    assert_eq!(driver.metrics().unwrap().totals.without_id, 3);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_missing_id, 3);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_record_that_is_too_old_fails_or_goes_elsewhere_or_passes() {
     let mut driver = build(Dedup::pass_too_old);
     driver.pipe_input(&input(), old_record());
     assert_eq!(ids(&mut driver), ["now", "late", "old"]);
-    assert_eq!(driver.metrics().unwrap().totals.too_old, 1);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_too_old, 1);
 }
 
 /// A step in front of the deduplication sets a wrong time. Its row would keep the rows of all records from expiring.
@@ -374,7 +374,7 @@ fn the_id_of_a_failed_record_is_not_remembered() {
     pipe(&mut driver, &[("k", "a", 0), ("k", "a", 1), ("k", "a", 2)]);
     assert_eq!(ids(&mut driver), ["a"]);
     let totals = driver.metrics().unwrap().totals;
-    assert_eq!((totals.skipped, totals.duplicates), (1, 1));
+    assert_eq!((totals.skipped, totals.dedup_duplicates), (1, 1));
 }
 
 #[test]

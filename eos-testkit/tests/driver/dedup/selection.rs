@@ -151,7 +151,7 @@ fn records_of_a_mirrored_topic_pass_once() {
     ids.sort_by_key(|id| id.parse::<u32>().unwrap());
     let all: Vec<_> = (0..600).map(|n| n.to_string()).collect();
     assert_eq!(ids, all);
-    assert_eq!(driver.metrics().unwrap().totals.duplicates, mirrored);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_duplicates, mirrored);
 }
 
 /// The id of a CloudEvent is unique only with its source.

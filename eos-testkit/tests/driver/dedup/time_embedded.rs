@@ -86,7 +86,10 @@ fn ids_expire_as_stream_time_moves() {
     for (at, duplicates, too_old) in [(7 * DAY, 1, 0), (7 * DAY + 1, 1, 1), (14 * DAY, 1, 2)] {
         pipe(&mut driver, &[("k", &first, at)]);
         let totals = driver.metrics().unwrap().totals;
-        assert_eq!((totals.duplicates, totals.too_old), (duplicates, too_old));
+        assert_eq!(
+            (totals.dedup_duplicates, totals.dedup_too_old),
+            (duplicates, too_old)
+        );
     }
     pipe(&mut driver, &[("k", &uuid(14 * DAY, 2), 14 * DAY)]);
     assert_eq!(ids(&mut driver).len(), 2);

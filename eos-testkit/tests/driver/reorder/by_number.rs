@@ -56,7 +56,7 @@ fn a_gap_is_given_up_when_the_wait_is_over() {
     assert_eq!(before, ["0"]);
     assert_eq!(after, ["2", "4"]);
     assert_eq!(last, ["5"], "1 and 3 were given up");
-    assert_eq!(driver.metrics().unwrap().totals.given_up, 2);
+    assert_eq!(driver.metrics().unwrap().totals.reorder_gaps, 2);
     crash_everywhere(start, scenario);
 }
 
