@@ -14,7 +14,7 @@ use crate::output::Output;
 use crate::record::Record;
 use crate::store::{KeyValueView, StateAccess, StateError, WindowView};
 use crate::topic::WritableTopic;
-use crate::topology::{EncodeError, Fault, MomentOutputs, OutputSpec, PreparedCall, Scratch};
+use crate::topology::{EncodeError, Fault, OutputSpec, PreparedCall, Scratch};
 
 /// The origin of the current record.
 #[derive(Debug, Clone, Copy)]
@@ -258,16 +258,6 @@ impl<'r> Ctx<'r> {
             Some(_) => StateError::TimerElsewhere { timer: name },
             None => StateError::Elsewhere { store: name },
         })
-    }
-
-    /// The number of outputs so far.
-    pub(crate) fn outputs_so_far(&self) -> usize {
-        self.scratch.borrow().len()
-    }
-
-    /// Records which outputs belong to a moment of a timer.
-    pub(crate) fn add_moment(&self, moment: MomentOutputs) {
-        self.scratch.borrow_mut().add_moment(moment);
     }
 
     /// Returns whether due moments of the record's key are handled before it.

@@ -417,12 +417,24 @@ impl<K> fmt::Debug for TimerView<'_, K> {
     }
 }
 
-/// Returns the moment of a record's key, if it is not later than the record.
-pub(crate) fn due_before_record<K: 'static>(
+/// A timer of a step, for the key of the step's record.
+#[derive(Debug)]
+pub(crate) struct OwnTimer {
+    /// The index of the timer's store.
+    pub(crate) store: usize,
+    /// The encoded key.
+    pub(crate) key: Vec<u8>,
+    /// The time of the record, by the timer's clock.
+    pub(crate) now: Timestamp,
+}
+
+/// Returns a timer for the key of a record, if one of its moments may come no later than the record. The result includes
+/// whether there is such a moment. A moment that the current unit has set comes after the unit.
+pub(crate) fn before_record<K: 'static>(
     ctx: &Ctx<'_>,
     timer: usize,
     key: &K,
-) -> Result<Option<Timestamp>, StateError> {
+) -> Result<Option<(OwnTimer, bool)>, StateError> {
     let access = ctx.state();
     // A tick belongs to no key.
     let spec = access.specs.get(timer).filter(|spec| spec.period.is_none());
@@ -437,29 +449,16 @@ pub(crate) fn due_before_record<K: 'static>(
         return Ok(None);
     };
     let found = Found::<K>::new(access, timer)?;
-    let buffers = &mut *found.buffers.borrow_mut();
-    found.timer.encode_key(key, &mut buffers.key)?;
-    let due = task.get_due(found.id, &buffers.key, &mut buffers.value);
-    let due = due.map_err(|source| found.failed(source))?;
-    Ok(due.filter(|due| *due <= now))
-}
-
-/// Takes the moment of a record's key. Returns the encoded key.
-pub(crate) fn take_before_record<K: 'static>(
-    ctx: &Ctx<'_>,
-    timer: usize,
-    key: &K,
-) -> Result<Option<Vec<u8>>, StateError> {
-    let access = ctx.state();
-    let Some(task) = access.task else {
-        return Ok(None);
-    };
-    let found = Found::<K>::new(access, timer)?;
     let mut encoded = Vec::new();
     found.timer.encode_key(key, &mut encoded)?;
-    let taken = task.delete_due(found.id, &encoded);
-    taken.map_err(|source| found.failed(source))?;
-    Ok(Some(encoded))
+    let due = task.due_before_unit(found.id, &encoded);
+    let due = due.map_err(|source| found.failed(source))?;
+    let own = OwnTimer {
+        store: timer,
+        key: encoded,
+        now,
+    };
+    Ok(Some((own, due.is_some_and(|due| due <= now))))
 }
 
 /// Encodes a key as a timer does.

@@ -166,13 +166,6 @@ impl Isolation {
         }
     }
 
-    /// Forgets a culprit, because units that came with it are gone. It is a culprit again if it aborts two transactions
-    /// while it is alone.
-    pub fn acquitted(&mut self, partition: &TopicPartition, offset: Offset) {
-        self.culprits.retain(|c| !c.is_at(partition, offset));
-        self.begun.remove(partition);
-    }
-
     /// Drops the partition, which another worker owns now.
     pub fn revoked(&mut self, partition: &TopicPartition) {
         self.revoked_all(|it| it == partition);
@@ -311,17 +304,6 @@ mod tests {
         assert!(!isolation.is_hopeless(&partition("a"), offset(11)));
         isolation.committed([took("a", 10, 11)]);
         assert!(!hopeless(&isolation));
-    }
-
-    #[test]
-    fn rule_9_an_acquitted_record_has_to_abort_twice_again() {
-        let mut isolation = after(&[1, 1]);
-        isolation.acquitted(&partition("a"), offset(10));
-        assert_eq!(isolation.culprit(), None);
-        isolation.aborted(&[took("a", 10, 11)], 1);
-        assert_eq!(isolation.culprit(), None);
-        isolation.aborted(&[took("a", 10, 11)], 1);
-        assert!(isolation.is_culprit(&partition("a"), offset(10)));
     }
 
     #[test]

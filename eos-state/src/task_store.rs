@@ -418,12 +418,12 @@ impl TaskStore {
 
     /// Drops the writes of a failed record.
     pub fn drop_record(&mut self) {
+        self.forget_due_of_record();
         for table in self.scratch.get_mut() {
             if !table.is_empty() {
                 table.clear();
             }
         }
-        self.forget_due();
     }
 
     /// The size in bytes of the open transaction's writes. Too many bytes cause an early commit.
@@ -464,6 +464,7 @@ impl TaskStore {
     pub fn discard(&mut self) {
         self.drop_record();
         self.clear();
+        self.forget_due();
     }
 
     /// The position of the committed data; `None` before the first write.

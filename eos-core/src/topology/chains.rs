@@ -45,12 +45,6 @@ impl Chains {
         places.position(|place| place.node.due_stores().contains(&store))
     }
 
-    /// Whether a node has due items.
-    pub(crate) fn has_due_items(&self) -> bool {
-        let mut places = self.places.iter();
-        places.any(|place| !place.node.due_stores().is_empty())
-    }
-
     /// Called when the records since the last commit are committed.
     pub(crate) fn committed(&mut self) {
         for place in &mut self.places {

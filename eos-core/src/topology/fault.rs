@@ -10,6 +10,7 @@ use eos_protocol::{Timestamp, TopicName};
 use crate::codec::CodecError;
 use crate::failure::{Failure, causes_of};
 use crate::store::{StateError, window_of};
+use crate::timer::OwnTimer;
 
 /// The number of times in a row that handlers may set moments no later than their own one.
 pub(crate) const ROUNDS: u32 = 1_000;
@@ -132,6 +133,9 @@ pub(crate) enum Fault {
     },
     #[error("the closure panicked: {0}")]
     Panic(String),
+    /// Not an error: moments of the record's key are due, and come first as units of their own. The record runs again.
+    #[error("moments of the record's key come first")]
+    MomentsFirst(Vec<OwnTimer>),
     #[error(
         "every transaction that it is part of is aborted{}",
         .0.as_ref().map_or(String::new(), |last| format!(" (last: {last})"))
@@ -159,6 +163,7 @@ impl Fault {
             Self::ForeignKeyBytes { .. } => "ForeignKey",
             Self::ForeignKeyPartition { .. } => "UnknownPartition",
             Self::Panic(_) => "Panic",
+            Self::MomentsFirst(_) => "MomentsFirst",
             Self::Rounds(_) => "TimerInThePast",
             Self::Aborts(_) => "RepeatedAborts",
         }

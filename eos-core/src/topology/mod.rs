@@ -104,7 +104,7 @@ pub(crate) use prepared_call::{CallSpec, PreparedCall};
 pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use reorder::{Late, ReorderByNumber, ReorderByTime, Repairs};
 pub(crate) use rows_of::RowsOf;
-pub(crate) use scratch::{Counts, MomentOutputs, Scratch};
+pub(crate) use scratch::{Counts, Scratch};
 pub(crate) use sequence::{MarkOf, NewestOf, Sequenced, VersionOf};
 pub(crate) use sessions::SessionAggregate;
 pub(crate) use sliding::SlidingAggregate;

@@ -5,12 +5,11 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use eos_protocol::{Clock, TaskId, Timestamp};
+use eos_protocol::{Clock, TaskId};
 
-use super::fault::{DueOf, Fault, ROUNDS};
+use super::fault::{DueOf, Fault};
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
-use super::scratch::MomentOutputs;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::failure::Failure;
@@ -23,9 +22,6 @@ use crate::timer::{self, Due, Tick};
 /// The error of a step that received a moment without a handler.
 pub(super) const NO_HANDLER: &str =
     "the step has a timer, but no handler. Use `Stream::on_timer` instead of `Stream::with_timer`";
-
-/// The maximum number of moments that come before one record of their key. They are parts of one unit.
-const MOST_BEFORE_RECORD: u32 = 1_000_000;
 
 /// User code that takes records with a context: a [`Processor`], a [`ValueProcessor`], or a closure that ends a chain.
 pub(crate) trait Step<K, V>: Send + 'static {
@@ -211,47 +207,21 @@ where
         })
     }
 
-    /// Handles the moments of a record's key that come no later than the record, in their order. The record would
-    /// replace those that handlers set meanwhile.
-    fn due_before(&mut self, ctx: &Ctx<'_>, key: &K, next: &mut Next<'_>) -> Result<(), Fault> {
-        let (mut handled, mut rounds, mut last) = (0, 0, None);
-        while let Some((index, at)) = self.first_before(ctx, key)? {
-            let Some(key) = timer::take_before_record(ctx, index, key).map_err(Fault::State)?
-            else {
-                return Ok(());
-            };
-            let clock = ctx.state().specs.get(index).and_then(|spec| spec.clock);
-            let moment = Moment {
-                store: index,
-                key: &key,
-                value: &[],
-                at,
-                fired: clock.and_then(|clock| ctx.time_of(clock)).unwrap_or(at),
-                missed: 0,
-            };
-            rounds = if Some(at) > last { 0 } else { rounds + 1 };
-            last = Some(at);
-            handled += 1;
-            let limits = [(rounds, ROUNDS), (handled, MOST_BEFORE_RECORD)];
-            if let Some((_, limit)) = limits.into_iter().find(|(number, limit)| number > limit) {
-                return Err(blame(ctx, moment, Fault::Rounds(limit)));
-            }
-            self.handle(ctx, moment, next)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the timer with the first moment of a record's key that comes no later than the record.
-    fn first_before(&self, ctx: &Ctx<'_>, key: &K) -> Result<Option<(usize, Timestamp)>, Fault> {
-        let mut first: Option<(usize, Timestamp)> = None;
+    /// Fails the unit if moments of a record's key come no later than the record: they are units of their own, and come
+    /// first. The record would replace the moments that their handlers set.
+    fn moments_first(&self, ctx: &Ctx<'_>, key: &K) -> Result<(), Fault> {
+        let (mut timers, mut any_due) = (Vec::new(), false);
         for &index in self.timers.iter() {
-            let due = timer::due_before_record(ctx, index, key).map_err(Fault::State)?;
-            let is_first = |at: Timestamp| first.is_none_or(|(_, first)| at < first);
-            if let Some(at) = due.filter(|at| is_first(*at)) {
-                first = Some((index, at));
+            let own = timer::before_record(ctx, index, key).map_err(Fault::State)?;
+            if let Some((timer, is_due)) = own {
+                timers.push(timer);
+                any_due |= is_due;
             }
         }
-        Ok(first)
+        match any_due {
+            true => Err(Fault::MomentsFirst(timers)),
+            false => Ok(()),
+        }
     }
 
     fn handle(
@@ -260,23 +230,14 @@ where
         moment: Moment<'_>,
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        let before = ctx.outputs_so_far();
-        // A panic is the fault of the moment, not of a record that comes after it.
+        // A panic is the fault of the moment.
         let handled = catch_unwind(AssertUnwindSafe(|| self.run_handler(ctx, moment, next)));
         let handled = handled.unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))));
         handled.map_err(|fault| match fault {
-            // A moment of a later step is to blame.
-            Fault::Due { .. } => fault,
+            // Moments of a later step come first.
+            Fault::MomentsFirst(_) => fault,
             fault => blame(ctx, moment, fault),
-        })?;
-        // So is an output that is too large or that the brokers refuse, which shows when the unit is complete.
-        ctx.add_moment(MomentOutputs {
-            outputs: before..ctx.outputs_so_far(),
-            store: moment.store,
-            key: moment.key.to_vec(),
-            at: moment.at,
-        });
-        Ok(())
+        })
     }
 
     fn run_handler(
@@ -329,7 +290,7 @@ where
             return Ok(());
         };
         if !self.timers.is_empty() && ctx.takes_moments() {
-            self.due_before(ctx, &record.key, next)?;
+            self.moments_first(ctx, &record.key)?;
         }
         let stores = Arc::clone(&self.stores);
         let step = self.step(ctx)?;

@@ -20,8 +20,6 @@ const OVERHEAD: usize = 61 + 21;
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
     outputs: Vec<Output>,
-    /// The moments of timers that came in the unit of a record.
-    moments: Vec<MomentOutputs>,
     /// What the operators counted; most records count nothing.
     counts: Option<Counts>,
     /// The calls of a record at its admission. They are taken before the next record.
@@ -74,16 +72,6 @@ impl Counts {
         self.too_late_pairs += other.too_late_pairs;
         self.stale_answers += other.stale_answers;
     }
-}
-
-/// A due item in the unit of a record, and its outputs.
-#[derive(Debug)]
-pub(crate) struct MomentOutputs {
-    pub(crate) outputs: Range<usize>,
-    /// The index of the item's store.
-    pub(crate) store: usize,
-    pub(crate) key: Vec<u8>,
-    pub(crate) at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -196,42 +184,16 @@ impl Scratch {
         self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
     }
 
-    /// Adds a moment of a timer, with its outputs.
-    pub(crate) fn add_moment(&mut self, moment: MomentOutputs) {
-        self.moments.push(moment);
-    }
-
-    /// Forgets the moments of a unit without outputs.
-    #[inline]
-    pub(crate) fn drop_moments(&mut self) {
-        if !self.moments.is_empty() {
-            self.moments.clear();
-        }
-    }
-
-    /// Takes the first moment of the unit.
-    pub(crate) fn take_first_moment(&mut self) -> Option<MomentOutputs> {
-        match self.moments.is_empty() {
-            true => None,
-            false => Some(self.moments.swap_remove(0)),
-        }
-    }
-
-    /// Returns the moment that an output belongs to.
-    pub(crate) fn moment_of(&self, output: usize) -> Option<&MomentOutputs> {
-        self.moments.iter().find(|it| it.outputs.contains(&output))
-    }
-
-    /// Returns the first output from number `from` on that is too large for its topic: its number, the topic, the size
-    /// in a batch of its own, and the limit.
+    /// Returns the topic of the first output from number `from` on that is too large for its topic, its size in a batch of
+    /// its own, and the limit.
     pub(crate) fn oversize(
         &self,
         from: usize,
         limits: &[Option<usize>],
-    ) -> Option<(usize, usize, usize, usize)> {
-        let outputs = self.outputs.iter().enumerate().skip(from);
+    ) -> Option<(usize, usize, usize)> {
+        let outputs = self.outputs.iter().skip(from);
         outputs
-            .filter_map(|(number, output)| {
+            .filter_map(|output| {
                 let limit = limits.get(output.topic).copied().flatten()?;
                 let length = |range: &Option<Range<usize>>| range.as_ref().map_or(0, Range::len);
                 let headers = output
@@ -240,7 +202,7 @@ impl Scratch {
                     .map(|header| 10 + header.name().len() + header.value().map_or(0, <[u8]>::len));
                 let own = length(&output.key) + length(&output.value);
                 let bytes = OVERHEAD + own + headers.sum::<usize>();
-                (bytes > limit).then_some((number, output.topic, bytes, limit))
+                (bytes > limit).then_some((output.topic, bytes, limit))
             })
             .next()
     }
@@ -289,7 +251,6 @@ impl Scratch {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.outputs.clear();
-        self.moments.clear();
         self.counts = None;
         self.fault = None;
     }
@@ -369,27 +330,5 @@ mod tests {
             )
             .unwrap();
         assert_eq!(scratch.get(2, &[6], Partition::ZERO).unwrap().value, None);
-    }
-
-    #[test]
-    fn an_output_that_is_too_large_belongs_to_its_moment() {
-        let mut scratch = Scratch::default();
-        for bytes in [1, 500, 1] {
-            scratch.write_raw(0, None, Some(&vec![0; bytes]), None, Headers::new());
-        }
-        let moment = |outputs| MomentOutputs {
-            outputs,
-            store: 3,
-            key: b"k".to_vec(),
-            at: Timestamp(5),
-        };
-        scratch.add_moment(moment(1..2));
-        let (number, topic, bytes, limit) = scratch.oversize(0, &[Some(400)]).unwrap();
-        assert_eq!((number, topic, limit), (1, 0, 400));
-        assert!(bytes > 500);
-        assert_eq!(scratch.moment_of(number).map(|it| it.store), Some(3));
-        assert!(scratch.moment_of(0).is_none() && scratch.moment_of(2).is_none());
-        scratch.clear();
-        assert!(scratch.moment_of(number).is_none());
     }
 }

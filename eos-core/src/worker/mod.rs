@@ -27,7 +27,6 @@
 //! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
 mod ahead;
-mod apart;
 mod assignments;
 mod between;
 mod chores;
@@ -39,6 +38,7 @@ mod group;
 mod intake;
 mod key_places;
 mod lifecycle;
+mod own_moments;
 mod parked_keys;
 mod pipeline;
 mod purge_queue;

@@ -10,9 +10,9 @@ use eos_protocol::{
 };
 
 use super::ahead::Ahead;
-use super::apart::Apart;
 use super::between::Between;
 use super::key_places::KeyPlaces;
+use super::own_moments::OwnMoments;
 use super::parked_keys::ParkedKeys;
 use super::rounds::Rounds;
 use super::task_pause::TaskPause;
@@ -79,8 +79,8 @@ pub(super) struct Task<R> {
     pub(super) parked: Option<Box<ParkedKeys>>,
     /// The keys of the inputs, if the stage joins records by them.
     pub(super) places: Option<Box<KeyPlaces>>,
-    /// A record that aborts its transactions, while the moments in its unit are handled apart from it.
-    pub(super) apart: Option<Box<Apart>>,
+    /// The moments of its key before the next record.
+    pub(super) own_moments: Option<Box<OwnMoments>>,
     /// The moments that handlers of timers have set into the past.
     pub(super) rounds: Rounds,
     /// The ticks that are set.
@@ -149,7 +149,7 @@ impl<R: Records> Task<R> {
                 progress.inputs().iter().map(|input| &input.partition.topic),
             ),
             places: None,
-            apart: None,
+            own_moments: None,
             rounds: Rounds::default(),
             ticks: Ticks::default(),
             between: Between::default(),

@@ -146,6 +146,27 @@ impl TaskStore {
         Ok(Some(moments.due))
     }
 
+    /// Reads the moment that an item had before the current record. `None` if the record has written or deleted the item.
+    ///
+    /// # Errors
+    /// As [`get_due`](Self::get_due).
+    pub fn due_before_unit(
+        &self,
+        store: StoreId,
+        key: &[u8],
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let slot = self.slot(store)?;
+        let mut full = Vec::new();
+        due::row_key(&mut full, key);
+        let scratch = self.scratch.borrow();
+        let table = scratch.get(slot).filter(|table| !table.is_empty());
+        if table.is_some_and(|table| table.number(self.hasher.hash(&full), &full).is_some()) {
+            return Ok(None);
+        }
+        drop(scratch);
+        self.get_due(store, key, &mut full)
+    }
+
     /// Writes an item of a due store for the current record. `due` replaces the moment of an existing item. It is at
     /// most [`Place::LAST`].
     ///
@@ -362,11 +383,39 @@ impl TaskStore {
 
     /// Drops the data that was read from changed layers.
     pub(super) fn forget_due(&mut self) {
+        if let Some(state) = &mut self.due {
+            state.searches = Default::default();
+        }
+        self.forget_marks();
+    }
+
+    /// Drops the data that was read from the writes of a dropped record. Only the entries that the record has deleted come
+    /// back, so the searches do not begin anew: they would scan the deleted entries of all handled items.
+    pub(super) fn forget_due_of_record(&mut self) {
+        let Some(state) = &mut self.due else {
+            return;
+        };
+        for search in &mut state.searches {
+            search.get_mut().forget_ahead();
+        }
+        if let Some(index) = self.scratch.get_mut().first() {
+            for number in index.numbers().filter(|it| index.value(*it).is_none()) {
+                let entry = index.key(number);
+                let place = due::place_of(entry);
+                let clock = Clock::ALL.iter().find(|clock| due::is_of(entry, **clock));
+                if let (Some(place), Some(clock)) = (place, clock) {
+                    state.searches[at(*clock)].get_mut().list(place);
+                }
+            }
+        }
+        self.forget_marks();
+    }
+
+    fn forget_marks(&mut self) {
         let forgets = self.defences.forgets_next_due;
         if let Some(state) = &mut self.due {
             state.marked.get_mut().clear();
             *state.marks.get_mut() = [const { None }; CLOCKS];
-            state.searches = Default::default();
             if forgets {
                 state.next = [const { Cell::new(None) }; CLOCKS];
             }

@@ -6,6 +6,7 @@
 
 mod backlog;
 mod basics;
+mod before_record;
 mod calls;
 mod changed_windows;
 mod clocks;

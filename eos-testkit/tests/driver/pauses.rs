@@ -315,7 +315,7 @@ fn letters_raw() -> PlainTopic<Option<Vec<u8>>, Option<Vec<u8>>> {
     Topic::plain("letters")
 }
 
-/// The moment comes before a record of its key, in the record's unit.
+/// The moment comes before a record of its key.
 #[test]
 fn a_failing_moment_before_a_record_of_its_key_pauses_at_the_moment() {
     for how in [Resume::Skip, Resume::DeadLetter] {
@@ -337,9 +337,44 @@ fn a_failing_moment_before_a_record_of_its_key_pauses_at_the_moment() {
     }
 }
 
-/// The moment fails once. An abort returns the records before it, and then it succeeds.
+/// An abort returns the record before the moment. When it runs again, it cancels the moment.
 #[test]
-fn a_moment_that_does_not_fail_again_ends_its_pause() {
+fn a_moment_that_a_repeated_record_cancels_ends_its_pause() {
+    let clock = stream_timer();
+    let mut app = App::new("a");
+    let timer = app.timer(&clock);
+    let cancels = AtomicBool::new(false);
+    app.source(&texts())
+        .on_error(ErrorPolicy::pause())
+        .on_timer(&timer, |_, _| Err("always".into()))
+        .process(move |ctx, record| {
+            let timer = ctx.timer(&timer);
+            match &*record.value {
+                "set" => timer.set_in(&record.key, Duration::from_secs(1))?,
+                "cancel" if cancels.swap(true, Ordering::Relaxed) => {
+                    timer.cancel(&"k".to_owned())?;
+                }
+                _ => {}
+            }
+            ctx.forward(record.key, 1)
+        })
+        .to(&numbers());
+    let mut driver = TestDriver::new(app);
+    driver.pipe_at(&texts(), "k", "set", Timestamp(0));
+    driver.hold();
+    driver.pipe_at(&texts(), "l", "cancel", Timestamp(500));
+    driver.abort_next();
+    driver.pipe_at(&texts(), "k", "", Timestamp(1_200));
+    driver.release();
+    assert_eq!(driver.metrics().unwrap().totals.aborts, 1);
+    assert_eq!(read(&mut driver), [1, 1, 1]);
+    driver.pipe_at(&texts(), "m", "", Timestamp(1_300));
+    assert!(driver.paused().is_empty(), "{:?}", driver.paused());
+}
+
+/// The moment fails once. After an abort, the task stands still in front of it, as in front of a paused record.
+#[test]
+fn a_task_stands_still_again_at_its_moment_after_an_abort() {
     let clock = stream_timer();
     let mut app = App::new("a");
     let timer = app.timer(&clock);
@@ -365,9 +400,10 @@ fn a_moment_that_does_not_fail_again_ends_its_pause() {
     driver.pipe_at(&texts(), "k", "", Timestamp(1_200));
     driver.release();
     assert_eq!(driver.metrics().unwrap().totals.aborts, 1);
+    assert_eq!(driver.paused().len(), 1);
+    assert!(read(&mut driver).is_empty());
+    resume_all(&mut driver, Resume::Retry);
     assert_eq!(read(&mut driver), [1]);
-    driver.pipe_at(&texts(), "m", "", Timestamp(1_300));
-    assert!(driver.paused().is_empty(), "{:?}", driver.paused());
 }
 
 #[test]

@@ -11,8 +11,7 @@ use eos_protocol::windows::AnyWindows;
 use eos_protocol::{Clock, CommitCause, ItemName, Offset, Place, Timestamp, TopicPartition};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
-use super::apart::aborts;
-use super::policy::{due_error, last_resort_of_task};
+use super::policy::{aborts, due_error, last_resort_of_task};
 use super::{Done, Failed, Pipeline, Processed, Unit};
 use crate::client::{Client, Headers, Records};
 use crate::ctx::Origin;
@@ -30,6 +29,15 @@ use crate::worker::{RecordsOf, WorkerError};
 const HEADER: &str = "eos-due";
 /// The header of a dead letter with the start of a final result's window, in milliseconds.
 const WINDOW: &str = "eos-window";
+
+/// The turn of a due item.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Turn {
+    /// The item is the first one in the order of its clock.
+    InOrder,
+    /// The item comes before a record of its key, whose time is `now` by the clock of the item.
+    BeforeRecord { now: Timestamp },
+}
 
 impl Pipeline {
     /// Handles the next due item of a clock, if there is one.
@@ -73,7 +81,10 @@ impl Pipeline {
         let state = task.state.as_mut()?;
         match state.next_due(clock, now, taken) {
             Ok(NextDue::Nothing) => {
-                task.rounds.end(clock);
+                // Moments before the next record of their key may still come.
+                if clock != Clock::Stream {
+                    task.rounds.end(clock);
+                }
                 if clock == Clock::Wall {
                     self.wake_at(task, now);
                 }
@@ -85,7 +96,7 @@ impl Pipeline {
                     // Ahead of the records only if the inputs are idle.
                     task.progress.advance_stream_time(now);
                 }
-                Some(self.handle(shared, task, unit, (&item, true), txn))
+                Some(self.handle(shared, task, unit, (&item, Turn::InOrder), txn))
             }
             Err(source) => Some(failed(source)),
         }
@@ -102,13 +113,13 @@ impl Pipeline {
         }
     }
 
-    /// Handles an item. One that is not in the order of its clock comes before a record of its key.
+    /// Handles an item.
     pub(super) fn handle<C: Client>(
         &mut self,
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         unit: Processed,
-        (item, in_order): (&DueItem, bool),
+        (item, turn): (&DueItem, Turn),
         txn: &mut TransactionDriver<C>,
     ) -> Done {
         let (index, name) = store_of(shared, item);
@@ -140,7 +151,7 @@ impl Pipeline {
         if task.rounds.exceed(item) {
             return self.refused_due(shared, task, unit, own(), fault(Fault::Rounds(ROUNDS)), txn);
         }
-        let handled = self.run_item(shared, task, index, (item, in_order));
+        let handled = self.run_item(shared, task, index, (item, turn));
         if let Some(error) = self.poisoned(shared, unit.task, task.state.as_ref()) {
             task.forget();
             self.clear();
@@ -148,6 +159,7 @@ impl Pipeline {
         }
         match handled {
             Ok(()) => self.finished(shared, task, unit, txn),
+            Err(Fault::MomentsFirst(timers)) => self.moments_first(shared, task, unit, timers, txn),
             Err(found @ Fault::Due { .. }) => {
                 self.refused_due(shared, task, unit, own(), found, txn)
             }
@@ -161,7 +173,7 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         index: usize,
-        (item, in_order): (&DueItem, bool),
+        (item, turn): (&DueItem, Turn),
     ) -> Result<(), Fault> {
         let Some(state) = &mut task.state else {
             return Ok(());
@@ -172,10 +184,12 @@ impl Pipeline {
                 source,
             })
         };
-        match in_order {
-            true => state.handle_due(item),
+        match turn {
+            Turn::InOrder => state.handle_due(item),
             // Items before it may still come, so the mark stays.
-            false => (state.store.delete_due(item.place.store, &item.place.key)).map(|_| ()),
+            Turn::BeforeRecord { .. } => {
+                (state.store.delete_due(item.place.store, &item.place.key)).map(|_| ())
+            }
         }
         .map_err(failed)?;
         // An expired row has no node.
@@ -186,18 +200,20 @@ impl Pipeline {
             return Ok(());
         };
         let wall_clock = shared.env.wall_clock();
-        let now = match item.clock {
-            Clock::Wall => wall_clock,
-            Clock::Stream | Clock::Background => {
+        let now = match (turn, item.clock) {
+            (Turn::BeforeRecord { now }, _) => now,
+            (Turn::InOrder, Clock::Wall) => wall_clock,
+            (Turn::InOrder, Clock::Stream | Clock::Background) => {
                 (task.progress.stream_time()).map_or(item.due, |time| time.max(item.due))
             }
         };
         // An item that runs before its turn shows nothing about those before it.
         let seen = task.progress.stream_time();
-        let (stream_time, handled_to) = match item.clock {
-            Clock::Stream if in_order => (Some(item.place.moment()), Some(item.place.moment())),
-            Clock::Stream => (seen.max(Some(item.place.moment())), seen),
-            Clock::Wall | Clock::Background => (seen, seen),
+        let moment = Some(item.place.moment());
+        let (stream_time, handled_to) = match (item.clock, turn) {
+            (Clock::Stream, Turn::InOrder) => (moment, moment),
+            (Clock::Stream, Turn::BeforeRecord { .. }) => (seen.max(moment), seen),
+            (Clock::Wall | Clock::Background, _) => (seen, seen),
         };
         let headers = Headers::new();
         let origin = Origin {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::{TaskId, Timestamp};
 
+use super::policy::aborts;
 use super::processed::Processed;
 use super::{Done, Pipeline};
 use crate::Guarantee;
@@ -36,6 +37,7 @@ impl Pipeline {
         if shared.spec.guarantee != Guarantee::AtMostOnce
             && task.pauses.is_empty()
             && task.parked.is_none()
+            && task.own_moments.is_none()
             && !txn.blame.has_culprits()
             && !may_be_ahead
         {
@@ -69,12 +71,14 @@ impl Pipeline {
         }
         let from = task.progress.inputs().get(input)?;
         if txn.blame.is_culprit(&from.partition, offset) {
-            let place = (from.partition.clone(), offset);
-            return self.suspect(shared, task, record, place, txn);
+            return Some(self.condemn(shared, task, record, aborts(txn), txn));
         }
-        let fault = self.future_fault(shared, task.progress.task, record.timestamp)?;
-        // The policy of the first source of the topic decides.
-        Some(self.refused(shared, task, record, 0, fault, txn))
+        let place = (from.partition.clone(), offset);
+        if let Some(fault) = self.future_fault(shared, task.progress.task, record.timestamp) {
+            // The policy of the first source of the topic decides.
+            return Some(self.refused(shared, task, record, 0, fault, txn));
+        }
+        self.next_own_moment(shared, task, record, place, txn)
     }
 
     /// Returns the fault of a record that is far ahead of the machine's clock, in a stage that refuses such records. If

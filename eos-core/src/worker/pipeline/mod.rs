@@ -1,12 +1,12 @@
 //! The path of a record into the open transaction.
 
 mod ahead;
-mod apart;
 mod due;
 mod early;
 mod emission;
 mod inputs;
 mod log_limiter;
+mod own_moments;
 mod pause;
 mod policy;
 mod processed;
@@ -431,11 +431,6 @@ impl Pipeline {
         }
         match run {
             Ok(()) => {
-                if task.apart.is_some()
-                    && let Some(done) = self.take_apart(shared, task, record, txn)
-                {
-                    return done;
-                }
                 if task.parked.is_some()
                     && let Err(source) = Self::letter_processed(task)
                 {
@@ -443,6 +438,9 @@ impl Pipeline {
                     return Done::failed(WorkerError::Store { task, source });
                 }
                 self.finished(shared, task, record, txn)
+            }
+            Err((_, Fault::MomentsFirst(timers))) => {
+                self.moments_first(shared, task, record, timers, txn)
             }
             Err((source, fault)) => self.refused(shared, task, record, source, fault, txn),
         }
@@ -521,7 +519,6 @@ impl Pipeline {
             task.pauses.iter_mut().for_each(|it| it.rule.merged());
         }
         if self.scratch.get_mut().len() == 0 {
-            self.scratch.get_mut().drop_moments();
             return Done::Next;
         }
         if shared.client.keeps_origins()

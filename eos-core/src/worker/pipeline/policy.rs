@@ -9,11 +9,18 @@ use crate::client::{Client, Headers, Records};
 use crate::error_policy::{LastResort, Retry};
 use crate::rules;
 use crate::topology::Fault;
+use crate::worker::error::advice;
 use crate::worker::parked_keys::numbered;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
+
+/// Returns the fault of a record or item that aborts its transactions.
+pub(super) fn aborts<C: Client>(txn: &TransactionDriver<C>) -> Fault {
+    let last = txn.last_error();
+    Fault::Aborts(last.map(|error| format!("{error}{}", advice(error))))
+}
 
 /// The size limit of an error text in a dead letter's headers, in bytes. A record that is nearly as large as its topic
 /// allows should still fit into a dead-letter topic with the same limit.
@@ -80,16 +87,6 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        // The moment is to blame, and not the record. Without the moment, the record comes again.
-        if matches!(fault, Fault::Due { .. }) && !matches!(last, LastResort::Fail) {
-            task.attempt = None;
-            return match last {
-                LastResort::Pause(topic) => {
-                    self.pause(shared, task, record, (topic.as_ref(), letters), fault, txn)
-                }
-                _ => self.drop_item(shared, task, record, fault, txn),
-            };
-        }
         match (last, letters) {
             (LastResort::Skip, _) => {
                 self.tell(shared, task, record, None, &fault);

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use eos_protocol::TaskId;
 use eos_state::Write;
@@ -12,7 +11,7 @@ use crate::client::{Client, Message};
 use crate::ctx::{Ctx, Origin};
 use crate::panics::panic_text;
 use crate::store::{MostAhead, StateAccess};
-use crate::topology::{Chains, DueOf, Fault, Moment, Next, Node, Raw, Scratch};
+use crate::topology::{Chains, Fault, Moment, Next, Node, Raw, Scratch};
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
@@ -190,24 +189,12 @@ impl Pipeline {
         if scratch.is_surely_below(self.least_limit) {
             return None;
         }
-        let (number, output, bytes, limit) = scratch.oversize(from, &shared.spec.output_limits)?;
+        let (output, bytes, limit) = scratch.oversize(from, &shared.spec.output_limits)?;
         let topic = shared.topology.outputs().get(output)?.name.clone();
-        let fault = Fault::Oversize {
+        Some(Fault::Oversize {
             topic,
             bytes,
             limit,
-        };
-        let Some(moment) = scratch.moment_of(number) else {
-            return Some(fault);
-        };
-        let timer = shared.topology.stores().get(moment.store)?;
-        Some(Fault::Due {
-            name: Arc::clone(&timer.name),
-            store: moment.store,
-            key: moment.key.as_slice().into(),
-            at: moment.at,
-            of: DueOf::Timer,
-            source: Box::new(fault),
         })
     }
 }

@@ -8,7 +8,7 @@ use eos_protocol::sequence::{
 };
 use eos_state::StoreError;
 
-use super::apart::aborts;
+use super::policy::aborts;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Message, Records};
 use crate::error_policy::LastResort;

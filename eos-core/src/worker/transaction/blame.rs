@@ -76,11 +76,6 @@ impl Blame {
         }
     }
 
-    /// Records that another unit may be to blame for the aborts of this record.
-    pub(in crate::worker) fn acquitted(&mut self, partition: &TopicPartition, offset: Offset) {
-        self.isolation.acquitted(partition, offset);
-    }
-
     pub(in crate::worker) fn revoked(&mut self, partition: &TopicPartition) {
         self.isolation.revoked(partition);
     }

@@ -41,6 +41,12 @@ impl Search {
         self.ahead.is_empty()
     }
 
+    /// Forgets the entries that were read ahead. The next scan begins with one entry.
+    pub(super) fn forget_ahead(&mut self) {
+        self.ahead.clear();
+        self.length = 0;
+    }
+
     /// Takes the first entries of a scan.
     pub(super) fn read<E>(
         &mut self,
