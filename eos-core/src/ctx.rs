@@ -278,6 +278,23 @@ impl<'r> Ctx<'r> {
         }
     }
 
+    /// Checks the time that a step has given a record for this store. A time ahead of stream time must not be too far ahead of
+    /// the machine's clock: the store would keep the record until then.
+    pub(crate) fn check_ahead(&self, store: usize, time: Timestamp) -> Result<(), Fault> {
+        let limit = (self.state.most_ahead).filter(|_| Some(time) > self.stream_time);
+        let found = limit.and_then(|limit| Some((limit.exceeded(time)?, limit.limit)));
+        let Some((ahead, limit)) = found else {
+            return Ok(());
+        };
+        let spec = self.state.specs.get(store);
+        Err(Fault::State(StateError::FutureRecord {
+            store: spec.map_or_else(|| "?".into(), |spec| Arc::clone(&spec.name)),
+            time,
+            ahead,
+            limit,
+        }))
+    }
+
     pub(crate) fn windows_at<K: 'static, V: 'static>(&self, index: usize) -> WindowView<'_, K, V> {
         WindowView::new(&self.state, index, self.stream_time)
     }

@@ -66,6 +66,18 @@ pub(crate) enum StateError {
         limit: Duration,
     },
     #[error(
+        "a step set the time of the record to {} ms since 1970, which is {ahead:?} ahead of the machine's clock; the limit is \
+         {limit:?} (`max.timestamp.ahead.ms`). The store {store} would keep the record until then. Pass milliseconds, or call \
+         `Stream::trust_times`",
+        .time.0
+    )]
+    FutureRecord {
+        store: Arc<str>,
+        time: Timestamp,
+        ahead: Duration,
+        limit: Duration,
+    },
+    #[error(
         "`set_in` of the timer {timer} failed: the record has no timestamp. Use `set`, or set the timestamp in the \
          producer"
     )]
@@ -87,6 +99,7 @@ impl StateError {
             | Self::Moment { .. }
             | Self::NoStreamTime { .. }
             | Self::FutureWindow { .. }
+            | Self::FutureRecord { .. }
             | Self::NoTime { .. } => true,
             Self::Store { .. } => false,
         }

@@ -126,7 +126,7 @@ pub(crate) struct MostAhead<'r> {
 
 impl MostAhead<'_> {
     /// Returns how far a time is ahead of the clock, if that is too far.
-    pub(super) fn exceeded(&self, time: Timestamp) -> Option<Duration> {
+    pub(crate) fn exceeded(&self, time: Timestamp) -> Option<Duration> {
         let ahead = time.0.saturating_sub((self.wall_clock)().0);
         let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
         (ahead > self.limit).then_some(ahead)

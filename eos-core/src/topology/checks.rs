@@ -46,6 +46,7 @@ impl Graph {
         }
         self.check_globals(&mut mistakes);
         self.check_graces(&mut mistakes);
+        self.check_emissions(&mut mistakes);
         self.check_reordered(&mut mistakes);
         self.check_joins(&mut mistakes);
         self.check_finals(&mut mistakes);
@@ -302,6 +303,33 @@ impl Graph {
                         store: store.name.to_string(),
                         before: before.name.to_string(),
                         least,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Checks that no step behind `emit_per_commit` drops late records. All results of a commit see the stream time at its
+    /// end, so it would depend on the commits which of them are late.
+    fn check_emissions(&self, mistakes: &mut Mistakes) {
+        for node in &self.nodes {
+            let Kind::PerCommit(before) = node.kind else {
+                continue;
+            };
+            let mut next = node.out.children.clone();
+            while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+                next.extend(node.out.children.iter().chain(&node.rest.children));
+                let windows = |store: &usize| Some(self.stores.get(*store)?.windows.is_some());
+                let late = match node.kind {
+                    Kind::JoinThis(join) | Kind::JoinOther(join) => Some(join.rows),
+                    Kind::ReorderByTime(store, _) => Some(store),
+                    kind => kind.aggregates().filter(|it| windows(it) == Some(true)),
+                };
+                let stores = (late.and_then(|at| self.stores.get(at))).zip(self.stores.get(before));
+                if let Some((store, before)) = stores {
+                    mistakes.add(Mistake::BehindPerCommit {
+                        store: store.name.to_string(),
+                        before: before.name.to_string(),
                     });
                 }
             }

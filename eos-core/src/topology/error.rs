@@ -364,6 +364,18 @@ pub enum Mistake {
         /// The minimum grace.
         needed: Duration,
     },
+    /// A step that drops late records is behind `emit_per_commit`, in one stage.
+    #[error(
+        "the results of `emit_per_commit` of the store {before} reach the store {store} in one stage. All results of a commit \
+         see the stream time at its end, so after a gap in the input some would be late, depending on the commits. \
+         Remove `emit_per_commit`, or write the results to a topic between them, with `repartition`"
+    )]
+    BehindPerCommit {
+        /// The store of the windows, the join or the order.
+        store: String,
+        /// The store of the results.
+        before: String,
+    },
     /// Windows would drop final results of earlier windows as late.
     #[error(
         "the windows of the store {store} would drop final results of the store {before}: these come after their windows \

@@ -110,6 +110,7 @@ where
         let Some(time) = record.timestamp.filter(|time| time.0 >= 0) else {
             return Err(Fault::NoTime(record.timestamp));
         };
+        ctx.check_ahead(self.rows, time)?;
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let view = View::<K, V, W>::new(ctx, self.rows, Some(stream_time))?;
         let (mut key, mut value) = (Vec::new(), Vec::new());

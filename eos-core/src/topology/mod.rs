@@ -95,7 +95,7 @@ pub(crate) use join_within::JoinWithin;
 pub(crate) use keep::Keep;
 pub use kept::Stores;
 pub(crate) use kind::{JoinSide, Kind};
-pub(crate) use node::{Forward, Moment, Next, Node, Raw};
+pub(crate) use node::{Entry, Forward, Moment, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Pass, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;

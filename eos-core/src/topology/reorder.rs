@@ -77,6 +77,7 @@ impl<K: 'static, V: 'static> Node for ReorderByTime<K, V> {
         let Some(time) = record.timestamp.filter(|time| time.0 >= 0) else {
             return Err(Fault::NoTime(record.timestamp));
         };
+        ctx.check_ahead(self.store, time)?;
         let now = ctx.stream_time().map_or(time, |seen| seen.max(time));
         if is_too_late(time, self.within, now) {
             return self.late.handle(ctx, record, next, || ReorderError::Late {

@@ -94,6 +94,7 @@ where
         let Some(time) = timestamp.filter(|time| time.0 >= 0) else {
             return Err(Fault::NoTime(timestamp));
         };
+        ctx.check_ahead(self.store, time)?;
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = RowStore::<K, A>::new(ctx, self.store)?;
         let (mut encoded, mut row) = (Vec::new(), Vec::new());

@@ -203,6 +203,7 @@ where
         let Some(time) = record.timestamp.filter(|time| time.0 >= 0) else {
             return Err(Fault::NoTime(record.timestamp));
         };
+        ctx.check_ahead(self.store, time)?;
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = RowStore::<K, A>::new(ctx, self.store)?;
         if self.windows.is_late(time, stream_time) || time < store.closed_before {

@@ -312,7 +312,7 @@ impl Ahead {
     }
 
     /// Begins the calls of the current record again.
-    pub(super) fn repeat(&mut self, prepared: Prepared) {
+    pub(super) fn repeat(&mut self, prepared: Prepared, timestamp: Option<Timestamp>) {
         let Some((number, record)) = self
             .current
             .and_then(|it| Some((it, self.records.get_mut(&it)?)))
@@ -322,6 +322,7 @@ impl Ahead {
         let aborted = self.queue.repeat(number, prepared.count());
         self.aborted.extend(aborted);
         record.prepared = prepared;
+        record.timestamp = timestamp;
         record.is_repeated = true;
         record.is_spent = false;
     }

@@ -20,7 +20,7 @@ use super::task_state::TaskState;
 use super::ticks::Ticks;
 use crate::client::{Message, Records};
 use crate::rules;
-use crate::topology::{CallSpec, Chains, Raw};
+use crate::topology::{CallSpec, Chains, Entry, Raw};
 use crate::views::ViewTicket;
 
 /// Whether a task may take records.
@@ -90,7 +90,7 @@ pub(super) struct Task<R> {
     /// Stream time while the inputs are idle, if the stage closes windows then.
     pub(super) idle: Option<IdleTime>,
     /// The offset and the time of the last head of each input. Empty if no time comes from key and value.
-    own_times: Vec<Option<(Offset, Option<Timestamp>)>>,
+    own_times: Vec<Option<(Offset, Timestamp)>>,
     /// The merge order of the inputs.
     pub(super) merge: Merge,
     /// The last known supply of each input, with the time of the query.
@@ -204,7 +204,7 @@ impl<R: Records> Task<R> {
     }
 
     /// Returns the time of the next record of an input: its timestamp, or the one in its key and value. A record whose own
-    /// time is unusable has its timestamp here, and then fails.
+    /// time can't be read has none here. So it comes first, and it does not advance stream time.
     #[inline]
     pub(super) fn head_time(&mut self, input: usize) -> Option<Timestamp> {
         self.head_place(input)?.1
@@ -219,7 +219,7 @@ impl<R: Records> Task<R> {
         };
         let (offset, slot) = (record.offset(), self.own_times.get_mut(input)?);
         if let Some((_, time)) = slot.filter(|(of, _)| *of == offset) {
-            return time;
+            return Some(time);
         }
         let headers = record.headers();
         let raw = Raw {
@@ -228,12 +228,22 @@ impl<R: Records> Task<R> {
             timestamp: record.timestamp(),
             headers: &headers,
         };
-        // A panic of the closure counts as no time here. The record panics again when it is processed, and its error
-        // policy decides.
-        let own = catch_unwind(AssertUnwindSafe(|| source.entry.own_time(&raw)));
-        let time = own.ok().flatten().or(record.timestamp());
+        let time = own_time(&*source.entry, &raw)?;
         *slot = Some((offset, time));
-        time
+        Some(time)
+    }
+
+    /// Returns the time in the key and value of a record of an input, if the topic has such times.
+    pub(super) fn own_time_of(&self, input: usize, raw: &Raw<'_>) -> Option<Timestamp> {
+        let mut sources = self.chains.inputs.get(input).into_iter().flatten();
+        let source = sources.find(|it| it.entry.has_own_time())?;
+        own_time(&*source.entry, raw)
+    }
+
+    /// Whether the times of an input's records are in their keys and values.
+    pub(super) fn has_own_times(&self, input: usize) -> bool {
+        let mut sources = self.chains.inputs.get(input).into_iter().flatten();
+        !self.own_times.is_empty() && sources.any(|it| it.entry.has_own_time())
     }
 
     /// Whether the task takes records and has none, and waits for no retry and no decision.
@@ -486,4 +496,11 @@ impl<R: Records> Task<R> {
             *supply = Supply::Empty { lag: Lag::Unknown };
         }
     }
+}
+
+/// Returns the time in the key and value of a record. A panic of the closure counts as no time. The record panics again when
+/// it is processed, and its error policy decides.
+fn own_time(entry: &dyn Entry, raw: &Raw<'_>) -> Option<Timestamp> {
+    let own = catch_unwind(AssertUnwindSafe(|| entry.own_time(raw)));
+    own.ok().flatten()
 }

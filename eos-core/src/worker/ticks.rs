@@ -34,20 +34,30 @@ impl Ticks {
 ///
 /// A clock that was ahead leaves a tick in the far future. Such a tick counts as not set. If the clock is set back by less
 /// than a period, or the task moves to a machine whose clock is a little behind, the handled tick must not run again.
+///
+/// A tick at another time than a multiple is one of a former period. It still runs if it is due.
 pub(super) fn is_set(at: Option<Timestamp>, period: i64, now: Timestamp) -> (bool, i64) {
     let next = (now.0.div_euclid(period) + 1).saturating_mul(period);
     let latest = match rules::keeps_set_ticks() {
         true => next.saturating_add(period),
         false => next,
     };
-    let is_set = at.is_some_and(|at| at.0 <= latest);
+    let is_set = at.is_some_and(|at| at <= now || at.0 <= latest && at.0.rem_euclid(period) == 0);
     (is_set, next)
+}
+
+/// Returns the tick after one at `at`, which runs at the time `now`: a multiple of the period.
+pub(super) fn next(at: Timestamp, period: i64, now: Timestamp) -> Timestamp {
+    let periods = at.max(now).0.div_euclid(period) + 1;
+    Timestamp(periods.saturating_mul(period))
 }
 
 /// Returns the first time of the clock at which a tick at this time counts as set.
 pub(super) fn set_from(at: Timestamp, period: i64) -> Timestamp {
-    let periods = at.0.div_euclid(period) + i64::from(at.0.rem_euclid(period) > 0);
-    Timestamp(periods.saturating_sub(2).saturating_mul(period))
+    match at.0.rem_euclid(period) {
+        0 => Timestamp((at.0 / period).saturating_sub(2).saturating_mul(period)),
+        _ => at,
+    }
 }
 
 #[cfg(test)]

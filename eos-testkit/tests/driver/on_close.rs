@@ -281,6 +281,43 @@ fn windows_behind_final_results_need_a_longer_grace() {
     assert!(error.contains("80ms"), "{error}");
 }
 
+/// All results of a commit see the stream time at its end, so it would depend on the commits which of them are late.
+#[test]
+fn windows_behind_results_of_commits_need_a_topic_between_them() {
+    let of = |in_one_stage: bool| {
+        let mut app = App::new("a");
+        let results = app
+            .source(&views())
+            .group_by_key()
+            .windowed_by(Tumbling::of(ms(50)))
+            .count(&store())
+            .emit_per_commit()
+            .to_stream()
+            .without_windows();
+        let results = match in_one_stage {
+            true => results,
+            false => results.repartition(&Topic::plain("minutes")),
+        };
+        results
+            .group_by_key()
+            .windowed_by(Tumbling::of(SIZE).grace(ms(1_000)))
+            .reduce(&WindowStore::plain("sums"), |a, b| a + b)
+            .to_stream()
+            .without_windows()
+            .to(&Topic::plain("hours"));
+        TestDriver::build(app).err().map(|error| error.to_string())
+    };
+    assert_eq!(of(false), None);
+    let error = of(true).unwrap();
+    for part in [
+        "`emit_per_commit` of the store windows",
+        "the store sums",
+        "`repartition`",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 /// A moment in the past, set behind a final result, sees no earlier time than the result.
 #[test]
 fn a_moment_behind_a_final_result_opens_no_window() {

@@ -1,10 +1,12 @@
 //! Times from keys and values.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use eos_core::codec::{CodecError, Decode, Field, Plain};
 use eos_core::state::WindowStore;
 use eos_core::windows::Tumbling;
-use eos_core::{App, ErrorPolicy, PlainTopic, Timestamp, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 /// A value is its time and a text.
@@ -87,6 +89,63 @@ fn windows_and_outputs_follow_the_time_in_the_value() {
     };
     assert!(text.contains("time_by"), "{text}");
     crash_everywhere(start, scenario);
+}
+
+/// A codec whose registry does not respond to the first requests for a value.
+struct Registry {
+    down: AtomicU32,
+}
+
+impl Decode<String> for Registry {
+    fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<String, CodecError> {
+        let down = self.down.load(Ordering::Relaxed);
+        match down.checked_sub(1) {
+            Some(left) => {
+                self.down.store(left, Ordering::Relaxed);
+                Err(CodecError::unavailable("no schema yet"))
+            }
+            None => Plain.decode(bytes, field),
+        }
+    }
+}
+
+/// A replay: the timestamps are those of today. If a record counted with its timestamp, all later records would be late.
+#[test]
+fn a_record_that_can_not_be_decoded_for_a_while_keeps_its_own_time() {
+    for down in 1..6 {
+        let (counts, late) = (
+            Topic::<String, u64>::plain("counts"),
+            Topic::<String, String>::plain("late"),
+        );
+        let down = AtomicU32::new(down);
+        let topic = Topic::<String, String>::with("in", Plain, Registry { down });
+        let topic = topic.time_by(|_, value: &String| {
+            let time = value.split(' ').next()?.parse().ok()?;
+            Some(Timestamp(time))
+        });
+        let mut app = App::new("a");
+        app.source(&topic)
+            .on_error(ErrorPolicy::retry(
+                9,
+                Backoff::fixed(Duration::from_secs(1)),
+            ))
+            .group_by_key()
+            .windowed_by(Tumbling::of(Duration::from_millis(100)))
+            .late_to(&late)
+            .count(&WindowStore::plain("windows"))
+            .to_stream()
+            .without_windows()
+            .to(&counts);
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, "in", &["10 a", "20 b", "30 c"]);
+        let counted = driver
+            .read_pairs(&counts)
+            .into_iter()
+            .map(|(_, count)| count);
+        assert_eq!(counted.collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(driver.read_pairs(&late).is_empty());
+        assert_eq!(driver.stream_time("in", 0), Some(Timestamp(30)));
+    }
 }
 
 /// The records are written in another order than that of their times.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use eos_core::codec::{Json, Plain, TimeWindowed};
-use eos_core::state::{SessionStore, WindowStore};
-use eos_core::windows::{Hopping, Session, Tumbling, Windowed};
-use eos_core::{App, ErrorPolicy, KeyValueStore, PlainTopic, Timestamp, Topic};
+use eos_core::state::{JoinStore, ReorderStore, SessionStore, SlidingStore, WindowStore};
+use eos_core::windows::{Hopping, Session, Sliding, Tumbling, Windowed, Within};
+use eos_core::{App, ErrorPolicy, KeyValueStore, PlainTopic, Stream, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 use serde::{Deserialize, Serialize};
 
@@ -344,4 +344,59 @@ fn a_step_cannot_give_a_window_a_time_far_ahead_of_the_clock() {
         letters,
         [("k".to_owned(), "1700000000000000000".to_owned())]
     );
+}
+
+/// As for windows. Rows of a join would hold up the trimming of the changelog, and the others would stay for ever.
+#[test]
+fn no_store_of_times_takes_one_far_ahead_of_the_clock() {
+    type Declare = fn(Stream<String, String>) -> Stream<String, String>;
+    let all: [Declare; 4] = [
+        |stream| {
+            let stream = stream.group_by_key();
+            let sessions = stream.windowed_by(Session::gap(SIZE));
+            let counts = sessions
+                .count(&SessionStore::plain("counts"))
+                .emit_on_close();
+            counts.without_windows().map(|count| count.to_string())
+        },
+        |stream| {
+            let stream = stream.group_by_key();
+            let windows = stream.windowed_by(Sliding::of(SIZE));
+            let counts = windows
+                .count(&SlidingStore::plain("counts"))
+                .emit_on_close();
+            counts.without_windows().map(|count| count.to_string())
+        },
+        |stream| {
+            let within = Within::of(SIZE);
+            let store = JoinStore::plain("join");
+            let (left, right) = stream.branch(|text| text.len() > 1);
+            let pairs = left.join_within(right, within, &store, |l, r| format!("{l}{r}"));
+            pairs.to_stream()
+        },
+        |stream| {
+            stream
+                .reorder_by_time(SIZE, &ReorderStore::plain("order"))
+                .drop_late()
+                .ordered()
+        },
+    ];
+    for declare in all {
+        let mut app = App::new("a");
+        let stream = app
+            .source(&views())
+            .on_error(ErrorPolicy::dead_letter("letters"))
+            .process_values(|ctx, record| {
+                let time = Timestamp(record.value.parse()?);
+                ctx.forward_record(record.at(time))
+            });
+        declare(stream).to(&Topic::plain("out"));
+        let mut driver = TestDriver::new(app);
+        for value in ["10", "1700000000000000000", "20"] {
+            driver.pipe_at(&views(), "k", value, Timestamp(50));
+        }
+        let letters = driver.read_pairs(&Topic::<String, String>::plain("letters"));
+        let wrong = ("k".to_owned(), "1700000000000000000".to_owned());
+        assert_eq!(letters, [wrong]);
+    }
 }

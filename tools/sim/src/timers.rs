@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eos_core::{App, Ctx, Failure, Timer, Timestamp, Topic};
+use eos_core::{App, Ctx, ErrorPolicy, Failure, Timer, Timestamp, Topic};
 
 use super::case::Case;
 use super::loops::{self, Emitted};
@@ -22,15 +22,21 @@ pub(super) const TIMERS: Case = Case {
     ..STATELESS
 };
 
-/// Writes each record and each moment. A record sets, moves or cancels the moment of its key.
+/// Writes each record and each moment. A record sets, moves or cancels the moment of its key. Some moments fail, and are
+/// skipped without effects.
 fn declare(app: &mut App) {
     let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
     let timer = app.timer(&Timer::<String>::event_time("timer"));
     let all = app
         .source(&Topic::<String, String>::plain(INPUT))
+        .on_error(ErrorPolicy::skip())
         .on_timer(&timer, move |ctx, due| {
             act(ctx, timer, &due.key, after_moment(due.at.0))?;
-            ctx.forward(due.key, shown(due.at.0))
+            ctx.forward(due.key, shown(due.at.0))?;
+            match fails(due.at.0) {
+                true => Err("this moment fails".into()),
+                false => Ok(()),
+            }
         })
         .process(move |ctx, record| {
             let seq = record
@@ -94,6 +100,11 @@ fn after_moment(at: i64) -> Action {
     }
 }
 
+/// Whether the handler of a moment fails, each time.
+fn fails(at: i64) -> bool {
+    at.rem_euclid(11) == 3
+}
+
 fn shown(at: i64) -> String {
     format!("due {at}")
 }
@@ -125,6 +136,9 @@ struct Model {
     out: Vec<Emitted>,
     early: usize,
     past: usize,
+    failed: usize,
+    /// The failed moments behind others of their key, before one record.
+    failed_behind: usize,
 }
 
 impl Model {
@@ -132,6 +146,7 @@ impl Model {
         let now = self
             .stream_time
             .map_or(it.timestamp, |time| time.max(it.timestamp));
+        let mut behind = false;
         while let Some((at, _)) = self
             .moments
             .get(&it.key)
@@ -140,6 +155,8 @@ impl Model {
         {
             self.moments.remove(&it.key);
             self.early += 1;
+            self.failed_behind += usize::from(behind && fails(at));
+            behind = true;
             let before = self.stream_time.unwrap_or(at);
             self.come(&it.key, at, now.min(at.max(before)));
         }
@@ -161,6 +178,10 @@ impl Model {
 
     /// A moment comes at this time.
     fn come(&mut self, key: &str, at: i64, now: i64) {
+        if fails(at) {
+            self.failed += 1;
+            return;
+        }
         self.act(key, after_moment(at), now);
         self.out.push((key.to_owned(), shown(at), at));
     }
@@ -197,6 +218,11 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         loops::given(left, INPUT, partition).for_each(|it| model.record(it));
         found.saw("moments came before a record of their key", model.early);
         found.saw("moments were set into the past", model.past);
+        found.saw("moments failed", model.failed);
+        found.saw(
+            "moments failed behind others of their key",
+            model.failed_behind,
+        );
         for output in OUTPUTS {
             verdicts.extend(loops::difference(left, output, partition, &model.out));
         }

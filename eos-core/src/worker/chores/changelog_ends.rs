@@ -3,6 +3,8 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::IdleTime;
+
 use super::Chores;
 use crate::client::{Client, Source};
 use crate::worker::shared::Shared;
@@ -11,6 +13,10 @@ use crate::worker::{RecordsOf, SLICE};
 
 /// The interval between two queries.
 const EVERY: Duration = Duration::from_secs(2);
+
+/// The interval after a query without a response, if the worker also queries idle inputs: their windows must not wait
+/// because a changelog has no leader.
+const SILENT: Duration = Duration::from_secs(10);
 
 impl Chores {
     /// Queries the ends of the changelogs periodically. A later restore begins there, instead of at the last opening of
@@ -30,12 +36,19 @@ impl Chores {
         if logs.is_empty() {
             return;
         }
-        self.reads_changelogs = true;
-        let Poll::Ready(ends) = source.ends(&logs, Duration::ZERO) else {
+        let queried = *self.changelogs_queried.get_or_insert(now);
+        let ends = source.ends(&logs, Duration::ZERO);
+        let has_idle = tasks.values_mut().any(|task| task.idle.is_some());
+        let is_slow = has_idle && now.since(queried) > IdleTime::LONGEST_QUERY;
+        if ends.is_pending() && !is_slow {
+            return;
+        }
+        self.changelogs_queried = None;
+        let failed = !matches!(ends, Poll::Ready(Ok(_)));
+        self.next_changelog_ends = now.after(if failed && has_idle { SILENT } else { EVERY });
+        let Poll::Ready(ends) = ends else {
             return;
         };
-        self.reads_changelogs = false;
-        self.next_changelog_ends = now.after(EVERY);
         match ends {
             Ok(ends) => {
                 shared.broker_answered();

@@ -29,8 +29,8 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(super) struct Chores {
     reported: Option<Now>,
     next_changelog_ends: Now,
-    /// Whether the query of changelogs is in flight.
-    reads_changelogs: bool,
+    /// The start time of the query of changelogs in flight.
+    changelogs_queried: Option<Now>,
     idle_inputs: IdleInputs,
     mirror: Mirror,
     next_purge: Now,
@@ -45,7 +45,7 @@ impl Chores {
         source: &mut C::Source,
         tasks: &mut Tasks<RecordsOf<C>>,
     ) {
-        if !self.reads_changelogs {
+        if self.changelogs_queried.is_none() {
             self.idle_inputs.look(shared, source, tasks);
         }
         if !self.idle_inputs.is_in_flight() {
@@ -67,7 +67,7 @@ impl Chores {
 
     /// Abandons a query of ends.
     pub(super) fn abandon_ends(&mut self) {
-        self.reads_changelogs = false;
+        self.changelogs_queried = None;
         self.idle_inputs.abandon();
     }
 

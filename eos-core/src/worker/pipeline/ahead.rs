@@ -383,9 +383,12 @@ impl Pipeline {
             return;
         };
         if let Some(current) = ahead.current() {
-            let (input, timestamp) = (current.input, current.timestamp);
+            let (input, headers) = (current.input, current.message.headers());
+            let raw = current.message.raw(current.message.timestamp(), &headers);
+            let own = || task.own_time_of(input, &raw);
+            let timestamp = current.timestamp.or_else(own);
             let prepared = self.prepare(shared, task, input, &current.message, timestamp);
-            ahead.repeat(prepared);
+            ahead.repeat(prepared, timestamp);
         }
         task.ahead = Some(ahead);
     }

@@ -230,15 +230,12 @@ impl Pipeline {
         let spec = shared.topology.stores().get(index);
         let missed = match spec.and_then(|spec| spec.period) {
             Some(period) => {
-                // The next tick after now, in step with this one.
-                let missed = now.0.saturating_sub(item.due.0).max(0) / period.max(1);
-                let next = item
-                    .due
-                    .0
-                    .saturating_add((missed + 1).saturating_mul(period));
-                if next <= Place::LAST.0 {
+                let period = period.max(1);
+                let missed = now.0.saturating_sub(item.due.0).max(0) / period;
+                let next = ticks::next(item.due, period, now);
+                if next <= Place::LAST {
                     let Place { store, key, .. } = &item.place;
-                    let set = state.store.put_due(*store, key, Timestamp(next), &[]);
+                    let set = state.store.put_due(*store, key, next, &[]);
                     set.map_err(failed)?;
                 }
                 task.ticks.forget();

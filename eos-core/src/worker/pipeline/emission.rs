@@ -140,6 +140,9 @@ impl Pipeline {
                     })
                 })?;
                 txn.pace.keeps(task.keep());
+                if let Some(counts) = self.scratch.get_mut().take_counts() {
+                    self.counters.of_operators.add(&counts);
+                }
                 if self.scratch.get_mut().len() > 0 {
                     self.unsent = Some(Unsent::all(id.partition));
                     if !self.send_rest(shared, txn)? {

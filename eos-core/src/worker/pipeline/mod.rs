@@ -430,6 +430,12 @@ impl Pipeline {
             return Done::failed(error);
         }
         match run {
+            Ok(()) if record.timestamp.is_none() && lacks_own_time(task, record) => {
+                // Its codec was not available a moment ago. The record comes again with its time.
+                task.forget();
+                self.clear();
+                Done::Next
+            }
             Ok(()) => {
                 if task.parked.is_some()
                     && let Err(source) = Self::letter_processed(task)
@@ -561,6 +567,13 @@ impl Pipeline {
         }
         !wait.is_zero()
     }
+}
+
+/// Whether a record without a time is in a topic whose times are in keys and values.
+#[inline(never)]
+fn lacks_own_time<R: Records>(task: &Task<R>, record: Processed) -> bool {
+    let record = record.record();
+    record.is_some_and(|(input, _)| task.has_own_times(input))
 }
 
 /// Counts a taken record. A test may fail it.

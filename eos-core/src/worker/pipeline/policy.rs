@@ -217,13 +217,19 @@ impl Pipeline {
         task: &Task<RecordsOf<C>>,
         record: Processed,
     ) {
+        let Some(withheld) = self.log.admit(&Fate::Late, shared.now()) else {
+            return;
+        };
         let found = record.record();
         let Some((input, offset)) =
             found.and_then(|(input, offset)| Some((task.progress.inputs().get(input)?, offset)))
         else {
-            return;
-        };
-        let Some(withheld) = self.log.admit(&Fate::Late, shared.now()) else {
+            tracing::warn!(
+                app = %shared.spec.app, worker = %shared.spec.id, task = %record.task, withheld,
+                "a result of a timer or of a closed window came after a later window was closed; it goes to the topic of late \
+                 records, is passed on or is skipped (logged at most once per 10 s; `withheld` is the number of suppressed \
+                 lines). Give the later windows more grace (guide: Final results)"
+            );
             return;
         };
         let behind = task.progress.stream_time().zip(record.timestamp);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use eos_core::identity::{Dedup, Seen, SeenIds};
-use eos_core::{App, ErrorPolicy, Failure, PlainTopic, Stream, Timestamp, Topic};
+use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, PlainTopic, Stream, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 /// The time at which the clock of a test begins.
@@ -107,6 +107,31 @@ fn an_id_is_new_again_exactly_a_window_after_its_first_record() {
         },
     );
     assert!(places > 20, "{places}");
+}
+
+/// The results of one commit run through the deduplication one after the other.
+#[test]
+fn ids_behind_results_of_commits_are_counted() {
+    let mut app = App::new("a");
+    app.source(&input())
+        .group_by_key()
+        .count(&KeyValueStore::<String, u64>::plain("counts"))
+        .emit_per_commit()
+        .to_stream()
+        .dedup(&SeenIds::for_ever("seen").per_partition())
+        .by(|count| *count)
+        .map(|count| count.to_string())
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    driver.hold();
+    pipe(
+        &mut driver,
+        &[("a", "", 0), ("b", "", 0), ("c", "", 0), ("c", "", 0)],
+    );
+    driver.release();
+    assert_eq!(read(&mut driver, &output()), own(&[("a", "1"), ("c", "2")]));
+    let totals = driver.metrics().unwrap().totals;
+    assert_eq!((totals.dedup_new, totals.dedup_duplicates), (2, 1));
 }
 
 #[test]

@@ -128,3 +128,36 @@ fn a_tick_needs_a_period() {
     let error = error.unwrap_or_default();
     assert!(error.contains("the period of the tick tick"), "{error}");
 }
+
+/// A tick that is due runs first. Then the ticks are at the multiples of the new period.
+#[test]
+fn a_new_period_takes_effect_at_once() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    for (down, expected) in [(10, "24"), (40, "13 24")] {
+        let hours = Arc::new(AtomicU64::new(1));
+        let period = Arc::clone(&hours);
+        let app = move || {
+            let period = minutes(60 * period.load(Ordering::Relaxed));
+            let mut app = App::new("a");
+            app.source(&input())
+                .on_tick("report", Clock::Wall, period, |ctx, tick| {
+                    ctx.forward("tick".to_owned(), (tick.at.0 / MINUTE / 60).to_string())
+                })
+                .process(|_, _| ())
+                .to(&output());
+            app
+        };
+        let start = Timestamp((12 * 60 + 20) * MINUTE);
+        let mut driver = TestDriver::builder().start_at(start).start_of(app);
+        driver.advance_wall_clock(minutes(10));
+        driver.kill();
+        hours.store(24, Ordering::Relaxed);
+        driver.advance_wall_clock(minutes(down));
+        driver.restart();
+        driver.advance_wall_clock(minutes(20 * 60));
+        let ticks = driver.read_pairs(&output()).into_iter();
+        let ticks: Vec<String> = ticks.map(|(_, at)| at).collect();
+        assert_eq!(ticks.join(" "), expected);
+    }
+}

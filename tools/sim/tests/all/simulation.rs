@@ -8,7 +8,7 @@ use eos_sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
-const SEEN: [&str; 48] = [
+const SEEN: [&str; 50] = [
     "a record closed several windows",
     "a record joined sessions",
     "calls failed for good",
@@ -24,6 +24,8 @@ const SEEN: [&str; 48] = [
     "ids with a time were too old",
     "letters were replayed",
     "moments came before a record of their key",
+    "moments failed",
+    "moments failed behind others of their key",
     "moments of the wall clock came",
     "moments saw rows that expired later",
     "moments were set into the past",

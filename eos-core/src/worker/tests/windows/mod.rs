@@ -495,6 +495,19 @@ fn a_partition_without_a_leader_keeps_no_window_of_another_one_open() {
     assert_eq!(bench.visible().len(), 2);
 }
 
+#[test]
+fn a_changelog_without_a_leader_keeps_no_window_open() {
+    let mut bench = idle_tasks(2);
+    bench.kafka.broker().leaderless.insert(changelog());
+    // A query of the changelogs is under way then.
+    bench.steps(100);
+    for partition in 0..2 {
+        bench.feed(partition, &["a@1000000"]);
+    }
+    bench.steps(400);
+    assert_eq!(bench.visible().len(), 4);
+}
+
 /// The first response ends the waits of all tasks, which are ten seconds each.
 #[test]
 fn windows_of_all_tasks_close_soon_after_an_outage() {
