@@ -54,7 +54,8 @@ impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
     /// `forward` returns (depth first, as in Kafka Streams).
     ///
     /// # Errors
-    /// Returns a [`Failure`] if a later step failed. Return the failure with `?`: the record fails even if it is
+    /// Returns a [`Failure`] if a later step failed, or if due moments of a later step must run before the record, which
+    /// then runs again. Return the failure with `?`, and do not unwrap it: the record fails even if it is
     /// ignored.
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn forward(&self, key: K, value: V) -> Result<(), Failure> {
@@ -145,7 +146,8 @@ impl<'r, V: 'static> ValuesCtx<'r, V> {
     /// `forward` returns (depth first, as in Kafka Streams). Each call clones the key.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if a later step failed. Return the failure with `?`: the record fails even if it is
+    /// Returns a [`Failure`] if a later step failed, or if due moments of a later step must run before the record, which
+    /// then runs again. Return the failure with `?`, and do not unwrap it: the record fails even if it is
     /// ignored.
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn forward(&self, value: V) -> Result<(), Failure> {

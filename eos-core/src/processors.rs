@@ -100,8 +100,8 @@ pub trait Processor<K, V>: Send + 'static {
             .into())
     }
 
-    /// Called when the records since the last commit do not count, because the transaction was aborted or the last
-    /// record failed. The processor may receive the records again. Called only if the processor received any of them.
+    /// Called when records since the last commit do not count, because the transaction was aborted, the last record
+    /// failed, or due moments of a timer run before the last record. The processor may receive the records again. Called only if the processor received any of them.
     ///
     /// By default the factory creates a new processor.
     fn on_discard(&mut self) -> OnDiscard {

@@ -424,8 +424,11 @@ pub(crate) struct OwnTimer {
     pub(crate) store: usize,
     /// The encoded key.
     pub(crate) key: Vec<u8>,
-    /// The time of the record, by the timer's clock.
+    pub(crate) clock: eos_protocol::Clock,
+    /// The time of the record, by this clock.
     pub(crate) now: Timestamp,
+    /// The stream time up to which all items were handled before the unit of the record.
+    pub(crate) handled_to: Option<Timestamp>,
 }
 
 /// Returns a timer for the key of a record, if one of its moments may come no later than the record. The result includes
@@ -456,7 +459,9 @@ pub(crate) fn before_record<K: 'static>(
     let own = OwnTimer {
         store: timer,
         key: encoded,
+        clock,
         now,
+        handled_to: ctx.handled_to(),
     };
     Ok(Some((own, due.is_some_and(|due| due <= now))))
 }

@@ -52,7 +52,7 @@ pub enum Admission {
     Repeated,
     /// Drop all fetched records of this input and seek to this offset. The first record after a rewind is a later one
     /// than before the rewind, and may have been fetched before it.
-    GoBack(Offset),
+    Rewind(Offset),
     /// A later record came first again. Check whether the log has lost the record at this offset (retention,
     /// compaction, `DeleteRecords`). If so, call [`TaskProgress::lost`]. Otherwise stop.
     Missing(Offset),
@@ -269,7 +269,7 @@ impl TaskProgress {
         match expected.first.filter(|first| offset > *first) {
             Some(first) if !expected.gone => {
                 match std::mem::replace(&mut expected.asked_again, true) {
-                    false => Ok(Admission::GoBack(input.from)),
+                    false => Ok(Admission::Rewind(input.from)),
                     true => Ok(Admission::Missing(first)),
                 }
             }

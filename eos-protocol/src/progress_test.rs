@@ -219,14 +219,14 @@ fn rule_8_another_first_record_after_a_rewind_has_to_be_confirmed() {
     task.advance(0, offset(10), None);
     task.discarded();
     // Fetched before the rewind took hold: the real one comes on the second try.
-    assert_eq!(task.admit(0, offset(11)), Ok(Admission::GoBack(offset(10))));
+    assert_eq!(task.admit(0, offset(11)), Ok(Admission::Rewind(offset(10))));
     assert_eq!(task.admit(0, offset(10)), Ok(Admission::Process));
     task.advance(0, offset(10), None);
     assert_eq!(task.admit(0, offset(11)), Ok(Admission::Process));
 
     // Every later try has the same result until the log is confirmed to have lost the record.
     task.discarded();
-    assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));
+    assert_eq!(task.admit(0, offset(14)), Ok(Admission::Rewind(offset(10))));
     for _ in 0..3 {
         assert_eq!(
             task.admit(0, offset(14)),
@@ -240,7 +240,7 @@ fn rule_8_another_first_record_after_a_rewind_has_to_be_confirmed() {
     // After a second abort without a processed record, the task still has the first record's offset.
     task.touch();
     task.discarded();
-    assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));
+    assert_eq!(task.admit(0, offset(14)), Ok(Admission::Rewind(offset(10))));
 }
 
 #[test]

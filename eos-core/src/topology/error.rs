@@ -366,9 +366,9 @@ pub enum Mistake {
     },
     /// A step that drops late records is behind `emit_per_commit`, in one stage.
     #[error(
-        "the results of `emit_per_commit` of the store {before} reach the store {store} in one stage. All results of a commit \
-         see the stream time at its end, so after a gap in the input some would be late, depending on the commits. \
-         Remove `emit_per_commit`, or write the results to a topic between them, with `repartition`"
+        "the store {store} receives results of `emit_per_commit` of the store {before} in one stage. All results of a commit \
+         see the stream time at the end of the commit, so it depends on the commits which results are late. Remove \
+         `emit_per_commit`, or put a `repartition` between them"
     )]
     BehindPerCommit {
         /// The store of the windows, the join or the order.

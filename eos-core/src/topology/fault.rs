@@ -134,7 +134,10 @@ pub(crate) enum Fault {
     #[error("the closure panicked: {0}")]
     Panic(String),
     /// Not an error: moments of the record's key are due, and come first as units of their own. The record runs again.
-    #[error("moments of the record's key come first")]
+    #[error(
+        "a timer of a later step has due moments for the record's key. They run first, and then the record runs again. \
+         Return this failure with `?`"
+    )]
     MomentsFirst(Vec<OwnTimer>),
     #[error(
         "every transaction that it is part of is aborted{}",

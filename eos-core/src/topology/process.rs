@@ -232,7 +232,10 @@ where
     ) -> Result<(), Fault> {
         // A panic is the fault of the moment.
         let handled = catch_unwind(AssertUnwindSafe(|| self.run_handler(ctx, moment, next)));
-        let handled = handled.unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))));
+        let handled = handled.unwrap_or_else(|panic| match ctx.take_fault() {
+            Some(fault @ Fault::MomentsFirst(_)) => Err(fault),
+            _ => Err(Fault::Panic(panic_text(&*panic))),
+        });
         handled.map_err(|fault| match fault {
             // Moments of a later step come first.
             Fault::MomentsFirst(_) => fault,

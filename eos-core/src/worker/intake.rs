@@ -250,7 +250,7 @@ impl<C: Client> Worker<C> {
     fn follow_up(&mut self, done: Done) -> bool {
         match done {
             Done::Dry | Done::Next => return false,
-            Done::GoBack(seeks) => {
+            Done::Rewind(seeks) => {
                 self.group.seek(seeks);
                 return false;
             }

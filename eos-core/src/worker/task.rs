@@ -14,7 +14,7 @@ use super::between::Between;
 use super::key_places::KeyPlaces;
 use super::own_moments::OwnMoments;
 use super::parked_keys::ParkedKeys;
-use super::rounds::Rounds;
+use super::past_sets::PastSets;
 use super::task_pause::TaskPause;
 use super::task_state::TaskState;
 use super::ticks::Ticks;
@@ -82,7 +82,7 @@ pub(super) struct Task<R> {
     /// The moments of its key before the next record.
     pub(super) own_moments: Option<Box<OwnMoments>>,
     /// The moments that handlers of timers have set into the past.
-    pub(super) rounds: Rounds,
+    pub(super) past_sets: PastSets,
     /// The ticks that are set.
     pub(super) ticks: Ticks,
     /// The due items that may come before the next record.
@@ -90,7 +90,7 @@ pub(super) struct Task<R> {
     /// Stream time while the inputs are idle, if the stage closes windows then.
     pub(super) idle: Option<IdleTime>,
     /// The offset and the time of the last head of each input. Empty if no time comes from key and value.
-    own_times: Vec<Option<(Offset, Timestamp)>>,
+    own_times: Vec<Option<(Offset, Option<Timestamp>)>>,
     /// The merge order of the inputs.
     pub(super) merge: Merge,
     /// The last known supply of each input, with the time of the query.
@@ -150,7 +150,7 @@ impl<R: Records> Task<R> {
             ),
             places: None,
             own_moments: None,
-            rounds: Rounds::default(),
+            past_sets: PastSets::default(),
             ticks: Ticks::default(),
             between: Between::default(),
             idle: None,
@@ -199,7 +199,7 @@ impl<R: Records> Task<R> {
         let (offset, timestamp) = (record.offset(), record.timestamp());
         match self.own_times.is_empty() {
             true => Some((offset, timestamp)),
-            false => Some((offset, self.own_head_time(input))),
+            false => Some((offset, self.own_head_time(input, true))),
         }
     }
 
@@ -207,19 +207,30 @@ impl<R: Records> Task<R> {
     /// time can't be read has none here. So it comes first, and it does not advance stream time.
     #[inline]
     pub(super) fn head_time(&mut self, input: usize) -> Option<Timestamp> {
-        self.head_place(input)?.1
+        match self.own_times.is_empty() {
+            true => self
+                .fetched
+                .get(input)
+                .and_then(Records::first)?
+                .timestamp(),
+            false => self.own_head_time(input, false),
+        }
     }
 
+    /// Returns the time in the key and value of the next record of an input. `again`: reads it again if it could not be read
+    /// before. Only a record that is processed now does so: a task may wait in front of the record for a long time.
     #[inline(never)]
-    fn own_head_time(&mut self, input: usize) -> Option<Timestamp> {
+    fn own_head_time(&mut self, input: usize, again: bool) -> Option<Timestamp> {
         let record = self.fetched.get(input).and_then(Records::first)?;
         let mut sources = self.chains.inputs.get(input).into_iter().flatten();
         let Some(source) = sources.find(|it| it.entry.has_own_time()) else {
             return record.timestamp();
         };
         let (offset, slot) = (record.offset(), self.own_times.get_mut(input)?);
-        if let Some((_, time)) = slot.filter(|(of, _)| *of == offset) {
-            return Some(time);
+        if let Some((_, time)) = slot.filter(|(of, _)| *of == offset)
+            && (time.is_some() || !again)
+        {
+            return time;
         }
         let headers = record.headers();
         let raw = Raw {
@@ -228,9 +239,9 @@ impl<R: Records> Task<R> {
             timestamp: record.timestamp(),
             headers: &headers,
         };
-        let time = own_time(&*source.entry, &raw)?;
+        let time = own_time(&*source.entry, &raw);
         *slot = Some((offset, time));
-        Some(time)
+        time
     }
 
     /// Returns the time in the key and value of a record of an input, if the topic has such times.
@@ -366,7 +377,8 @@ impl<R: Records> Task<R> {
     /// Discards the task's part of the transaction. Returns the offsets to which the inputs rewind.
     pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<(TopicPartition, Offset)> {
         self.chains.discard();
-        self.rounds = Rounds::default();
+        self.own_moments = None;
+        self.past_sets = PastSets::default();
         self.ticks.forget();
         if let Some(state) = &mut self.state {
             state.discard();

@@ -169,12 +169,12 @@ impl TaskState {
 
     /// Whether the state has items that become due: moments of timers, or final results.
     pub(super) fn has_due(&self) -> bool {
-        self.store.has_due() || self.windows.close()
+        self.store.has_due() || self.windows.has_final_results()
     }
 
     /// The same, for items of one clock.
     pub(super) fn has_due_of(&self, clock: Clock) -> bool {
-        self.store.has_due_of(clock) || clock == Clock::Stream && self.windows.close()
+        self.store.has_due_of(clock) || clock == Clock::Stream && self.windows.has_final_results()
     }
 
     /// Returns the first item of a clock that is due at this moment. Moments of timers come before final results of the
@@ -192,7 +192,7 @@ impl TaskState {
             NextDue::Item(item) => item.place.moment() <= self.windows.next(),
             NextDue::Nothing => false,
         };
-        if clock != Clock::Stream || is_first || !self.windows.close() {
+        if clock != Clock::Stream || is_first || !self.windows.has_final_results() {
             return Ok(indexed);
         }
         let result = self.windows.next_final(&self.store, now, taken)?;
@@ -209,7 +209,7 @@ impl TaskState {
     pub(super) fn handle_due(&mut self, item: &DueItem) -> Result<(), StoreError> {
         let Place { store, key, .. } = &item.place;
         if item.clock == Clock::Stream {
-            self.windows.runs(*store, item.place.moment());
+            self.windows.forget_read_ahead(*store, item.place.moment());
         }
         match store.is_windowed() {
             true => self.windows.emitted(&self.store, *store, key),

@@ -421,9 +421,9 @@ impl<R: Records> Tasks<R> {
                 Some((family, *stable))
             });
             for (family, stable) in found.collect::<Vec<_>>() {
-                state.offsets.heard(family, stable);
+                state.offsets.observe(family, stable);
                 if let (Family::Windowed, Some(trimming)) = (family, &mut state.trimming) {
-                    trimming.heard(stable, task.progress.stream_time());
+                    trimming.observe(stable, task.progress.stream_time());
                 }
             }
         }

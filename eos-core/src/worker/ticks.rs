@@ -52,6 +52,12 @@ pub(super) fn next(at: Timestamp, period: i64, now: Timestamp) -> Timestamp {
     Timestamp(periods.saturating_mul(period))
 }
 
+/// Returns the number of multiples of the period after a tick at `at`, up to the time `now`.
+pub(super) fn missed(at: Timestamp, period: i64, now: Timestamp) -> u64 {
+    let periods = now.0.div_euclid(period) - at.0.div_euclid(period);
+    periods.max(0).unsigned_abs()
+}
+
 /// Returns the first time of the clock at which a tick at this time counts as set.
 pub(super) fn set_from(at: Timestamp, period: i64) -> Timestamp {
     match at.0.rem_euclid(period) {
@@ -78,6 +84,16 @@ mod tests {
         assert!(!ticks.are_set(Clock::Stream, now));
         ticks.forget();
         assert!(!ticks.are_set(Clock::Wall, now));
+    }
+
+    /// A tick of a former period is at no multiple.
+    #[test]
+    fn missed_ticks_are_the_multiples_behind_a_tick() {
+        let of = |at, now| missed(Timestamp(at), 24, Timestamp(now));
+        assert_eq!((of(24, 24), of(24, 47), of(24, 48)), (0, 0, 1));
+        assert_eq!((of(13, 23), of(13, 25), of(13, 49)), (0, 1, 2));
+        assert_eq!(of(48, 24), 0, "the clock was set back");
+        assert_eq!(next(Timestamp(13), 24, Timestamp(25)), Timestamp(48));
     }
 
     #[test]

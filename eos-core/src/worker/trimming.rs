@@ -45,8 +45,8 @@ impl Trimming {
         self.latest = self.latest.max(window_of(key));
     }
 
-    pub(super) fn heard(&mut self, lso: Offset, stream_time: Option<Timestamp>) {
-        self.trim.heard(lso, stream_time.max(self.latest));
+    pub(super) fn observe(&mut self, lso: Offset, stream_time: Option<Timestamp>) {
+        self.trim.observe(lso, stream_time.max(self.latest));
     }
 
     pub(super) fn sealed(&mut self, wrote: bool) {

@@ -187,7 +187,7 @@ impl Windows {
     }
 
     /// Whether results are emitted when windows close.
-    pub(super) fn close(&self) -> bool {
+    pub(super) fn has_final_results(&self) -> bool {
         !self.closings.is_empty()
     }
 
@@ -226,7 +226,7 @@ impl Windows {
     }
 
     /// Forgets the rows that a due item of this store may change. The item sees this stream time.
-    pub(super) fn runs(&mut self, id: StoreId, stream_time: Timestamp) {
+    pub(super) fn forget_read_ahead(&mut self, id: StoreId, stream_time: Timestamp) {
         for closing in self.closings.iter_mut().filter(|it| it.id() != id) {
             closing.may_change(stream_time);
         }

@@ -11,20 +11,20 @@ use crate::ids::Offset;
 /// Then the LSO lies behind *that worker's* records, which the local state lacks. With that LSO in its position, a
 /// restore would skip them forever.
 ///
-/// So an LSO is only *heard* at first. The batch of the next transaction that touches the task stores it, if it was
+/// So an LSO is only *observed* at first. The batch of the next transaction that touches the task stores it, if it was
 /// read before that transaction began to commit. The commit proves that no other owner came between (design rule 2:
 /// it carried the task's offsets, fenced by the group). An LSO that is read later waits for the following
 /// transaction. No other event moves a stored offset.
 ///
 /// ```text
-/// apply(k) ─ heard: LSO ─ seal(k+1) ─ commit(k+1) ok ─→ batch of k+1 stores it
-///                           └ heard here: for the batch of k+2
+/// apply(k) ─ observed: LSO ─ seal(k+1) ─ commit(k+1) ok ─→ batch of k+1 stores it
+///                           └ observed here: for the batch of k+2
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangelogOffsets {
     stored: PerFamily<Option<Offset>>,
-    heard: PerFamily<Option<Offset>>,
-    /// The LSOs heard before the transaction under way was sealed.
+    observed: PerFamily<Option<Offset>>,
+    /// The LSOs observed before the transaction under way was sealed.
     sealed: PerFamily<Option<Offset>>,
 }
 
@@ -34,20 +34,20 @@ impl ChangelogOffsets {
     pub fn opened(stored: PerFamily<Option<Offset>>) -> Self {
         Self {
             stored,
-            heard: PerFamily::default(),
+            observed: PerFamily::default(),
             sealed: PerFamily::default(),
         }
     }
 
     /// Records the LSO of the task's partition of a changelog.
-    pub fn heard(&mut self, family: Family, lso: Offset) {
-        let heard = self.heard.get_mut(family);
-        *heard = (*heard).max(Some(lso));
+    pub fn observe(&mut self, family: Family, lso: Offset) {
+        let observed = self.observed.get_mut(family);
+        *observed = (*observed).max(Some(lso));
     }
 
     /// Records that a transaction that touches the task is sealed: its commit is the next step.
     pub fn sealed(&mut self) {
-        self.sealed = self.heard;
+        self.sealed = self.observed;
     }
 
     /// Records that this transaction is known to be committed. Returns the offsets for its batch.
@@ -61,7 +61,7 @@ impl ChangelogOffsets {
         self.stored
     }
 
-    /// Records that this transaction is known not to be committed. The heard LSOs remain valid for the next one.
+    /// Records that this transaction is known not to be committed. The observed LSOs remain valid for the next one.
     pub fn discarded(&mut self) {
         self.sealed = PerFamily::default();
     }

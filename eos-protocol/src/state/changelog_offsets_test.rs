@@ -16,7 +16,7 @@ fn plain(at: usize) -> PerFamily<Option<Offset>> {
 #[test]
 fn an_lso_is_stored_with_the_next_transaction_that_commits() {
     let mut offsets = ChangelogOffsets::opened(plain(10));
-    offsets.heard(Family::Plain, offset(20));
+    offsets.observe(Family::Plain, offset(20));
     assert_eq!(offsets.stored(), plain(10), "not by itself");
     offsets.sealed();
     assert_eq!(offsets.stored(), plain(10), "not before it committed");
@@ -27,7 +27,7 @@ fn an_lso_is_stored_with_the_next_transaction_that_commits() {
 fn what_is_heard_after_the_seal_waits_for_the_transaction_after() {
     let mut offsets = ChangelogOffsets::opened(plain(10));
     offsets.sealed();
-    offsets.heard(Family::Plain, offset(30));
+    offsets.observe(Family::Plain, offset(30));
     assert_eq!(offsets.committed(), plain(10));
     offsets.sealed();
     assert_eq!(offsets.committed(), plain(30));
@@ -36,7 +36,7 @@ fn what_is_heard_after_the_seal_waits_for_the_transaction_after() {
 #[test]
 fn an_abort_stores_nothing_and_forgets_nothing() {
     let mut offsets = ChangelogOffsets::opened(plain(10));
-    offsets.heard(Family::Plain, offset(20));
+    offsets.observe(Family::Plain, offset(20));
     offsets.sealed();
     offsets.discarded();
     assert_eq!(offsets.stored(), plain(10));
@@ -48,7 +48,7 @@ fn an_abort_stores_nothing_and_forgets_nothing() {
 #[test]
 fn a_stored_offset_never_goes_back() {
     let mut offsets = ChangelogOffsets::opened(plain(10));
-    offsets.heard(Family::Plain, offset(5));
+    offsets.observe(Family::Plain, offset(5));
     offsets.sealed();
     assert_eq!(offsets.committed(), plain(10));
 }
@@ -56,7 +56,7 @@ fn a_stored_offset_never_goes_back() {
 #[test]
 fn families_don_t_mix() {
     let mut offsets = ChangelogOffsets::opened(plain(10));
-    offsets.heard(Family::Windowed, offset(7));
+    offsets.observe(Family::Windowed, offset(7));
     offsets.sealed();
     let windowed = Some(offset(7));
     assert_eq!(
@@ -97,7 +97,7 @@ fn an_lso_stored_with_the_transaction_before_it_loses_what_a_successor_wrote() {
     let lso = offset(log.0.len());
 
     let mut offsets = ChangelogOffsets::opened(PerFamily::default());
-    offsets.heard(Family::Plain, lso);
+    offsets.observe(Family::Plain, lso);
     // The task returns to this worker at 1. The offsets name 2, so the changelog is read on.
     let mut by_the_rule = ours.clone();
     log.replay(&mut by_the_rule, offsets.stored().plain);
@@ -139,7 +139,7 @@ impl Owner {
 
 proptest! {
     /// Whenever an owner returns, its copy and the records from its stored offset are the whole state. LSOs may be
-    /// heard at any time, also by a former owner. An owner may learn late that its transaction committed, and hear an
+    /// observed at any time, also by a former owner. An owner may learn late that its transaction committed, and hear an
     /// LSO before that.
     #[test]
     fn a_copy_and_the_rest_of_the_log_are_always_the_whole_state(
@@ -168,7 +168,7 @@ proptest! {
                     prop_assert_eq!(&owner.copy, &log.state());
                     owner.offsets = ChangelogOffsets::opened(plain(log.0.len()));
                 }
-                _ => owners[who].offsets.heard(Family::Plain, offset(log.0.len())),
+                _ => owners[who].offsets.observe(Family::Plain, offset(log.0.len())),
             }
         }
     }

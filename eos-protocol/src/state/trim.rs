@@ -11,7 +11,7 @@ const STEPS: i64 = 16;
 /// Finds the offset below which a task's partition of a windowed changelog holds only expired windows (design §5:
 /// trimmed by committed stream time, never by the clock).
 ///
-/// A window starts no later than a record in it, so not after the task's stream time. When an LSO is *heard*, every
+/// A window starts no later than a record in it, so not after the task's stream time. When an LSO is *observed*, every
 /// record below it was written at the stream time of that moment, or before. So once the *committed* stream time is a
 /// retention beyond that, all windows below that LSO are expired.
 ///
@@ -26,9 +26,9 @@ const STEPS: i64 = 16;
 pub struct Trim {
     retention: i64,
     step: i64,
-    /// Each LSO with the stream time at which it was heard. Both grow.
-    heard: VecDeque<(Offset, Timestamp)>,
-    /// The highest heard LSO.
+    /// Each LSO with the stream time at which it was observed. Both grow.
+    observed: VecDeque<(Offset, Timestamp)>,
+    /// The highest observed LSO.
     newest: Option<Offset>,
     /// The highest LSO at the seal of the transaction under way, if it wrote to the changelog.
     sealed: Option<Offset>,
@@ -48,7 +48,7 @@ impl Trim {
         Self {
             retention,
             step: (retention / STEPS).max(1),
-            heard: VecDeque::new(),
+            observed: VecDeque::new(),
             newest: None,
             sealed: None,
             commit_record: None,
@@ -59,20 +59,20 @@ impl Trim {
 
     /// Records an LSO. `seen` is the task's current stream time, including the open transaction: a transaction in
     /// doubt may be below the LSO already.
-    pub fn heard(&mut self, lso: Offset, seen: Option<Timestamp>) {
+    pub fn observe(&mut self, lso: Offset, seen: Option<Timestamp>) {
         if self.newest.is_some_and(|newest| lso <= newest) {
             return;
         }
         self.newest = Some(lso);
         let seen = seen.unwrap_or(Timestamp(i64::MIN));
         // The last entry moves until it is a step away from the previous one, so the entries stay few.
-        let before = self.heard.len().checked_sub(2);
-        let before = before.and_then(|at| self.heard.get(at));
+        let before = self.observed.len().checked_sub(2);
+        let before = before.and_then(|at| self.observed.get(at));
         let is_near = |(_, time): &(Offset, Timestamp)| seen.0.saturating_sub(time.0) < self.step;
         if before.is_some_and(is_near) {
-            self.heard.pop_back();
+            self.observed.pop_back();
         }
-        self.heard.push_back((lso, seen));
+        self.observed.push_back((lso, seen));
     }
 
     /// Records that a transaction that touches the task is sealed. `wrote` is true if it ends with a commit record in
@@ -86,11 +86,11 @@ impl Trim {
     pub fn committed(&mut self, stream_time: Option<Timestamp>) -> Option<Offset> {
         self.commit_record = self.commit_record.max(self.sealed.take());
         let time = stream_time?;
-        while let Some(&(lso, seen)) = self.heard.front()
+        while let Some(&(lso, seen)) = self.observed.front()
             && seen.0.saturating_add(self.retention) <= time.0
         {
             self.over = self.over.max(Some(lso));
-            self.heard.pop_front();
+            self.observed.pop_front();
         }
         let to = self.over?.min(self.commit_record?);
         if self.trimmed.is_some_and(|trimmed| to <= trimmed) {

@@ -18,8 +18,8 @@ fn commit(trim: &mut Trim, wrote: bool, time: i64) -> Option<i64> {
 #[test]
 fn what_was_written_a_retention_ago_goes() {
     let mut trim = Trim::new(RETENTION);
-    assert_eq!(commit(&mut trim, true, 1_000), None, "nothing was heard");
-    trim.heard(offset(10), at(1_000));
+    assert_eq!(commit(&mut trim, true, 1_000), None, "nothing was observed");
+    trim.observe(offset(10), at(1_000));
     assert_eq!(commit(&mut trim, true, 1_159), None, "not over yet");
     assert_eq!(commit(&mut trim, true, 1_160), Some(10));
     assert_eq!(commit(&mut trim, true, 1_161), None, "it is gone already");
@@ -29,9 +29,9 @@ fn what_was_written_a_retention_ago_goes() {
 #[test]
 fn the_last_commit_record_stays() {
     let mut trim = Trim::new(RETENTION);
-    trim.heard(offset(10), at(1_000));
+    trim.observe(offset(10), at(1_000));
     assert_eq!(commit(&mut trim, true, 1_010), None);
-    trim.heard(offset(20), at(1_010));
+    trim.observe(offset(20), at(1_010));
     assert_eq!(
         commit(&mut trim, false, 9_000),
         Some(10),
@@ -48,7 +48,7 @@ fn the_last_commit_record_stays() {
 #[test]
 fn without_a_commit_record_of_our_own_nothing_goes() {
     let mut trim = Trim::new(RETENTION);
-    trim.heard(offset(10), at(1_000));
+    trim.observe(offset(10), at(1_000));
     assert_eq!(commit(&mut trim, false, 9_000), None);
     trim.sealed(true);
     trim.discarded();
@@ -60,7 +60,7 @@ fn without_a_commit_record_of_our_own_nothing_goes() {
 fn an_lso_reported_after_the_seal_waits() {
     let mut trim = Trim::new(RETENTION);
     trim.sealed(true);
-    trim.heard(offset(10), at(1_000));
+    trim.observe(offset(10), at(1_000));
     assert_eq!(
         trim.committed(at(9_000)),
         None,
@@ -73,7 +73,7 @@ fn an_lso_reported_after_the_seal_waits() {
 fn a_transaction_in_doubt_counts_with_its_own_time() {
     let mut trim = Trim::new(RETENTION);
     // The committed stream time is 1000, but the open transaction has seen 5000, and may be below the LSO already.
-    trim.heard(offset(10), at(5_000));
+    trim.observe(offset(10), at(5_000));
     assert_eq!(commit(&mut trim, true, 5_100), None);
     assert_eq!(commit(&mut trim, true, 5_160), Some(10));
 }
@@ -81,7 +81,7 @@ fn a_transaction_in_doubt_counts_with_its_own_time() {
 #[test]
 fn without_times_nothing_is_in_a_window() {
     let mut trim = Trim::new(RETENTION);
-    trim.heard(offset(10), None);
+    trim.observe(offset(10), None);
     trim.sealed(true);
     assert_eq!(trim.committed(None), None);
     assert_eq!(commit(&mut trim, true, 0), Some(10));
@@ -90,8 +90,8 @@ fn without_times_nothing_is_in_a_window() {
 #[test]
 fn an_lso_that_goes_back_is_not_believed() {
     let mut trim = Trim::new(RETENTION);
-    trim.heard(offset(10), at(0));
-    trim.heard(offset(5), at(1_000));
+    trim.observe(offset(10), at(0));
+    trim.observe(offset(5), at(1_000));
     assert_eq!(commit(&mut trim, true, 200), Some(10));
 }
 
@@ -101,12 +101,12 @@ fn what_is_remembered_stays_little_and_what_goes_is_never_late_by_much() {
     let mut gone = 0;
     for time in 0..10_000 {
         // One record each millisecond: the record at offset n has time n.
-        trim.heard(offset(time), at(time));
+        trim.observe(offset(time), at(time));
         if let Some(to) = commit(&mut trim, true, time) {
             assert!(to <= time - 160, "{to} at {time}");
             gone = to;
         }
-        assert!(trim.heard.len() <= 40, "{}", trim.heard.len());
+        assert!(trim.observed.len() <= 40, "{}", trim.observed.len());
         assert!(gone >= time - 160 - 25, "only {gone} at {time}");
     }
 }

@@ -1,8 +1,13 @@
 //! Moments of a record's key that come before the record.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use eos_core::run::Resume;
+use eos_core::state::WindowStore;
 use eos_core::timers::Due;
-use eos_core::{App, ErrorPolicy, PlainTopic, Timer, Timestamp, Topic};
+use eos_core::windows::Tumbling;
+use eos_core::{App, Backoff, ErrorPolicy, Failure, PlainTopic, Timer, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 fn input() -> PlainTopic<String, i64> {
@@ -15,6 +20,10 @@ fn output() -> PlainTopic<String, String> {
 
 fn letters() -> PlainTopic<String, Option<String>> {
     Topic::plain("letters")
+}
+
+fn late() -> PlainTopic<String, String> {
+    Topic::plain("late")
 }
 
 fn by_record() -> Timer<String> {
@@ -178,4 +187,166 @@ fn any_number_of_moments_comes_before_a_record() {
     let expected: Vec<String> = (1_000..=6_000).map(|n| n.to_string()).collect();
     assert_eq!(moments(&mut driver), expected);
     assert_eq!(pending(&driver), [("a".to_owned(), Timestamp(1_000_000))]);
+}
+
+/// Two steps with timers of these names. Each record sets both timers 60 ms after its time, and their handlers set them again
+/// twice. The handler of the first step forwards its moment to the second step. The results go into windows of 50 ms.
+fn two_steps(first: &str, second: &str) -> App {
+    let mut app = App::new("a");
+    let first = app.timer(&Timer::<String>::event_time(first));
+    let second = app.timer(&Timer::<String>::event_time(second));
+    let again = |at: i64| (at < 180).then_some(Timestamp(at + 60));
+    app.source(&input())
+        .on_timer(&first, move |ctx, due: Due<String>| {
+            if let Some(next) = again(due.at.0) {
+                ctx.timer(&first).set(&due.key, next)?;
+            }
+            ctx.forward(due.key, format!("first {}", due.at.0))
+        })
+        .process_values(move |ctx, it| {
+            if it.value < 100 {
+                ctx.timer(&first).set(it.key, Timestamp(it.value + 60))?;
+            }
+            ctx.forward(it.value.to_string())
+        })
+        .on_timer(&second, move |ctx, due: Due<String>| {
+            if let Some(next) = again(due.at.0) {
+                ctx.timer(&second).set(&due.key, next)?;
+            }
+            let seen = ctx.stream_time().map_or(-1, |time| time.0);
+            ctx.forward(due.key, format!("second {} {seen}", due.at.0))
+        })
+        .process_values(move |ctx, it| {
+            if let Ok(at) = it.value.parse::<i64>().map(|at| at + 60)
+                && at < 160
+            {
+                ctx.timer(&second).set(it.key, Timestamp(at))?;
+            }
+            ctx.forward(it.value)
+        })
+        .group_by_key()
+        .windowed_by(Tumbling::of(Duration::from_millis(50)))
+        .late_to(&late())
+        .reduce(&WindowStore::plain("windows"), |_, last| last)
+        .to_stream()
+        .without_windows()
+        .to(&output());
+    app
+}
+
+/// A moment of the second step comes before a moment of the first one, far behind stream time. The names decide which of
+/// the timers comes first.
+#[test]
+fn a_moment_before_another_moment_sees_its_own_time() {
+    for (first, second) in [("a", "b"), ("b", "a"), ("timer", "second"), ("x", "y")] {
+        let start = || TestDriver::new(two_steps(first, second));
+        let scenario = |driver: &mut TestDriver| {
+            driver.pipe_input(&input(), record("a", 0, 0));
+            driver.pipe_input(&input(), record("b", 40, 40));
+            driver.pipe_input(&input(), record("z", 1_000_000, 1_000_000));
+            let late = driver.read(&late()).len();
+            (driver.read_pairs(&output()), late)
+        };
+        let (found, late) = scenario(&mut start());
+        assert_eq!(late, 0, "{found:?}");
+        let moments = found.iter().filter(|(_, text)| text.starts_with("second"));
+        let moments: Vec<_> = moments.map(|(key, text)| format!("{key} {text}")).collect();
+        let expected = [
+            "a second 60 60",
+            "b second 100 100",
+            "a second 120 120",
+            "b second 160 160",
+            "a second 180 180",
+            "b second 220 220",
+        ];
+        assert_eq!(moments, expected, "{first} {second}");
+        crash_everywhere(start, scenario);
+    }
+}
+
+/// A closure unwraps the failure of `forward`, or ignores it.
+#[test]
+fn closures_that_unwrap_or_ignore_the_failure_of_forward_lose_nothing() {
+    for unwraps in [true, false] {
+        let start = move || {
+            let mut app = App::new("a");
+            let (first, second) = (
+                app.timer(&by_record()),
+                app.timer(&Timer::<String>::event_time("second")),
+            );
+            let pass = move |sent: Result<(), Failure>| match unwraps {
+                true => sent.unwrap(),
+                false => drop(sent),
+            };
+            app.source(&input())
+                .on_error(ErrorPolicy::skip())
+                .on_timer(&first, move |ctx, due: Due<String>| {
+                    pass(ctx.forward(due.key, due.at.0));
+                    Ok(())
+                })
+                .process_values(move |ctx, it| {
+                    ctx.timer(&first).set(it.key, Timestamp(it.value + 50))?;
+                    pass(ctx.forward(it.value));
+                    Ok(())
+                })
+                .on_timer(&second, |ctx, due: Due<String>| {
+                    ctx.forward(due.key, format!("second {}", due.at.0))
+                })
+                .process_values(move |ctx, it| {
+                    ctx.timer(&second).set(it.key, Timestamp(it.value + 10))?;
+                    ctx.forward(it.value.to_string())
+                })
+                .to(&output());
+            TestDriver::new(app)
+        };
+        let scenario = |driver: &mut TestDriver| {
+            for at in [0, 100, 200] {
+                driver.pipe_input(&input(), record("a", at, at));
+            }
+            moments(driver)
+        };
+        let mut driver = start();
+        let found = scenario(&mut driver);
+        let expected = "0 second 10 50 second 60 100 second 110 150 second 160 200";
+        assert_eq!(found.join(" "), expected);
+        assert_eq!(driver.metrics().unwrap().totals.skipped, 0);
+        crash_everywhere(start, scenario);
+    }
+}
+
+/// Two sources read the topic, and the record is retried after its moments.
+#[test]
+fn moments_come_once_before_a_record_that_is_retried_and_read_twice() {
+    let start = || {
+        let mut app = App::new("a");
+        let timer = app.timer(&by_record());
+        let fails = AtomicU32::new(0);
+        let policy = || ErrorPolicy::retry(5, Backoff::fixed(Duration::from_secs(1)));
+        app.source(&input())
+            .on_error(policy())
+            .on_timer(&timer, |ctx, due: Due<String>| {
+                ctx.forward(due.key, format!("due {}", due.at.0))
+            })
+            .process_values(move |ctx, it| {
+                if it.value == 2 && fails.fetch_add(1, Ordering::Relaxed) < 2 {
+                    return Err("not yet".into());
+                }
+                ctx.timer(&timer).set(it.key, Timestamp(it.value * 100))?;
+                ctx.forward(it.value.to_string())
+            })
+            .to(&output());
+        app.source(&input())
+            .on_error(policy())
+            .map(|value| format!("copy {value}"))
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        driver.pipe_input(&input(), record("a", 1, 0));
+        driver.pipe_input(&input(), record("a", 2, 150));
+        moments(driver)
+    };
+    let expected = ["1", "copy 1", "due 100", "2", "copy 2"];
+    assert_eq!(scenario(&mut start()), expected);
+    crash_everywhere(start, scenario);
 }

@@ -148,6 +148,35 @@ fn a_record_that_can_not_be_decoded_for_a_while_keeps_its_own_time() {
     }
 }
 
+/// The codec of one topic is not available when the worker chooses the next record. A moment later it is.
+#[test]
+fn topics_stay_in_order_when_a_codec_becomes_available() {
+    let time_of = |_: &String, value: &String| {
+        let time = value.split(' ').next()?.parse().ok()?;
+        Some(Timestamp(time))
+    };
+    for down in 0..4 {
+        let down = AtomicU32::new(down);
+        let left = Topic::<String, String>::with("left", Plain, Registry { down });
+        let out = Topic::<String, String>::plain("out");
+        let mut app = App::new("a");
+        let policy = || ErrorPolicy::retry(9, Backoff::fixed(Duration::from_secs(1)));
+        let left = app.source(&left.time_by(time_of)).on_error(policy());
+        let right = app.source(&readings("right")).on_error(policy());
+        left.merge(right).to(&out);
+        let mut driver = TestDriver::new(app);
+        driver.kill();
+        pipe(&mut driver, "left", &["100 a", "200 b"]);
+        pipe(&mut driver, "right", &["50 c", "150 d"]);
+        driver.restart();
+        driver.advance_wall_clock(Duration::from_secs(20));
+        pipe(&mut driver, "right", &["250 e"]);
+        pipe(&mut driver, "left", &["300 f"]);
+        let values: Vec<_> = driver.read_pairs(&out).into_iter().map(|it| it.1).collect();
+        assert_eq!(values[..4], ["50 c", "100 a", "150 d", "200 b"]);
+    }
+}
+
 /// The records are written in another order than that of their times.
 #[test]
 fn topics_are_merged_by_the_time_in_the_value() {

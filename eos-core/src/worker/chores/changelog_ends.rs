@@ -18,6 +18,10 @@ const EVERY: Duration = Duration::from_secs(2);
 /// because a changelog has no leader.
 const SILENT: Duration = Duration::from_secs(10);
 
+/// Of so many queries in a row without a response, one has all the time that the client gives it: many changelogs may need
+/// more.
+const PATIENT: u32 = 6;
+
 impl Chores {
     /// Queries the ends of the changelogs periodically. A later restore begins there, instead of at the last opening of
     /// the database. (An offset counts from the next commit on, which proves that no other worker wrote in between:
@@ -39,12 +43,18 @@ impl Chores {
         let queried = *self.changelogs_queried.get_or_insert(now);
         let ends = source.ends(&logs, Duration::ZERO);
         let has_idle = tasks.values_mut().any(|task| task.idle.is_some());
-        let is_slow = has_idle && now.since(queried) > IdleTime::LONGEST_QUERY;
+        let may_be_slow = self.silent_changelogs % PATIENT == PATIENT - 1;
+        let is_slow = has_idle && !may_be_slow && now.since(queried) > IdleTime::LONGEST_QUERY;
         if ends.is_pending() && !is_slow {
             return;
         }
         self.changelogs_queried = None;
         let failed = !matches!(ends, Poll::Ready(Ok(_)));
+        self.silent_changelogs = if failed {
+            self.silent_changelogs + 1
+        } else {
+            0
+        };
         self.next_changelog_ends = now.after(if failed && has_idle { SILENT } else { EVERY });
         let Poll::Ready(ends) = ends else {
             return;

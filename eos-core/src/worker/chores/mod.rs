@@ -31,6 +31,8 @@ pub(super) struct Chores {
     next_changelog_ends: Now,
     /// The start time of the query of changelogs in flight.
     changelogs_queried: Option<Now>,
+    /// The number of queries of changelogs in a row without a response.
+    silent_changelogs: u32,
     idle_inputs: IdleInputs,
     mirror: Mirror,
     next_purge: Now,

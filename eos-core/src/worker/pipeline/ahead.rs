@@ -9,7 +9,7 @@ use std::time::Duration;
 use eos_protocol::calls;
 use eos_protocol::{Admission, AppId, Pick, TaskId, Timestamp, TopicPartition};
 
-use super::{Done, Pipeline, Processed, Unit, inputs, origin, run};
+use super::{Done, Pipeline, Processed, Unit, inputs, keep_wall_clock, origin, run};
 use crate::async_calls::{CallKey, Executor};
 use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::Origin;
@@ -222,7 +222,7 @@ impl Pipeline {
         let sources = task.chains.inputs.get_mut(input).into_iter().flatten();
         for (n, source) in sources.enumerate().filter(|(_, it)| it.makes_calls) {
             let mut next = Next::all(&mut task.chains.places, source.first);
-            let entered = run::catch(|| source.entry.enter(&ctx, &raw, &mut next));
+            let entered = run::catch(&calls.front, || source.entry.enter(&ctx, &raw, &mut next));
             let made = std::mem::take(&mut calls.front.borrow_mut().calls);
             if let Err(fault) = entered {
                 prepared.fault = Some((n, fault));
@@ -289,7 +289,7 @@ impl Pipeline {
         }
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
-            Ok(Admission::GoBack(_)) if !rules::drops_stale_records() => {}
+            Ok(Admission::Rewind(_)) if !rules::drops_stale_records() => {}
             other => return inputs::unexpected(shared, task, input, offset, other),
         }
         let record = Processed {
@@ -351,13 +351,14 @@ impl Pipeline {
         let (message, headers) = (&current.message, current.message.headers());
         let state = task.state.as_ref();
         let place = (&from.partition, message.offset(), current.timestamp);
-        let origin = origin(shared, task.progress.task, place, seen, state, &headers);
+        let mut origin = origin(shared, task.progress.task, place, seen, state, &headers);
+        keep_wall_clock(&mut origin, task.own_moments.as_deref());
         let raw = message.raw(current.timestamp, &headers);
         let ctx = self.ctx(shared, state, &origin);
         let Chains { inputs, places } = &mut task.chains;
         let sources = inputs.get_mut(current.input).into_iter().flatten();
         let (mut results, mut at) = (results.into_iter().peekable(), 0);
-        run::catch(|| {
+        run::catch(&self.scratch, || {
             for (n, source) in sources.enumerate() {
                 at = n;
                 let before = self.scratch.borrow().len();

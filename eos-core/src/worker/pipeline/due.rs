@@ -35,8 +35,13 @@ const WINDOW: &str = "eos-window";
 pub(super) enum Turn {
     /// The item is the first one in the order of its clock.
     InOrder,
-    /// The item comes before a record of its key, whose time is `now` by the clock of the item.
-    BeforeRecord { now: Timestamp },
+    /// The item comes before a record of its key.
+    BeforeRecord {
+        /// The time of the record, by the clock of the item.
+        now: Timestamp,
+        /// The stream time up to which all items were handled before the unit of the record.
+        handled_to: Option<Timestamp>,
+    },
 }
 
 impl Pipeline {
@@ -83,7 +88,7 @@ impl Pipeline {
             Ok(NextDue::Nothing) => {
                 // Moments before the next record of their key may still come.
                 if clock != Clock::Stream {
-                    task.rounds.end(clock);
+                    task.past_sets.end(clock);
                 }
                 if clock == Clock::Wall {
                     self.wake_at(task, now);
@@ -148,7 +153,7 @@ impl Pipeline {
             }
             return self.drop_item(shared, task, unit, fault, txn);
         }
-        if task.rounds.exceed(item) {
+        if task.past_sets.exceed(item) {
             return self.refused_due(shared, task, unit, own(), fault(Fault::Rounds(ROUNDS)), txn);
         }
         let handled = self.run_item(shared, task, index, (item, turn));
@@ -201,7 +206,7 @@ impl Pipeline {
         };
         let wall_clock = shared.env.wall_clock();
         let now = match (turn, item.clock) {
-            (Turn::BeforeRecord { now }, _) => now,
+            (Turn::BeforeRecord { now, .. }, _) => now,
             (Turn::InOrder, Clock::Wall) => wall_clock,
             (Turn::InOrder, Clock::Stream | Clock::Background) => {
                 (task.progress.stream_time()).map_or(item.due, |time| time.max(item.due))
@@ -212,7 +217,9 @@ impl Pipeline {
         let moment = Some(item.place.moment());
         let (stream_time, handled_to) = match (item.clock, turn) {
             (Clock::Stream, Turn::InOrder) => (moment, moment),
-            (Clock::Stream, Turn::BeforeRecord { .. }) => (seen.max(moment), seen),
+            (Clock::Stream, Turn::BeforeRecord { handled_to, .. }) => {
+                (handled_to.max(moment), handled_to)
+            }
             (Clock::Wall | Clock::Background, _) => (seen, seen),
         };
         let headers = Headers::new();
@@ -231,7 +238,7 @@ impl Pipeline {
         let missed = match spec.and_then(|spec| spec.period) {
             Some(period) => {
                 let period = period.max(1);
-                let missed = now.0.saturating_sub(item.due.0).max(0) / period;
+                let missed = ticks::missed(item.due, period, now);
                 let next = ticks::next(item.due, period, now);
                 if next <= Place::LAST {
                     let Place { store, key, .. } = &item.place;
@@ -239,7 +246,7 @@ impl Pipeline {
                     set.map_err(failed)?;
                 }
                 task.ticks.forget();
-                missed.unsigned_abs()
+                missed
             }
             None => 0,
         };
@@ -254,7 +261,7 @@ impl Pipeline {
         self.run_due(shared, &mut task.chains, node, state, moment, &origin)?;
         if kind_of(shared, index) == DueOf::Timer {
             let set = state.store.set_items(item.clock).map_err(failed)?;
-            task.rounds.handled(item, now, set);
+            task.past_sets.handled(item, now, set);
         }
         Ok(())
     }

@@ -89,6 +89,22 @@ fn choose_by_time<C: Client>(
     Ok(task.merge.pick(now, supplies))
 }
 
+/// Whether the choice of the next input found a record without a time at the head of this one, in a topic with `time_by`.
+#[inline]
+pub(super) fn was_timeless<R: Records>(task: &mut Task<R>, input: usize) -> bool {
+    if !task.has_own_times(input) {
+        return false;
+    }
+    let timeless = Supply::Head { timestamp: None };
+    match task.supplies.get_mut(input) {
+        Some((_, supply)) if *supply == timeless => {
+            *supply = Supply::Empty { lag: Lag::Unknown };
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Returns the supply of an input. An input that was dry at this tick of the clock is not queried again. A query for
 /// each record of the other inputs would cost more than the records.
 fn supply<C: Client>(
@@ -169,7 +185,7 @@ pub(super) fn unexpected<C: Client>(
     match admission {
         Ok(Admission::Process) => Done::Dry,
         Ok(Admission::Repeated) => drop_repeated(shared, task, input, offset),
-        Ok(Admission::GoBack(to)) => go_back(shared, task, input, to),
+        Ok(Admission::Rewind(to)) => go_back(shared, task, input, to),
         Ok(Admission::Missing(expected)) => missing(task, input, expected, offset),
         Err(error) => Done::failed(error.into()),
     }
@@ -209,7 +225,7 @@ fn go_back<C: Client>(
         app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
         offset = %to, "unexpected record after a rewind; seeking again"
     );
-    Done::GoBack(seeks)
+    Done::Rewind(seeks)
 }
 
 /// Returns the missing record, if the first record after each rewind is later than the one before it.

@@ -22,6 +22,7 @@ use eos_protocol::{
 };
 
 use super::key_places::MisplacedKeys;
+use super::own_moments::OwnMoments;
 use super::shared::Shared;
 use super::task::{Readiness, Task};
 use super::task_state::TaskState;
@@ -76,7 +77,7 @@ pub(super) enum Done {
     /// The record waits until the open transaction is committed.
     Commit(CommitCause),
     /// The inputs rewind to these records.
-    GoBack(Vec<Seek>),
+    Rewind(Vec<Seek>),
     /// A record that was delivered before a rewind is missing after it.
     Missing(MissingRecord),
     /// A record failed, and its policy stops the worker.
@@ -381,9 +382,13 @@ impl Pipeline {
         let Some((offset, timestamp)) = task.head_place(input) else {
             return Done::Dry;
         };
+        if timestamp.is_some() && inputs::was_timeless(task, input) {
+            // Its time could not be read a moment ago, so it was the first one. Another input may be first now.
+            return Done::Next;
+        }
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
-            Ok(Admission::GoBack(_)) if !rules::drops_stale_records() => {}
+            Ok(Admission::Rewind(_)) if !rules::drops_stale_records() => {}
             other => return inputs::unexpected(shared, task, input, offset, other),
         }
         let record = Processed {
@@ -408,7 +413,8 @@ impl Pipeline {
             self.check_place(app, places, input, &from.partition, message.key());
         }
         let place = (&from.partition, offset, timestamp);
-        let origin = origin(shared, task.progress.task, place, seen, state, &headers);
+        let mut origin = origin(shared, task.progress.task, place, seen, state, &headers);
+        keep_wall_clock(&mut origin, task.own_moments.as_deref());
         let run = self.run(shared, &mut task.chains, state, input, &origin, message);
         self.ran(shared, task, record, run, txn)
     }
@@ -431,7 +437,7 @@ impl Pipeline {
         }
         match run {
             Ok(()) if record.timestamp.is_none() && lacks_own_time(task, record) => {
-                // Its codec was not available a moment ago. The record comes again with its time.
+                // Its codec was not available at the first decode. The record comes again with its time.
                 task.forget();
                 self.clear();
                 Done::Next
@@ -497,7 +503,7 @@ impl Pipeline {
         txn.pace.took(task.keep());
         match record.unit {
             Unit::Record { input, offset } => {
-                task.rounds.end(Clock::Stream);
+                task.past_sets.end(Clock::Stream);
                 if let Some(idle) = &mut task.idle {
                     idle.reset(self.clock);
                 }
@@ -603,6 +609,14 @@ fn origin<'r, C: Client>(
         wall_clock: wall_clock(shared, state),
         takes_moments: true,
         headers,
+    }
+}
+
+/// A record that runs again, after moments of its key, has the same time as before.
+#[inline]
+fn keep_wall_clock(origin: &mut Origin<'_>, own: Option<&OwnMoments>) {
+    if let Some(own) = own.filter(|own| own.is_of(origin.partition, origin.offset)) {
+        origin.wall_clock = own.wall_clock.or(origin.wall_clock);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Moments of a record's key that come before the record.
 //!
 //! A step finds them when the record reaches it. The unit of the record ends without effects, each moment is a unit of its
-//! own, and then the record runs again. So a moment that fails or aborts its transactions takes neither the moments before
-//! it nor the record with it, and any number of them has no effect on the size of a unit.
+//! own, and then the record runs again. So a moment that fails or aborts its transactions does not undo the moments before it,
+//! nor the record, and any number of moments has no effect on the size of a unit.
 
-use eos_protocol::{Clock, Offset, Place, Round, Timestamp, TopicPartition};
+use eos_protocol::{Offset, Place, Round, Timestamp, TopicPartition};
 use eos_state::{DueItem, StoreError};
 
 use super::due::Turn;
@@ -33,12 +33,9 @@ impl Pipeline {
         if let Some((input, offset)) = unit.record()
             && let Some(input) = task.progress.inputs().get(input)
         {
-            let partition = input.partition.clone();
-            task.own_moments = Some(Box::new(OwnMoments {
-                partition,
-                offset,
-                timers,
-            }));
+            let place = (input.partition.clone(), offset);
+            let own = OwnMoments::new(place, timers, task.own_moments.as_deref());
+            task.own_moments = Some(Box::new(own));
         }
         done.unwrap_or(Done::Next)
     }
@@ -52,14 +49,17 @@ impl Pipeline {
         (partition, offset): (TopicPartition, Offset),
         txn: &mut TransactionDriver<C>,
     ) -> Option<Done> {
-        // An abort may have brought earlier records back. They run first.
-        let found = task.own_moments.take()?;
-        if found.partition != partition || found.offset != offset {
-            return None;
+        // Another record may come first meanwhile.
+        let mut found = task
+            .own_moments
+            .take()
+            .filter(|found| found.is_of(&partition, offset))?;
+        let done = self.first_moment(shared, task, record, &found.timers, txn);
+        if done.is_none() {
+            found.timers.clear();
         }
-        let done = self.first_moment(shared, task, record, &found.timers, txn)?;
         task.own_moments = Some(found);
-        Some(done)
+        done
     }
 
     fn first_moment<C: Client>(
@@ -78,7 +78,7 @@ impl Pipeline {
             }
         };
         let spec = shared.topology.stores().get(timer.store)?;
-        let clock = spec.clock.unwrap_or(Clock::Stream);
+        let clock = timer.clock;
         let item = DueItem {
             clock,
             place: Place {
@@ -93,7 +93,10 @@ impl Pipeline {
             unit: Unit::Index(clock),
             ..unit.left_out()
         };
-        let turn = Turn::BeforeRecord { now: timer.now };
+        let turn = Turn::BeforeRecord {
+            now: timer.now,
+            handled_to: timer.handled_to,
+        };
         Some(self.handle(shared, task, unit, (&item, turn), txn))
     }
 }

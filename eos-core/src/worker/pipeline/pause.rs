@@ -20,7 +20,7 @@ use crate::worker::task_state::TaskState;
 use crate::worker::transaction::TransactionDriver;
 
 impl Pipeline {
-    /// Pauses the task at a record, or at the item that failed with it.
+    /// Pauses the task at a record or a due item.
     pub(super) fn pause<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -62,16 +62,6 @@ impl Pipeline {
             }
             _ => return Done::failed(super::policy::due_error(task, fault)),
         };
-        // The verdict about an item that failed in a record's unit, after an abort.
-        let mut pauses = task.pauses.iter_mut();
-        if let Some(pause) = pauses.find(|it| *it.rule.place() == place) {
-            if let PausePlace::Item { store, key, at } = &place
-                && let Met::Apply(_) = pause.rule.meets_item(*store, key, *at)
-            {
-                return Done::Next;
-            }
-            return Done::Dry;
-        }
         // An abort would lose the earlier verdict. So it is committed before the task pauses again.
         if task.pauses.iter().any(|it| it.rule.is_over()) {
             return Done::Commit(CommitCause::RecordFailed);

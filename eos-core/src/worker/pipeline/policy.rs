@@ -41,6 +41,8 @@ impl Pipeline {
             self.clear();
             task.forget();
         }
+        // The next try has a time of its own.
+        task.own_moments = None;
         let Some((input, _)) = record.record() else {
             return Done::failed(due_error(task, fault));
         };
@@ -226,9 +228,10 @@ impl Pipeline {
         else {
             tracing::warn!(
                 app = %shared.spec.app, worker = %shared.spec.id, task = %record.task, withheld,
-                "a result of a timer or of a closed window came after a later window was closed; it goes to the topic of late \
-                 records, is passed on or is skipped (logged at most once per 10 s; `withheld` is the number of suppressed \
-                 lines). Give the later windows more grace (guide: Final results)"
+                "a result of a timer or of a closed window is late for a later step: its window there is closed, or its \
+                 place in the order has passed. It goes to the topic of late records, is passed on or is skipped (logged \
+                 at most once per 10 s; `withheld` is the number of suppressed lines). Give the later step more grace \
+                 (guide: Final results)"
             );
             return;
         };

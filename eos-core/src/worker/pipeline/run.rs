@@ -43,7 +43,7 @@ impl Pipeline {
         // A panic in a closure is an error of the record: possibly half-done processors are discarded, and the scratch
         // is cleared.
         let mut at = 0;
-        catch(|| {
+        catch(&self.scratch, || {
             for (n, source) in sources.iter_mut().enumerate() {
                 at = n;
                 let mut next = Next::all(places, source.first);
@@ -100,7 +100,7 @@ impl Pipeline {
     ) -> Result<(), Fault> {
         let ctx = self.ctx(shared, Some(state), origin);
         let places = &mut chains.places[..];
-        catch(|| {
+        catch(&self.scratch, || {
             let Some((node, mut next)) = Next::behind(places, node) else {
                 return Ok(());
             };
@@ -199,7 +199,14 @@ impl Pipeline {
     }
 }
 
-pub(super) fn catch(run: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
-    catch_unwind(AssertUnwindSafe(run))
-        .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
+/// Returns a panic as a fault. If a closure unwraps the failure of `forward`, moments still come first.
+pub(super) fn catch(
+    scratch: &RefCell<Scratch>,
+    run: impl FnOnce() -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let done = catch_unwind(AssertUnwindSafe(run));
+    done.unwrap_or_else(|panic| match scratch.borrow_mut().fault.take() {
+        Some(fault @ Fault::MomentsFirst(_)) => Err(fault),
+        _ => Err(Fault::Panic(panic_text(&*panic))),
+    })
 }

@@ -104,8 +104,7 @@ impl Pipeline {
                 _ => None,
             });
             parked.at_hand = Some(at_hand);
-            // A parked record has not run, so no moment of its unit caused the aborts. If the record ran now, it would
-            // overtake the letters of its key.
+            // If a parked record ran now, it would overtake the letters of its key.
             let waits = matches!(arrival, Arrival::Park(_));
             return waits.then(|| self.condemn(shared, task, record, aborts(txn), txn));
         }

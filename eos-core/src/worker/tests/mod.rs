@@ -13,6 +13,7 @@ mod fuzz;
 mod guarantees;
 mod membership;
 mod metrics;
+mod own_moments;
 mod pauses;
 mod policies;
 mod processors;

@@ -1,6 +1,7 @@
 //! Asynchronous calls, with a crash at every effect.
 
 mod failures;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{pending, poll_fn};

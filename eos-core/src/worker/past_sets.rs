@@ -18,9 +18,9 @@ const COUNTED: usize = 10_000;
 /// zero: any number of records may set any number of moments into the past. A handler that catches up, moment after
 /// moment, is not counted.
 #[derive(Debug, Default)]
-pub(super) struct Rounds([BTreeMap<(StoreId, Vec<u8>), u32>; 3]);
+pub(super) struct PastSets([BTreeMap<(StoreId, Vec<u8>), u32>; 3]);
 
-impl Rounds {
+impl PastSets {
     /// Whether the item is the last one of too many rounds. It is then forgotten, because it is not handled.
     pub(super) fn exceed(&mut self, item: &DueItem) -> bool {
         let counted = self.of(item.clock);
@@ -105,7 +105,11 @@ mod tests {
     }
 
     /// The number of items until the rounds exceed, of a handler that sets the key and the moment of this function.
-    fn run(rounds: &mut Rounds, clock: Clock, next: impl Fn(u32) -> (String, i64)) -> Option<u32> {
+    fn run(
+        rounds: &mut PastSets,
+        clock: Clock,
+        next: impl Fn(u32) -> (String, i64),
+    ) -> Option<u32> {
         let (mut key, mut due) = ("k".to_owned(), 9);
         for n in 0..3 * ROUNDS {
             let item = item(clock, &key, due);
@@ -120,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_handler_that_goes_back_or_stands_still_exceeds_the_rounds() {
-        let mut rounds = Rounds::default();
+        let mut rounds = PastSets::default();
         let same = |_| ("k".to_owned(), 9);
         assert_eq!(run(&mut rounds, Clock::Wall, same), Some(ROUNDS + 1));
         assert_eq!(run(&mut rounds, Clock::Stream, same), Some(ROUNDS + 1));
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_handler_that_goes_forward_does_not() {
-        let mut rounds = Rounds::default();
+        let mut rounds = PastSets::default();
         let later = |n: u32| ("k".to_owned(), 10 + i64::from(n));
         assert_eq!(run(&mut rounds, Clock::Wall, later), None);
         assert_eq!(rounds.of(Clock::Wall).len(), 0);
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn each_clock_has_a_count_of_its_own_which_ends() {
-        let mut rounds = Rounds::default();
+        let mut rounds = PastSets::default();
         let same = |_| ("k".to_owned(), 9);
         let of = |clock| item(clock, "k", 9);
         for _ in 0..=ROUNDS {
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_count_of_many_moments_is_bounded_and_still_ends_a_loop() {
-        let mut rounds = Rounds::default();
+        let mut rounds = PastSets::default();
         let first = item(Clock::Wall, "k", 9);
         let many = (0..2 * COUNTED).map(|n| set(&format!("{n:06}"), 9));
         rounds.handled(&first, NOW, many);
