@@ -85,7 +85,8 @@ enum Kafka {
         /// A header of each record, as name=value. It may be given several times
         #[arg(long = "header", value_name = "NAME=VALUE")]
         headers: Vec<kafka::Header>,
-        /// The timestamp of each record, in milliseconds since 1970 [default: the current time]
+        /// The timestamp of each record, in milliseconds since 1970, for example
+        /// `$(date -d '2 hours ago' +%s%3N)` [default: the current time]
         #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i64).range(0..))]
         timestamp: Option<i64>,
     },
@@ -98,6 +99,9 @@ enum Kafka {
         /// isolation.level=read_uncommitted
         #[arg(long)]
         uncommitted: bool,
+        /// Prints the timestamp of each record behind its offset, in milliseconds since 1970
+        #[arg(long)]
+        timestamps: bool,
     },
 }
 
@@ -152,14 +156,18 @@ fn run_kafka(command: Kafka) -> Result<()> {
             let records = if sent == 1 { "record" } else { "records" };
             println!("sent {sent} {records} to {topic}");
         }
-        Kafka::Read { topic, uncommitted } => {
+        Kafka::Read {
+            topic,
+            uncommitted,
+            timestamps,
+        } => {
             let isolation = if uncommitted {
                 Isolation::ReadUncommitted
             } else {
                 Isolation::ReadCommitted
             };
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-            kafka::read(&topic, isolation, &mut out)?;
+            kafka::read(&topic, isolation, timestamps, &mut out)?;
         }
     }
     Ok(())

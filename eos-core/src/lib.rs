@@ -77,6 +77,7 @@ mod joins;
 mod keys;
 mod nearest;
 mod output;
+mod own_timer;
 mod panics;
 mod paused;
 mod process_ctx;

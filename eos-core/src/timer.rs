@@ -13,6 +13,7 @@ use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore, due_row};
 use crate::codec::{Codec, CodecError, Encoded, Field, Part, Plain, PlainType};
 use crate::ctx::Ctx;
 use crate::failure::Failure;
+use crate::own_timer::OwnTimer;
 use crate::store::{
     Buffers, RowsError, RowsOf, StateAccess, StateError, StoreRows, StoreSpec, live_rows,
 };
@@ -415,20 +416,6 @@ impl<K> fmt::Debug for TimerView<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimerView").finish_non_exhaustive()
     }
-}
-
-/// A timer of a step, for the key of the step's record.
-#[derive(Debug)]
-pub(crate) struct OwnTimer {
-    /// The index of the timer's store.
-    pub(crate) store: usize,
-    /// The encoded key.
-    pub(crate) key: Vec<u8>,
-    pub(crate) clock: eos_protocol::Clock,
-    /// The time of the record, by this clock.
-    pub(crate) now: Timestamp,
-    /// The stream time up to which all items were handled before the unit of the record.
-    pub(crate) handled_to: Option<Timestamp>,
 }
 
 /// Returns a timer for the key of a record, if one of its moments may come no later than the record. The result includes

@@ -123,19 +123,23 @@ pub(crate) fn produce(
     lines::produce(&mut producer, topic, lines, keys, extras)
 }
 
-/// Writes what a topic holds, partition by partition: only what is committed, unless asked
-/// otherwise.
+/// Writes the records of a topic, partition by partition. `timestamps` adds them in milliseconds since 1970.
 ///
 /// # Errors
 /// When no cluster is up, there is no such topic, or `out` can't be written to. A reader that has
 /// seen enough (`| head`) is no error.
-pub(crate) fn read(topic: &str, isolation: Isolation, out: &mut impl Write) -> Result<()> {
+pub(crate) fn read(
+    topic: &str,
+    isolation: Isolation,
+    timestamps: bool,
+    out: &mut impl Write,
+) -> Result<()> {
     let mut client = connect()?;
     must_exist(&mut client, topic)?;
     let mut written = Ok(());
     client.read_all(topic, isolation, |partition, record| {
         if written.is_ok() {
-            written = writeln!(out, "{}", lines::render(partition, record));
+            written = writeln!(out, "{}", lines::render(partition, record, timestamps));
         }
     })?;
     match written.and_then(|()| out.flush()) {

@@ -9,8 +9,8 @@ use eos_protocol::{Timestamp, TopicName};
 
 use crate::codec::CodecError;
 use crate::failure::{Failure, causes_of};
+use crate::own_timer::OwnTimer;
 use crate::store::{StateError, window_of};
-use crate::timer::OwnTimer;
 
 /// The number of times in a row that handlers may set moments no later than their own one.
 pub(crate) const ROUNDS: u32 = 1_000;

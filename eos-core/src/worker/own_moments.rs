@@ -2,7 +2,7 @@
 
 use eos_protocol::{Clock, Offset, Timestamp, TopicPartition};
 
-use crate::timer::OwnTimer;
+use crate::own_timer::OwnTimer;
 
 /// The timers of a step, for the key of a record. Their moments up to the time of the record come before the record.
 #[derive(Debug)]

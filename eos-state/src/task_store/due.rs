@@ -390,7 +390,7 @@ impl TaskStore {
     }
 
     /// Drops the data that was read from the writes of a dropped record. Only the entries that the record has deleted come
-    /// back, so the searches do not begin anew: they would scan the deleted entries of all handled items.
+    /// back, so the searches continue there. From the front, they would scan the deleted entries of all handled items.
     pub(super) fn forget_due_of_record(&mut self) {
         let Some(state) = &mut self.due else {
             return;

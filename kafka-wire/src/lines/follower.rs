@@ -57,7 +57,7 @@ impl Follower {
                         self.client
                             .fetch(name, partition, *next, Isolation::ReadCommitted)?;
                     for record in &fetched.records {
-                        each(name, render(partition, record));
+                        each(name, render(partition, record, false));
                     }
                     *next = fetched.next_offset;
                 }

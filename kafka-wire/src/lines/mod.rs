@@ -104,12 +104,14 @@ fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns `partition@offset key:value`, and a line for each header. `null` is Kafka's null. Text that looks like it is
-/// quoted.
-pub fn render(partition: i32, record: &Record) -> String {
+/// Returns `partition@offset key:value`, and a line for each header. `with_time` adds the timestamp in milliseconds behind
+/// the offset. `null` is Kafka's null. Text that looks like it is quoted.
+pub fn render(partition: i32, record: &Record, with_time: bool) -> String {
     let key = one_line(record.key.as_deref());
     let value = one_line(record.value.as_deref());
-    let mut lines = format!("{partition}@{} {key}:{value}", record.offset);
+    let time = with_time.then(|| format!(" {}", record.timestamp));
+    let time = time.unwrap_or_default();
+    let mut lines = format!("{partition}@{}{time} {key}:{value}", record.offset);
     for (name, value) in &record.headers {
         // Writing to a `String` never fails.
         let _ = write!(lines, "\n    {name}: {}", one_line(value.as_deref()));
@@ -183,7 +185,7 @@ mod tests {
             transactional: false,
         };
         assert_eq!(
-            render(3, &record),
+            render(3, &record, false),
             "3@7 null:zwei\\nZeilen\n    why: no number"
         );
     }

@@ -199,7 +199,7 @@ fn verdict(topic: &str, partition: usize, answer: &ProduceResponse) -> Result<()
     }
     let why = found.error_message.as_ref().map_or("", |why| why.as_str());
     check(found.error_code, || {
-        format!("produce to {topic}-{partition} {why}")
+        format!("produce to {topic}-{partition}: {why}")
     })
 }
 

@@ -10,7 +10,7 @@ use eos_state::{DueItem, StoreError};
 use super::due::Turn;
 use super::{Done, Pipeline, Processed, Unit};
 use crate::client::Client;
-use crate::timer::OwnTimer;
+use crate::own_timer::OwnTimer;
 use crate::worker::own_moments::OwnMoments;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
