@@ -1,6 +1,7 @@
 //! A snapshot of committed data, to compare two runs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use eos_core::spi::stepped::live_rows;
 use eos_state::StoreBackend;
@@ -8,7 +9,7 @@ use eos_state::StoreBackend;
 use super::TestDriver;
 
 /// A committed record as bytes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct RawRecord {
     /// Its key.
@@ -19,6 +20,22 @@ pub struct RawRecord {
     pub timestamp: i64,
     /// Its headers.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+/// As `key:value at timestamp`, with escaped bytes.
+impl fmt::Debug for RawRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &Option<Vec<u8>>| match bytes {
+            Some(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+            None => "null".to_owned(),
+        };
+        let (key, value) = (text(&self.key), text(&self.value));
+        write!(f, "{key}:{value} at {}", self.timestamp)?;
+        for (name, value) in &self.headers {
+            write!(f, " {name}={}", text(value))?;
+        }
+        Ok(())
+    }
 }
 
 /// Headers of dead letters with times and counts, which a crash changes.

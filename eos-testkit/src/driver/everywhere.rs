@@ -58,10 +58,41 @@ pub fn crash_everywhere<T: PartialEq + Debug>(
             assert!(
                 answer == expected,
                 "a crash{state} at effect {effect} of {effects}, {}, changes the result\n without: \
-                 {expected:?}\n    with: {answer:?}",
+                 {expected:?}\n    with: {answer:?}\n   first: {}",
                 driver.last_crash(),
+                first_difference(&format!("{expected:?}"), &format!("{answer:?}")),
             );
         }
     }
     effects
+}
+
+/// Returns the texts around the first place where they differ.
+fn first_difference(without: &str, with: &str) -> String {
+    const AROUND: usize = 30;
+    let same = without.chars().zip(with.chars());
+    let same = same.take_while(|(a, b)| a == b).count();
+    let around = |text: &str| -> String {
+        let from = same.saturating_sub(AROUND);
+        text.chars().skip(from).take(2 * AROUND).collect()
+    };
+    format!("`{}` and `{}`", around(without), around(with))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_shown_with_its_surroundings() {
+        let text = |time: u32| format!("{} at {time} {}", "a".repeat(50), "b".repeat(50));
+        let found = first_difference(&text(775), &text(780));
+        let (without, with) = found.split_once(" and ").unwrap();
+        assert!(
+            without.contains("at 775 b") && with.contains("at 780 b"),
+            "{found}"
+        );
+        assert_eq!(without.len(), 62);
+        assert_eq!(first_difference("é1", "é"), "`é1` and `é`");
+    }
 }
