@@ -252,9 +252,16 @@ impl<R: Records> Task<R> {
     }
 
     /// Whether the times of an input's records are in their keys and values.
+    #[inline(always)]
     pub(super) fn has_own_times(&self, input: usize) -> bool {
+        // Nearly all tasks have none.
+        !self.own_times.is_empty() && self.reads_own_times(input)
+    }
+
+    #[inline(never)]
+    fn reads_own_times(&self, input: usize) -> bool {
         let mut sources = self.chains.inputs.get(input).into_iter().flatten();
-        !self.own_times.is_empty() && sources.any(|it| it.entry.has_own_time())
+        sources.any(|it| it.entry.has_own_time())
     }
 
     /// Whether the task takes records and has none, and waits for no retry and no decision.

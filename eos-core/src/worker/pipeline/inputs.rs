@@ -90,11 +90,13 @@ fn choose_by_time<C: Client>(
 }
 
 /// Whether the choice of the next input found a record without a time at the head of this one, in a topic with `time_by`.
-#[inline]
+#[inline(always)]
 pub(super) fn was_timeless<R: Records>(task: &mut Task<R>, input: usize) -> bool {
-    if !task.has_own_times(input) {
-        return false;
-    }
+    task.has_own_times(input) && was_first_without_time(task, input)
+}
+
+#[inline(never)]
+fn was_first_without_time<R: Records>(task: &mut Task<R>, input: usize) -> bool {
     let timeless = Supply::Head { timestamp: None };
     match task.supplies.get_mut(input) {
         Some((_, supply)) if *supply == timeless => {

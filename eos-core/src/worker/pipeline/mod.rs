@@ -437,10 +437,7 @@ impl Pipeline {
         }
         match run {
             Ok(()) if record.timestamp.is_none() && lacks_own_time(task, record) => {
-                // Its codec was not available at the first decode. The record comes again with its time.
-                task.forget();
-                self.clear();
-                Done::Next
+                self.comes_again(task)
             }
             Ok(()) => {
                 if task.parked.is_some()
@@ -575,6 +572,16 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// Leaves a record without effects. Its codec was not available at the first decode, and it comes again with its time.
+    #[inline(never)]
+    fn comes_again<R: Records>(&mut self, task: &mut Task<R>) -> Done {
+        task.forget();
+        self.clear();
+        Done::Next
+    }
+}
+
 /// Whether a record without a time is in a topic whose times are in keys and values.
 #[inline(never)]
 fn lacks_own_time<R: Records>(task: &Task<R>, record: Processed) -> bool {
@@ -613,9 +620,16 @@ fn origin<'r, C: Client>(
 }
 
 /// A record that runs again, after moments of its key, has the same time as before.
-#[inline]
+#[inline(always)]
 fn keep_wall_clock(origin: &mut Origin<'_>, own: Option<&OwnMoments>) {
-    if let Some(own) = own.filter(|own| own.is_of(origin.partition, origin.offset)) {
+    if let Some(own) = own {
+        set_wall_clock(origin, own);
+    }
+}
+
+#[inline(never)]
+fn set_wall_clock(origin: &mut Origin<'_>, own: &OwnMoments) {
+    if own.is_of(origin.partition, origin.offset) {
         origin.wall_clock = own.wall_clock.or(origin.wall_clock);
     }
 }
