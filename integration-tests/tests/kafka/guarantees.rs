@@ -58,7 +58,7 @@ fn hurt(
     for kill in 0..kills() {
         load.send(BURST, value)?;
         // Not always at the same step.
-        thread::sleep(Duration::from_millis(37 * (kill as u64 % 7)));
+        thread::sleep(Duration::from_millis(5 * (kill as u64 % 7)));
         let index = kill % fleet.len();
         fleet.kill(index)?;
         between(kill)?;
@@ -112,18 +112,26 @@ fn at_most_once_no_kill_repeats_a_record() -> Result<()> {
     let before_last = hurt(&mut fleet, &mut load, city, |_| Ok(()))?;
     finish(&mut fleet, &mut client, "enrich-v1", &["cities"])?;
     load.send(BURST, city)?;
+    // An offset is committed before its record is processed, so the processes may have records to process here.
     finish(&mut fleet, &mut client, "enrich-v1", &["cities"])?;
-    // A clean stop waits for the outputs.
+    // A clean stop gives back the claimed records that it does not process, and waits for the outputs of the others.
+    fleet.stop_all(Signal::Term)?;
+    let at_stop = outputs(&mut client)?;
+    fleet.start()?;
+    let after_last = before_last..load.sent;
+    let done = wait_until(PATIENCE, "each record after the last kill", || {
+        fleet.check()?;
+        let times = outputs(&mut client)?;
+        Ok(after_last.clone().all(|seq| times.contains_key(&seq)))
+    });
+    done.with_context(|| fleet.tails(25))?;
     fleet.stop_all(Signal::Term)?;
 
-    let mut times: BTreeMap<u64, u32> = BTreeMap::new();
-    client.read_all("cities-audit", Isolation::ReadUncommitted, |_, record| {
-        let value: serde_json::Value =
-            serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default();
-        *times
-            .entry(value["seq"].as_u64().unwrap_or(u64::MAX))
-            .or_default() += 1;
-    })?;
+    let times = outputs(&mut client)?;
+    eprintln!(
+        "{} of {BURST} records were processed before the clean stop",
+        at_stop.range(after_last).count()
+    );
     let doubled: Vec<_> = times.iter().filter(|(_, times)| **times > 1).collect();
     ensure!(doubled.is_empty(), "processed twice: {doubled:?}");
     let lost = (0..load.sent).filter(|seq| !times.contains_key(seq));
@@ -134,11 +142,22 @@ fn at_most_once_no_kill_repeats_a_record() -> Result<()> {
         load.sent,
         kills()
     );
-    let late: Vec<_> = lost.iter().filter(|seq| **seq >= before_last).collect();
-    ensure!(late.is_empty(), "lost after the last kill: {late:?}");
     // One process of the two had at most what was sent before its kill.
     ensure!(lost.len() as u64 <= BURST * kills() as u64, "{lost:?}");
     Ok(())
+}
+
+/// The number of outputs of each record of `02-enrich`.
+fn outputs(client: &mut Client) -> Result<BTreeMap<u64, u32>> {
+    let mut times = BTreeMap::new();
+    client.read_all("cities-audit", Isolation::ReadUncommitted, |_, record| {
+        let value: serde_json::Value =
+            serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default();
+        *times
+            .entry(value["seq"].as_u64().unwrap_or(u64::MAX))
+            .or_default() += 1;
+    })?;
+    Ok(times)
 }
 
 #[test]
