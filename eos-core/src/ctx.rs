@@ -281,8 +281,8 @@ impl<'r> Ctx<'r> {
     /// Checks the time that a step has given a record for this store. A time ahead of stream time must not be too far ahead of
     /// the machine's clock: the store would keep the record until then.
     pub(crate) fn check_ahead(&self, store: usize, time: Timestamp) -> Result<(), Fault> {
-        let limit = (self.state.most_ahead).filter(|_| Some(time) > self.stream_time);
-        let found = limit.and_then(|limit| Some((limit.exceeded(time)?, limit.limit)));
+        let limit = self.state.most_ahead;
+        let found = limit.and_then(|limit| limit.exceeded(time, self.stream_time));
         let Some((ahead, limit)) = found else {
             return Ok(());
         };

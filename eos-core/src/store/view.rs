@@ -125,11 +125,19 @@ pub(crate) struct MostAhead<'r> {
 }
 
 impl MostAhead<'_> {
-    /// Returns how far a time is ahead of the clock, if that is too far.
-    pub(crate) fn exceeded(&self, time: Timestamp) -> Option<Duration> {
+    /// Returns how far a time is ahead of the clock, and the limit, if that is too far. The clock is read only if the time is
+    /// ahead of stream time.
+    pub(crate) fn exceeded(
+        &self,
+        time: Timestamp,
+        stream_time: Option<Timestamp>,
+    ) -> Option<(Duration, Duration)> {
+        if Some(time) <= stream_time {
+            return None;
+        }
         let ahead = time.0.saturating_sub((self.wall_clock)().0);
         let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
-        (ahead > self.limit).then_some(ahead)
+        (ahead > self.limit).then_some((ahead, self.limit))
     }
 }
 

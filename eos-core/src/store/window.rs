@@ -211,12 +211,10 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         Ok(self.write(key, start, value)?)
     }
 
-    /// Checks that a window is not far ahead of the machine's clock. The clock is read only if the window is ahead of the
-    /// records.
+    /// Checks that a window is not far ahead of the machine's clock.
     pub(crate) fn check_start(&self, start: Timestamp) -> Result<(), StateError> {
-        let most_ahead = self.most_ahead.filter(|_| Some(start) > self.stream_time);
-        let found = most_ahead.and_then(|limit| Some((limit.exceeded(start)?, limit.limit)));
-        match found {
+        let most_ahead = self.most_ahead;
+        match most_ahead.and_then(|limit| limit.exceeded(start, self.stream_time)) {
             None => Ok(()),
             Some((ahead, limit)) => Err(StateError::FutureWindow {
                 store: Arc::clone(&self.found()?.definition.name),

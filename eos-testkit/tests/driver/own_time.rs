@@ -1,5 +1,6 @@
 //! Times from keys and values.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -146,6 +147,29 @@ fn a_record_that_can_not_be_decoded_for_a_while_keeps_its_own_time() {
         assert!(driver.read_pairs(&late).is_empty());
         assert_eq!(driver.stream_time("in", 0), Some(Timestamp(30)));
     }
+}
+
+/// The worker looks at the next record of a paused task in each step, to find the task whose turn it is.
+#[test]
+fn the_time_of_a_record_in_front_of_a_pause_is_read_once() {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&calls);
+    let topic = PlainTopic::<String, String>::named("in").time_by(move |_, value: &String| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Some(Timestamp(value.parse().ok()?))
+    });
+    let mut app = App::new("a");
+    app.source(&topic)
+        .on_error(ErrorPolicy::pause())
+        .key_by(|value: &String| value.clone())
+        .repartition(&Topic::plain("between"))
+        .to(&Topic::plain("out"));
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&topic, "k", "x");
+    assert_eq!(driver.paused().len(), 1);
+    let before = calls.load(Ordering::Relaxed);
+    driver.advance_wall_clock(Duration::from_secs(10));
+    assert_eq!(calls.load(Ordering::Relaxed), before);
 }
 
 /// The codec of one topic is not available when the worker chooses the next record. A moment later it is.

@@ -42,10 +42,13 @@ impl Chores {
         }
         let queried = *self.changelogs_queried.get_or_insert(now);
         let ends = source.ends(&logs, Duration::ZERO);
-        let has_idle = tasks.values_mut().any(|task| task.idle.is_some());
         let may_be_slow = self.silent_changelogs % PATIENT == PATIENT - 1;
-        let is_slow = has_idle && !may_be_slow && now.since(queried) > IdleTime::LONGEST_QUERY;
+        let is_slow = !may_be_slow && now.since(queried) > IdleTime::LONGEST_QUERY;
         if ends.is_pending() && !is_slow {
+            return;
+        }
+        let has_idle = tasks.values_mut().any(|task| task.idle.is_some());
+        if ends.is_pending() && !has_idle {
             return;
         }
         self.changelogs_queried = None;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use eos_protocol::calls;
 use eos_protocol::{Admission, AppId, Pick, TaskId, Timestamp, TopicPartition};
 
-use super::{Done, Pipeline, Processed, Unit, inputs, keep_wall_clock, origin, run};
+use super::{Done, Pipeline, Processed, Unit, inputs, origin, run};
 use crate::async_calls::{CallKey, Executor};
 use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::Origin;
@@ -351,8 +351,15 @@ impl Pipeline {
         let (message, headers) = (&current.message, current.message.headers());
         let state = task.state.as_ref();
         let place = (&from.partition, message.offset(), current.timestamp);
-        let mut origin = origin(shared, task.progress.task, place, seen, state, &headers);
-        keep_wall_clock(&mut origin, task.own_moments.as_deref());
+        let own = task.own_moments.as_deref();
+        let origin = origin(
+            shared,
+            task.progress.task,
+            place,
+            seen,
+            (state, own),
+            &headers,
+        );
         let raw = message.raw(current.timestamp, &headers);
         let ctx = self.ctx(shared, state, &origin);
         let Chains { inputs, places } = &mut task.chains;

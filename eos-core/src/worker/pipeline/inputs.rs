@@ -89,22 +89,22 @@ fn choose_by_time<C: Client>(
     Ok(task.merge.pick(now, supplies))
 }
 
-/// Whether the choice of the next input found a record without a time at the head of this one, in a topic with `time_by`.
+/// Whether the inputs must be chosen from again, because the record at the head of this one had no readable time when it was
+/// chosen, and now it has. Returns this once per choice.
 #[inline(always)]
-pub(super) fn was_timeless<R: Records>(task: &mut Task<R>, input: usize) -> bool {
-    task.has_own_times(input) && was_first_without_time(task, input)
+pub(super) fn must_choose_again<R: Records>(task: &mut Task<R>, input: usize) -> bool {
+    task.has_own_times(input) && takes_back_choice(task, input)
 }
 
 #[inline(never)]
-fn was_first_without_time<R: Records>(task: &mut Task<R>, input: usize) -> bool {
+fn takes_back_choice<R: Records>(task: &mut Task<R>, input: usize) -> bool {
     let timeless = Supply::Head { timestamp: None };
-    match task.supplies.get_mut(input) {
-        Some((_, supply)) if *supply == timeless => {
-            *supply = Supply::Empty { lag: Lag::Unknown };
-            true
-        }
-        _ => false,
-    }
+    let supply = task.supplies.get_mut(input);
+    let Some((_, supply)) = supply.filter(|(_, supply)| *supply == timeless) else {
+        return false;
+    };
+    *supply = Supply::Empty { lag: Lag::Unknown };
+    true
 }
 
 /// Returns the supply of an input. An input that was dry at this tick of the clock is not queried again. A query for

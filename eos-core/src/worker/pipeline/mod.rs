@@ -6,6 +6,7 @@ mod early;
 mod emission;
 mod inputs;
 mod log_limiter;
+mod origin;
 mod own_moments;
 mod pause;
 mod policy;
@@ -22,17 +23,14 @@ use eos_protocol::{
 };
 
 use super::key_places::MisplacedKeys;
-use super::own_moments::OwnMoments;
 use super::shared::Shared;
 use super::task::{Readiness, Task};
-use super::task_state::TaskState;
 use super::tasks::Seek;
 use super::transaction::TransactionDriver;
 use super::wake::Wake;
 use super::{RecordsOf, WorkerError};
 use crate::async_calls::Executor;
-use crate::client::{Client, Headers, Message, Producer, Records};
-use crate::ctx::Origin;
+use crate::client::{Client, Message, Producer, Records};
 use crate::failpoints::{self, Point};
 use crate::global::GlobalReads;
 use crate::metrics::{Count, WorkerMeter};
@@ -43,6 +41,7 @@ use crate::topology::{Counts, Fault, Scratch};
 use ahead::CallsOfWorker;
 use emission::Emission;
 use log_limiter::LogLimiter;
+use origin::{origin, wall_clock};
 use processed::{Failed, Processed, Unit};
 use send::Unsent;
 
@@ -382,7 +381,7 @@ impl Pipeline {
         let Some((offset, timestamp)) = task.head_place(input) else {
             return Done::Dry;
         };
-        if timestamp.is_some() && inputs::was_timeless(task, input) {
+        if timestamp.is_some() && inputs::must_choose_again(task, input) {
             // Its time could not be read a moment ago, so it was the first one. Another input may be first now.
             return Done::Next;
         }
@@ -413,8 +412,15 @@ impl Pipeline {
             self.check_place(app, places, input, &from.partition, message.key());
         }
         let place = (&from.partition, offset, timestamp);
-        let mut origin = origin(shared, task.progress.task, place, seen, state, &headers);
-        keep_wall_clock(&mut origin, task.own_moments.as_deref());
+        let own = task.own_moments.as_deref();
+        let origin = origin(
+            shared,
+            task.progress.task,
+            place,
+            seen,
+            (state, own),
+            &headers,
+        );
         let run = self.run(shared, &mut task.chains, state, input, &origin, message);
         self.ran(shared, task, record, run, txn)
     }
@@ -453,6 +459,14 @@ impl Pipeline {
             }
             Err((source, fault)) => self.refused(shared, task, record, source, fault, txn),
         }
+    }
+
+    /// Leaves a record without effects. Its codec was not available at the first decode, and it comes again with its time.
+    #[inline(never)]
+    fn comes_again<R: Records>(&mut self, task: &mut Task<R>) -> Done {
+        task.forget();
+        self.clear();
+        Done::Next
     }
 
     /// Handles a record whose effects are in the scratch.
@@ -572,16 +586,6 @@ impl Pipeline {
     }
 }
 
-impl Pipeline {
-    /// Leaves a record without effects. Its codec was not available at the first decode, and it comes again with its time.
-    #[inline(never)]
-    fn comes_again<R: Records>(&mut self, task: &mut Task<R>) -> Done {
-        task.forget();
-        self.clear();
-        Done::Next
-    }
-}
-
 /// Whether a record without a time is in a topic whose times are in keys and values.
 #[inline(never)]
 fn lacks_own_time<R: Records>(task: &Task<R>, record: Processed) -> bool {
@@ -594,49 +598,4 @@ fn taken<C: Client>(shared: &Shared<C>) -> Option<Done> {
     failpoints::taken();
     let error = failpoints::hit(Point::Poll).err()?;
     Some(Done::give_up(shared.consumer_failed(error)?))
-}
-
-/// Returns the origin of a record at this place. `seen` is the stream time before it.
-#[inline]
-fn origin<'r, C: Client>(
-    shared: &Shared<C>,
-    task: TaskId,
-    (partition, offset, timestamp): (&'r TopicPartition, Offset, Option<Timestamp>),
-    seen: Option<Timestamp>,
-    state: Option<&TaskState>,
-    headers: &'r Headers,
-) -> Origin<'r> {
-    Origin {
-        task,
-        partition,
-        offset,
-        timestamp,
-        stream_time: seen.max(timestamp),
-        handled_to: seen,
-        wall_clock: wall_clock(shared, state),
-        takes_moments: true,
-        headers,
-    }
-}
-
-/// A record that runs again, after moments of its key, has the same time as before.
-#[inline(always)]
-fn keep_wall_clock(origin: &mut Origin<'_>, own: Option<&OwnMoments>) {
-    if let Some(own) = own {
-        set_wall_clock(origin, own);
-    }
-}
-
-#[inline(never)]
-fn set_wall_clock(origin: &mut Origin<'_>, own: &OwnMoments) {
-    if own.is_of(origin.partition, origin.offset) {
-        origin.wall_clock = own.wall_clock.or(origin.wall_clock);
-    }
-}
-
-/// Returns the time of the machine's clock, if a timer of the task uses it.
-fn wall_clock<C: Client>(shared: &Shared<C>, state: Option<&TaskState>) -> Option<Timestamp> {
-    state
-        .is_some_and(|state| state.has_due_of(Clock::Wall))
-        .then(|| shared.env.wall_clock())
 }

@@ -117,13 +117,13 @@ impl Pipeline {
                     Some(Resume::DeadLetter) => pause.rule.decide(Verdict::DeadLetter),
                 }
             }
-            // After an abort, the item may succeed, or an earlier record may cancel it. The pause ends once that is committed.
+            // After an abort, an earlier record may cancel the item. The pause ends once that is committed.
             if !pause.rule.is_reached()
                 && !task.progress.touched()
                 && is_gone(shared, task.state.as_ref(), pause.rule.place())
             {
                 let pause = task.pauses.remove(at);
-                log(shared, task.progress.task, &pause, "did not fail again");
+                log(shared, task.progress.task, &pause, "no longer exists");
                 continue;
             }
             let verdict = pause.rule.pending().filter(|_| pause.rule.is_reached());

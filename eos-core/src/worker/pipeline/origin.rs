@@ -1,0 +1,54 @@
+//! The origin of a record.
+
+use eos_protocol::{Clock, Offset, TaskId, Timestamp, TopicPartition};
+
+use crate::client::{Client, Headers};
+use crate::ctx::Origin;
+use crate::worker::own_moments::OwnMoments;
+use crate::worker::shared::Shared;
+use crate::worker::task_state::TaskState;
+
+/// Returns the origin of a record at this place. `seen` is the stream time before it. A record that runs again after moments
+/// of its key has the same time of the machine's clock as before.
+#[inline]
+pub(super) fn origin<'r, C: Client>(
+    shared: &Shared<C>,
+    task: TaskId,
+    (partition, offset, timestamp): (&'r TopicPartition, Offset, Option<Timestamp>),
+    seen: Option<Timestamp>,
+    (state, own): (Option<&TaskState>, Option<&OwnMoments>),
+    headers: &'r Headers,
+) -> Origin<'r> {
+    let mut origin = Origin {
+        task,
+        partition,
+        offset,
+        timestamp,
+        stream_time: seen.max(timestamp),
+        handled_to: seen,
+        wall_clock: wall_clock(shared, state),
+        takes_moments: true,
+        headers,
+    };
+    if let Some(own) = own {
+        keep_wall_clock(&mut origin, own);
+    }
+    origin
+}
+
+#[inline(never)]
+fn keep_wall_clock(origin: &mut Origin<'_>, own: &OwnMoments) {
+    if own.is_of(origin.partition, origin.offset) {
+        origin.wall_clock = own.wall_clock.or(origin.wall_clock);
+    }
+}
+
+/// Returns the time of the machine's clock, if a timer of the task uses it.
+pub(super) fn wall_clock<C: Client>(
+    shared: &Shared<C>,
+    state: Option<&TaskState>,
+) -> Option<Timestamp> {
+    state
+        .is_some_and(|state| state.has_due_of(Clock::Wall))
+        .then(|| shared.env.wall_clock())
+}
