@@ -3,6 +3,7 @@
 mod applying;
 mod due;
 mod ids;
+mod notes;
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -56,8 +57,8 @@ const OVERHEAD: usize = 61 + 21 + 4;
 #[derive(Debug)]
 pub struct TaskStore {
     backend: Box<dyn StoreBackend>,
-    /// The stores by id, so that changes come in the order of changelog keys. The index of due stores, if there is one,
-    /// comes first, because it has the smallest id.
+    /// The stores by id, so that changes come in the order of changelog keys. The index of due stores and the notes, if the
+    /// task has them, come first. They are not in a changelog.
     slots: Vec<Slot>,
     /// One table for each slot.
     scratch: RefCell<Vec<Table>>,
@@ -65,6 +66,8 @@ pub struct TaskStore {
     caches: RefCell<Vec<CommittedCache>>,
     /// Present if the task has due stores.
     due: Option<DueStores>,
+    /// Whether the task has notes. Their slot comes next to that of the index.
+    has_notes: bool,
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
     /// The committed transaction that the backend has not applied yet.
@@ -160,6 +163,7 @@ impl TaskStore {
             scratch: RefCell::new(scratch),
             caches: RefCell::new(caches),
             due: None,
+            has_notes: false,
             hasher: KeyHasher::random(),
             poison: OnceCell::new(),
             in_flight: None,
@@ -175,7 +179,7 @@ impl TaskStore {
         let none = CacheMemory::default();
         let caches = self.slots.iter().map(|slot| {
             if slot.id.is_reserved() {
-                // No read by key reads the index.
+                // No read by key reads the index or a note while records run.
                 return CommittedCache::new(&none);
             }
             let cache = CommittedCache::new(memory);
@@ -571,10 +575,18 @@ impl TaskStore {
         Ok(at + self.slots.len() - stores.len())
     }
 
-    /// The stores of the task, without the index.
+    /// The stores of the task, without the index and the notes.
     fn stores(&self) -> &[Slot] {
-        let index = usize::from(self.due.is_some());
-        self.slots.get(index..).unwrap_or_default()
+        let reserved = usize::from(self.due.is_some()) + usize::from(self.has_notes);
+        self.slots.get(reserved..).unwrap_or_default()
+    }
+
+    /// Adds a slot that is not one of the stores.
+    fn insert_reserved(&mut self, at: usize, id: StoreId, kind: StoreKind) {
+        self.slots.insert(at, Slot::new(id, kind));
+        self.scratch.get_mut().insert(at, Table::new());
+        let cache = CommittedCache::new(&CacheMemory::default());
+        self.caches.get_mut().insert(at, cache);
     }
 
     fn healthy(&self) -> Result<(), StoreError> {

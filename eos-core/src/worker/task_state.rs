@@ -147,9 +147,10 @@ impl TaskState {
         outputs: PerFamily<Option<usize>>,
         offsets: ChangelogOffsets,
         (windows, row_stores): (Windows, RowStores),
+        trimming: Option<Trimming>,
     ) -> Self {
         Self {
-            trimming: Trimming::of(&store, windows.stores()),
+            trimming: trimming.map(|it| it.restored(windows.stores())),
             windows,
             row_stores,
             ahead: FutureTimestamps::default(),
@@ -349,6 +350,11 @@ impl TaskState {
         }
         if !sends(Family::Windowed) {
             self.windows.seal(&mut self.store)?;
+            if let Some(trimming) = &mut self.trimming
+                && self.store.touched(Family::Windowed)
+            {
+                trimming.seal(&mut self.store);
+            }
         }
         Ok(())
     }

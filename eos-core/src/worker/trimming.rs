@@ -5,11 +5,14 @@ use std::time::Duration;
 use eos_protocol::state::{StoreId, Trim};
 use eos_protocol::windows::Expiry;
 use eos_protocol::{Offset, Timestamp};
-use eos_state::{Direction, KeyRange, StoreError, TaskStore};
+use eos_state::{Direction, KeyRange, Load, StoreError, TaskStore};
 
 use super::future_timestamps::between;
 use crate::rules;
 use crate::store::window_of;
+
+/// The note of the [`Trim`] in the local state.
+const NOTE: &str = "trim";
 
 /// The [`Trim`] of a task's stores. It assumes that no window starts after the stream time at which it was written. A
 /// closure may write to any window, so the latest window counts as a stream time, too.
@@ -24,20 +27,32 @@ pub(super) struct Trimming {
 }
 
 impl Trimming {
-    /// Returns `None` without windowed stores.
-    pub(super) fn of(store: &TaskStore, windows: &[(StoreId, Expiry)]) -> Option<Self> {
-        let retention = windows.iter().map(|(_, expiry)| expiry.retention()).max()?;
-        let retention = match rules::trims_behind_retention() {
-            true => retention,
-            false => Duration::ZERO,
+    /// Returns the trim of local state that is just opened, before changelogs are read. `None` without windowed stores.
+    pub(super) fn opened(
+        store: &TaskStore,
+        windows: &[(StoreId, Expiry)],
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(retention) = longest(windows) else {
+            return Ok(None);
         };
         let latest = windows.iter().map(|(id, _)| latest_window(store, *id));
-        Some(Self {
-            trim: Trim::new(retention),
+        let mut trim = Trim::new(retention);
+        if let Some(note) = store.note(NOTE)? {
+            trim.resume(&note);
+        }
+        Ok(Some(Self {
+            trim,
             retention,
             latest: latest.max().flatten(),
             needless: None,
-        })
+        }))
+    }
+
+    /// Continues after the restore. The retention of windows from before a change may be longer than the program's.
+    pub(super) fn restored(mut self, windows: &[(StoreId, Expiry)]) -> Self {
+        self.retention = longest(windows).unwrap_or_default();
+        self.trim.keep_for(self.retention);
+        self
     }
 
     /// Records a key of a windowed store that goes into the changelog.
@@ -61,6 +76,20 @@ impl Trimming {
         self.trim.discarded();
     }
 
+    /// Adds the note of new observations to the last records of a restore.
+    pub(super) fn loaded(&mut self, load: &mut Load) {
+        if let Some(note) = self.trim.take_note() {
+            load.note(NOTE, &note);
+        }
+    }
+
+    /// Adds the note of new observations to the transaction, for the next owner of the local state.
+    pub(super) fn seal(&mut self, store: &mut TaskStore) {
+        if let Some(note) = self.trim.take_note() {
+            store.put_note(NOTE, &note);
+        }
+    }
+
     /// Returns the lead of the latest window over this stream time. Nothing behind the window is trimmed for this long.
     pub(super) fn ahead_of(&self, stream_time: Option<Timestamp>) -> Option<Duration> {
         let ahead = between(stream_time?, self.latest?);
@@ -74,6 +103,14 @@ impl Trimming {
     pub(super) fn needless(&self) -> Option<Offset> {
         self.needless
     }
+}
+
+fn longest(windows: &[(StoreId, Expiry)]) -> Option<Duration> {
+    let longest = windows.iter().map(|(_, expiry)| expiry.retention()).max()?;
+    Some(match rules::trims_behind_retention() {
+        true => longest,
+        false => Duration::ZERO,
+    })
 }
 
 /// Returns the start of the last row, which is the latest window, because windows are ordered by their starts. A failed

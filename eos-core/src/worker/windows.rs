@@ -30,6 +30,11 @@ pub(super) struct Windowed {
 }
 
 impl Windowed {
+    /// Returns the store's id and its retention.
+    pub(super) fn expiry(&self) -> (StoreId, Expiry) {
+        (self.id, self.expiry)
+    }
+
     /// `None` if the store has no windows.
     pub(super) fn of(store: &StoreSpec) -> Option<Self> {
         Some(Self {

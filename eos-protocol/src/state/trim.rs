@@ -8,6 +8,11 @@ use crate::ids::{Offset, Timestamp};
 /// The number of trims per retention. Smaller steps would need more stored offsets for little gain.
 const STEPS: i64 = 16;
 
+/// The version of [`Trim::take_note`].
+const VERSION: u8 = 1;
+/// The length of an offset or a time in a note, in bytes.
+const WORD: usize = 8;
+
 /// Finds the offset below which a task's partition of a windowed changelog holds only expired windows (design §5:
 /// trimmed by committed stream time, never by the clock).
 ///
@@ -22,6 +27,9 @@ const STEPS: i64 = 16;
 ///   was sealed later. The commit proves that no other owner came between (as for
 ///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no result is beyond the offset in the last
 ///   position, which a database may still be applying.
+///
+/// An owner seldom keeps a task for a whole retention. So the observations are in a [note](Self::take_note), which is part of
+/// the local state, and a restore observes the offsets that it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trim {
     retention: i64,
@@ -38,23 +46,27 @@ pub struct Trim {
     over: Option<Offset>,
     /// The last result.
     trimmed: Option<Offset>,
+    /// Whether the transaction under way or an earlier one has a note of all observations, except for moves of the last one.
+    is_noted: bool,
 }
 
 impl Trim {
     /// A trim for a changelog whose stores keep a window this long after its start: the longest of their retentions.
     #[must_use]
     pub fn new(retention: Duration) -> Self {
-        let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
-        Self {
-            retention,
-            step: (retention / STEPS).max(1),
+        let mut trim = Self {
+            retention: 0,
+            step: 1,
             observed: VecDeque::new(),
             newest: None,
             sealed: None,
             commit_record: None,
             over: None,
             trimmed: None,
-        }
+            is_noted: true,
+        };
+        trim.keep_for(retention);
+        trim
     }
 
     /// Records an LSO. `seen` is the task's current stream time, including the open transaction: a transaction in
@@ -71,8 +83,59 @@ impl Trim {
         let is_near = |(_, time): &(Offset, Timestamp)| seen.0.saturating_sub(time.0) < self.step;
         if before.is_some_and(is_near) {
             self.observed.pop_back();
+        } else {
+            self.is_noted = false;
         }
         self.observed.push_back((lso, seen));
+    }
+
+    /// Sets the retention, the longest one of the stores.
+    pub fn keep_for(&mut self, retention: Duration) {
+        self.retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
+        self.step = (self.retention / STEPS).max(1);
+    }
+
+    /// Returns the observations for the next owner of the local state, once a step. The transaction under way must commit the
+    /// note. It consists of the version (1 byte), then an LSO and a stream time (8 bytes each, big-endian) for each
+    /// observation.
+    pub fn take_note(&mut self) -> Option<Vec<u8>> {
+        if std::mem::replace(&mut self.is_noted, true) {
+            return None;
+        }
+        let mut note = vec![VERSION];
+        for (lso, time) in &self.observed {
+            note.extend_from_slice(&lso.get().to_be_bytes());
+            note.extend_from_slice(&time.0.to_be_bytes());
+        }
+        Some(note)
+    }
+
+    /// Continues with the observations of an earlier owner. Returns false if the note has another version or is damaged. The
+    /// changelog is then trimmed later.
+    pub fn resume(&mut self, note: &[u8]) -> bool {
+        let Some((&VERSION, rest)) = note.split_first() else {
+            return false;
+        };
+        let (words, []) = rest.as_chunks::<{ 2 * WORD }>() else {
+            return false;
+        };
+        let word = |bytes: &[u8]| bytes.try_into().map(i64::from_be_bytes).ok();
+        let mut observed = VecDeque::new();
+        for both in words {
+            let (lso, time) = both.split_at(WORD);
+            let (Some(Ok(lso)), Some(time)) = (word(lso).map(Offset::new), word(time)) else {
+                return false;
+            };
+            observed.push_back((lso, Timestamp(time)));
+        }
+        let pairs = observed.iter().zip(observed.iter().skip(1));
+        let mut grows = pairs.map(|(a, b)| a.0 < b.0 && a.1 <= b.1);
+        if !grows.all(|it| it) {
+            return false;
+        }
+        self.newest = observed.back().map(|(lso, _)| *lso);
+        self.observed = observed;
+        true
     }
 
     /// Records that a transaction that touches the task is sealed. `wrote` is true if it ends with a commit record in
@@ -103,6 +166,7 @@ impl Trim {
     /// Records that this transaction is known not to be committed.
     pub fn discarded(&mut self) {
         self.sealed = None;
+        self.is_noted = false;
     }
 }
 

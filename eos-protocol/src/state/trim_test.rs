@@ -110,3 +110,67 @@ fn what_is_remembered_stays_little_and_what_goes_is_never_late_by_much() {
         assert!(gone >= time - 160 - 25, "only {gone} at {time}");
     }
 }
+
+/// The owners together observe what one owner would.
+#[test]
+fn the_next_owner_continues_with_the_note() {
+    let mut trim = Trim::new(RETENTION);
+    let mut results = Vec::new();
+    for n in 0..40 {
+        trim.observe(offset(10 * n), at(20 * n));
+        results.extend(commit(&mut trim, true, 20 * n + 1));
+        let mut next = Trim::new(RETENTION);
+        assert!(next.resume(&trim.take_note().unwrap()));
+        trim = next;
+    }
+    assert_eq!(results, (0..=31).map(|n| 10 * n).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_note_of_another_version_or_a_damaged_one_is_ignored() {
+    let mut trim = Trim::new(RETENTION);
+    for n in 0..5 {
+        trim.observe(offset(10 * n), at(100 * n));
+    }
+    let note = trim.take_note().unwrap();
+    assert_eq!(note.len(), 1 + 5 * 16);
+    let mut newer = note.clone();
+    newer[0] += 1;
+    let mut swapped = note.clone();
+    swapped[1..33].rotate_left(16);
+    let mut negative = note.clone();
+    negative[1] = 0x80;
+    for damaged in [&newer[..], &swapped, &negative, &note[..40], &[]] {
+        let mut next = Trim::new(RETENTION);
+        assert!(!next.resume(damaged), "{damaged:?}");
+        assert_eq!(next, Trim::new(RETENTION));
+    }
+    assert!(Trim::new(RETENTION).resume(&note));
+}
+
+#[test]
+fn a_longer_retention_keeps_for_longer() {
+    let mut trim = Trim::new(RETENTION);
+    trim.observe(offset(10), at(1_000));
+    trim.keep_for(2 * RETENTION);
+    assert_eq!(commit(&mut trim, true, 1_319), None);
+    assert_eq!(commit(&mut trim, true, 1_320), Some(10));
+}
+
+#[test]
+fn a_note_is_written_once_a_step_and_again_after_an_abort() {
+    let mut trim = Trim::new(RETENTION);
+    let mut notes = 0;
+    for n in 0..160 {
+        trim.observe(offset(n), at(n));
+        notes += usize::from(trim.take_note().is_some());
+    }
+    // 160 ms in steps of about 10 ms.
+    assert!((16..=20).contains(&notes), "{notes}");
+    trim.discarded();
+    assert!(
+        trim.take_note()
+            .is_some_and(|note| note.len() <= 1 + 20 * 16)
+    );
+    assert_eq!(trim.take_note(), None);
+}

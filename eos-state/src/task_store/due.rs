@@ -17,12 +17,11 @@ use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
 
 use self::search::Search;
-use super::{Slot, TaskStore};
+use super::TaskStore;
 use crate::StoreError;
-use crate::cache::{CacheMemory, CommittedCache};
 use crate::due::{self, INDEX_ID, MARK_KEY, Moments};
 use crate::load::Load;
-use crate::overlay::{StoreKind, Table};
+use crate::overlay::StoreKind;
 use crate::range::Direction;
 
 /// The number of loaded rows whose earlier versions are read at once.
@@ -111,11 +110,7 @@ impl TaskStore {
             let slot = self.slot(store)?;
             self.slots[slot].clock = Some(clock);
             if self.due.is_none() {
-                self.slots
-                    .insert(0, Slot::new(INDEX_ID, StoreKind::Ordered));
-                self.scratch.get_mut().insert(0, Table::new());
-                let cache = CommittedCache::new(&CacheMemory::default());
-                self.caches.get_mut().insert(0, cache);
+                self.insert_reserved(0, INDEX_ID, StoreKind::Ordered);
                 self.due = Some(DueStores::default());
             }
             if let Some(state) = &mut self.due {

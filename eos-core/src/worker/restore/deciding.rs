@@ -19,6 +19,7 @@ use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::storage::{HomeError, TaskHome};
 use crate::worker::tasks::Tasks;
+use crate::worker::trimming::Trimming;
 use crate::worker::wake::Wake;
 use crate::worker::windows::{RowStore, Windowed, all_over};
 use crate::worker::{NewTask, RecordsOf, WorkerError};
@@ -104,6 +105,7 @@ impl<C: Client> Restoring<C> {
             logs,
             width: shared.width(stage.driving_topic()),
             phase: Phase::Opening,
+            trimming: None,
             kind: RestoreKind::Exact,
             since: shared.broker_time(),
             logged: shared.now(),
@@ -252,13 +254,14 @@ impl<C: Client> Restoring<C> {
 
     /// Returns the store of a database, and the reader of its changelogs if there are records to read.
     fn begin_reading(
-        &self,
+        &mut self,
         shared: &Shared<C>,
         backend: Box<dyn StoreBackend>,
         reading: Option<Reading>,
     ) -> Result<Phase<C>, WorkerError> {
         let spec = &shared.spec;
         let store = TaskStore::new(backend, self.stores.iter().copied())
+            .map(TaskStore::with_notes)
             .and_then(|store| store.with_due(self.due.iter().copied()))
             .map_err(|source| store_failed(self.task, source))?
             .cached(&spec.state.cache)
@@ -271,6 +274,9 @@ impl<C: Client> Restoring<C> {
                 forgets_next_due: rules::forgets_next_due(),
                 lists_loaded: rules::lists_loaded_moments(),
             });
+        let windows: Vec<_> = self.windows.iter().map(Windowed::expiry).collect();
+        let trimming = Trimming::opened(&store, &windows);
+        self.trimming = trimming.map_err(|source| store_failed(self.task, source))?;
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));
         };

@@ -21,6 +21,7 @@ use self::summary::Summary;
 use super::shared::Shared;
 use super::storage::{HomeError, TaskHome};
 use super::tasks::Tasks;
+use super::trimming::Trimming;
 use super::wake::Wake;
 use super::windows::{RowStore, Windowed};
 use super::{RecordsOf, WorkerError};
@@ -74,6 +75,8 @@ struct Restoring<C: Client> {
     /// The number of partitions of the topic that drives the stage.
     width: u32,
     phase: Phase<C>,
+    /// The unneeded part of the windowed changelog, once the database is open.
+    trimming: Option<Trimming>,
     kind: RestoreKind,
     /// The begin of the wait for a broker, in broker time.
     since: Now,

@@ -19,6 +19,7 @@ use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
 use crate::worker::tasks::Tasks;
+use crate::worker::trimming::Trimming;
 use crate::worker::windows::{Refused, RowStores, Windows};
 use crate::worker::{RecordsOf, WorkerError};
 
@@ -60,6 +61,8 @@ impl<C: Client> Restoring<C> {
                 let ids = self.stores.iter().map(|(id, _)| *id);
                 let ids = ids.filter(|id| id.family() == family).collect();
                 let log = Changelog::new(partition.clone(), family, ids);
+                let trimming = self.trimming.as_mut();
+                let trimming = trimming.filter(|_| family == Family::Windowed);
                 let counts = &mut self.counts;
                 reader
                     .read(
@@ -68,7 +71,7 @@ impl<C: Client> Restoring<C> {
                         source,
                         (family, partition, &log),
                         turn,
-                        counts,
+                        (counts, trimming),
                     )
                     .map_err(|error| with_name(task, &self.names, error))?;
             }
@@ -89,6 +92,9 @@ impl<C: Client> Restoring<C> {
         };
         match whole {
             Some(Restored::At(position)) => {
+                if let Some(trimming) = &mut self.trimming {
+                    trimming.loaded(&mut reader.pending);
+                }
                 if !reader.writes(task, *position)? {
                     return Ok(());
                 }
@@ -195,6 +201,7 @@ impl<C: Client> Restoring<C> {
             outputs,
             offsets,
             (windows, row_stores),
+            self.trimming,
         ));
         Ok(())
     }
@@ -241,7 +248,7 @@ impl<C: Client> Reader<C> {
         source: &mut C::Source,
         (family, partition, log): (Family, &TopicPartition, &Changelog),
         turn: Turn,
-        counts: &mut (u64, u64),
+        (counts, mut trimming): (&mut (u64, u64), Option<&mut Trimming>),
     ) -> Result<(), WorkerError> {
         let restart = |e| WorkerError::Restart(Box::new(e));
         while self.restore.wanted().any(|(wanted, _)| wanted == family) {
@@ -282,6 +289,13 @@ impl<C: Client> Reader<C> {
                     .restore
                     .took(family, record.offset(), bytes, commit, attempt, brokers)
                     .map_err(restart)?;
+                if let Some(trimming) = &mut trimming {
+                    match &entry {
+                        Entry::Put { key, .. } => trimming.wrote(key),
+                        Entry::Commit(_) => trimming.observe(record.offset(), None),
+                        Entry::Delete { .. } => {}
+                    }
+                }
                 match entry {
                     Entry::Put { store, key, value } if wanted => {
                         self.pending.write(store, key, Some(value));

@@ -313,6 +313,35 @@ fn a_window_of_the_future_keeps_its_changelog() {
     assert!(windows.trimmed().is_some());
 }
 
+/// Windows are kept for 150 ms, and no owner keeps the task for longer than 60 ms.
+#[test]
+fn a_changelog_is_trimmed_though_each_owner_keeps_the_task_for_a_part_of_the_retention_only() {
+    let both = |windows: &mut Windows| {
+        windows.restart_without_a_database();
+        windows.take(&["x@0"]);
+        windows.restart();
+    };
+    let restarts = [Windows::restart, Windows::restart_without_a_database, both];
+    for restart in restarts {
+        let mut windows = Windows::new();
+        let mut fronts = Vec::new();
+        for day in 0..20 {
+            for at in [0, 20, 40] {
+                windows.take(&[&*format!("a@{}", 60 * day + at)]);
+            }
+            if let Some(front) = windows.trimmed() {
+                windows.trim(front);
+                fronts.push(front);
+            }
+            restart(&mut windows);
+        }
+        let kept = windows.log().len() - usize::try_from(*fronts.last().unwrap()).unwrap();
+        assert!(fronts.len() > 10 && kept < 60, "{kept} kept: {fronts:?}");
+        windows.restart_without_a_database();
+        assert_eq!(windows.take(&["b@1190"]), ["1100:6"]);
+    }
+}
+
 impl Windows {
     /// The offset below which the worker wants the changelog deleted.
     fn trimmed(&mut self) -> Option<i64> {
