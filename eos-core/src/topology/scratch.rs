@@ -20,6 +20,8 @@ const OVERHEAD: usize = 61 + 21;
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
     outputs: Vec<Output>,
+    /// Whether an output has headers.
+    has_headers: bool,
     /// What the operators counted; most records count nothing.
     counts: Option<Counts>,
     /// The calls of a record at its admission. They are taken before the next record.
@@ -111,6 +113,7 @@ impl Scratch {
         let decides = start..start + written.map_or(0, deciding);
         let value = self.append(|bytes| topic.encode_value(value, bytes, &headers));
         let value = value.inspect_err(|_| self.bytes.truncate(start))?;
+        self.has_headers |= !headers.is_empty();
         self.outputs.push(Output {
             topic: output,
             chosen: chosen.and_then(partition),
@@ -153,6 +156,7 @@ impl Scratch {
             Some(start..self.bytes.len())
         };
         let (key, value) = (copy(key), copy(value));
+        self.has_headers |= !headers.is_empty();
         self.outputs.push(Output {
             topic: output,
             chosen: None,
@@ -181,7 +185,7 @@ impl Scratch {
     /// Whether all outputs together are certainly smaller than this, as most records of most topics are.
     #[inline]
     pub(crate) fn is_surely_below(&self, bytes: usize) -> bool {
-        self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
+        self.bytes.len() + OVERHEAD <= bytes && !self.has_headers
     }
 
     /// Returns the topic of the first output from number `from` on that is too large for its topic, its size in a batch of
@@ -251,6 +255,7 @@ impl Scratch {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.outputs.clear();
+        self.has_headers = false;
         self.counts = None;
         self.fault = None;
     }

@@ -74,8 +74,9 @@ pub(crate) type Written<'a> = Option<&'a [u8]>;
 pub(crate) struct Table {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// An entry's number plus one, or 0. A power of two long, at most half full, searched onwards
-    /// from the hash.
+    /// For each entry, its number plus one in the lower bits, and the bits of its hash that are not its index here in the
+    /// upper ones. 0 if free. A power of two long, at most half full, searched onwards from the hash. A lookup that meets
+    /// the slot of another key does not read the entry, which would be a cache miss.
     slots: Vec<u32>,
 }
 
@@ -169,7 +170,7 @@ impl Table {
                     self.bytes.extend_from_slice(written);
                 }
                 self.entries.push(entry);
-                self.slots[slot] = number + 1;
+                self.slots[slot] = slot_for(number, hash.0, self.mask());
                 (number, true)
             }
         }
@@ -284,8 +285,8 @@ impl Table {
         if self.slots.is_empty() {
             return;
         }
-        let mask = self.slots.len() - 1;
-        let numbers = hashes.map(|hash| self.slots[hash.0 as usize & mask]);
+        let mask = self.mask();
+        let numbers = hashes.map(|hash| self.slots[(hash.0 & mask) as usize] & mask);
         let slots = numbers.clone().fold(0, u32::wrapping_add);
         let entries =
             numbers.filter_map(|number| self.entries.get(number.wrapping_sub(1) as usize));
@@ -298,27 +299,38 @@ impl Table {
         if self.slots.is_empty() {
             return Err(0);
         }
-        let mask = self.slots.len() - 1;
-        let mut slot = hash.0 as usize & mask;
+        let mask = self.mask();
+        let mut slot = hash.0 & mask;
         // The loop ends: at most half of the slots are taken.
         loop {
-            let Some(number) = self.slots[slot].checked_sub(1) else {
-                return Err(slot);
-            };
-            if self.entries[number as usize].hash == hash.0 && self.key(number) == key {
-                return Ok(number);
+            let found = self.slots[slot as usize];
+            if found == 0 {
+                return Err(slot as usize);
+            }
+            if (found ^ hash.0) & !mask == 0 {
+                let number = (found & mask) - 1;
+                if self.entries[number as usize].hash == hash.0 && self.key(number) == key {
+                    return Ok(number);
+                }
             }
             slot = (slot + 1) & mask;
         }
     }
 
     fn slot_of(&self, number: u32) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut slot = self.entries[number as usize].hash as usize & mask;
-        while self.slots[slot] != number + 1 {
+        let mask = self.mask();
+        let hash = self.entries[number as usize].hash;
+        let wanted = slot_for(number, hash, mask);
+        let mut slot = hash & mask;
+        while self.slots[slot as usize] != wanted {
             slot = (slot + 1) & mask;
         }
-        slot
+        slot as usize
+    }
+
+    /// The bits of a hash that are the index of a slot. Not for a table without slots.
+    fn mask(&self) -> u32 {
+        (self.slots.len() - 1) as u32
     }
 
     fn overwrite(&mut self, number: u32, value: Written<'_>) {
@@ -350,15 +362,20 @@ impl Table {
         let len = (self.slots.len() * 2).max(16);
         self.slots.clear();
         self.slots.resize(len, 0);
-        let mask = len - 1;
+        let mask = self.mask();
         for (number, entry) in self.entries.iter().enumerate() {
-            let mut slot = entry.hash as usize & mask;
-            while self.slots[slot] != 0 {
+            let mut slot = entry.hash & mask;
+            while self.slots[slot as usize] != 0 {
                 slot = (slot + 1) & mask;
             }
-            self.slots[slot] = number as u32 + 1;
+            self.slots[slot as usize] = slot_for(number as u32, entry.hash, mask);
         }
     }
+}
+
+/// The slot of an entry.
+fn slot_for(number: u32, hash: u32, mask: u32) -> u32 {
+    (hash & !mask) | (number + 1)
 }
 
 /// The first twelve bytes in an order-preserving form. The last four bytes of the result are 0.

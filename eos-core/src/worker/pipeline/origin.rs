@@ -10,7 +10,7 @@ use crate::worker::task_state::TaskState;
 
 /// Returns the origin of a record at this place. `seen` is the stream time before it. A record that runs again after moments
 /// of its key has the same time of the machine's clock as before.
-#[inline]
+#[inline(always)]
 pub(super) fn origin<'r, C: Client>(
     shared: &Shared<C>,
     task: TaskId,
@@ -19,28 +19,27 @@ pub(super) fn origin<'r, C: Client>(
     (state, own): (Option<&TaskState>, Option<&OwnMoments>),
     headers: &'r Headers,
 ) -> Origin<'r> {
-    let mut origin = Origin {
+    let now = wall_clock(shared, state);
+    Origin {
         task,
         partition,
         offset,
         timestamp,
         stream_time: seen.max(timestamp),
         handled_to: seen,
-        wall_clock: wall_clock(shared, state),
+        wall_clock: match own {
+            None => now,
+            Some(own) => kept(own, partition, offset).or(now),
+        },
         takes_moments: true,
         headers,
-    };
-    if let Some(own) = own {
-        keep_wall_clock(&mut origin, own);
     }
-    origin
 }
 
+/// Returns the time of a record before its moments.
 #[inline(never)]
-fn keep_wall_clock(origin: &mut Origin<'_>, own: &OwnMoments) {
-    if own.is_of(origin.partition, origin.offset) {
-        origin.wall_clock = own.wall_clock.or(origin.wall_clock);
-    }
+fn kept(own: &OwnMoments, partition: &TopicPartition, offset: Offset) -> Option<Timestamp> {
+    own.wall_clock.filter(|_| own.is_of(partition, offset))
 }
 
 /// Returns the time of the machine's clock, if a timer of the task uses it.

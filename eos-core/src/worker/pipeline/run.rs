@@ -185,10 +185,15 @@ impl Pipeline {
     /// Returns the first output from number `from` on that its topic rejects.
     #[inline(always)]
     pub(super) fn oversize<C: Client>(&self, shared: &Shared<C>, from: usize) -> Option<Fault> {
-        let scratch = self.scratch.borrow();
-        if scratch.is_surely_below(self.least_limit) {
+        if self.scratch.borrow().is_surely_below(self.least_limit) {
             return None;
         }
+        self.find_oversize(shared, from)
+    }
+
+    #[inline(never)]
+    fn find_oversize<C: Client>(&self, shared: &Shared<C>, from: usize) -> Option<Fault> {
+        let scratch = self.scratch.borrow();
         let (output, bytes, limit) = scratch.oversize(from, &shared.spec.output_limits)?;
         let topic = shared.topology.outputs().get(output)?.name.clone();
         Some(Fault::Oversize {
