@@ -57,8 +57,8 @@ const OVERHEAD: usize = 61 + 21 + 4;
 #[derive(Debug)]
 pub struct TaskStore {
     backend: Box<dyn StoreBackend>,
-    /// The stores by id, so that changes come in the order of changelog keys. The index of due stores and the notes, if the
-    /// task has them, come first. They are not in a changelog.
+    /// The stores by id, so that changes come in the order of changelog keys. If the task has an index of due stores and
+    /// notes, their slots come first, in this order. Neither is in a changelog.
     slots: Vec<Slot>,
     /// One table for each slot.
     scratch: RefCell<Vec<Table>>,
@@ -66,7 +66,7 @@ pub struct TaskStore {
     caches: RefCell<Vec<CommittedCache>>,
     /// Present if the task has due stores.
     due: Option<DueStores>,
-    /// Whether the task has notes. Their slot comes next to that of the index.
+    /// Whether the task has notes. Their slot follows that of the index, or is the first one.
     has_notes: bool,
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
@@ -179,7 +179,7 @@ impl TaskStore {
         let none = CacheMemory::default();
         let caches = self.slots.iter().map(|slot| {
             if slot.id.is_reserved() {
-                // No read by key reads the index or a note while records run.
+                // Records never read the index or the notes by key, so a cache would stay empty.
                 return CommittedCache::new(&none);
             }
             let cache = CommittedCache::new(memory);
@@ -581,7 +581,7 @@ impl TaskStore {
         self.slots.get(reserved..).unwrap_or_default()
     }
 
-    /// Adds a slot that is not one of the stores.
+    /// Inserts the slot of the index or of the notes.
     fn insert_reserved(&mut self, at: usize, id: StoreId, kind: StoreKind) {
         self.slots.insert(at, Slot::new(id, kind));
         self.scratch.get_mut().insert(at, Table::new());

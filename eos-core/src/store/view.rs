@@ -125,8 +125,8 @@ pub(crate) struct MostAhead<'r> {
 }
 
 impl MostAhead<'_> {
-    /// Returns how far a time is ahead of the clock, and the limit, if that is too far. The clock is read only if the time is
-    /// ahead of stream time.
+    /// Returns the lead of a time over the machine's clock, and the limit, if the lead exceeds the limit. Reads the clock only
+    /// if the time is after stream time.
     pub(crate) fn exceeded(
         &self,
         time: Timestamp,

@@ -21,7 +21,7 @@
 //! | `chores` | metrics, records to purge, the ends of changelogs and of idle inputs |
 //! | `lifecycle` | stop and failure |
 //! | `task`, `task_state`, `windows`, `trimming` | one task, its state, its windows and their changelog |
-//! | `own_moments`, `past_sets`, `ticks` | timers: moments before a record of their key, handlers without end, periods |
+//! | `own_moments`, `past_sets`, `ticks` | timers: moments that come before a record of their key, endless handlers, the schedule of ticks |
 //! | `spec`, `storage`, `purge_queue`, `status`, `error` | the interface between runtime and worker |
 //! | `ahead` | the records of a task whose calls run ahead of their turn |
 //! | `turns` | the turns of tasks in an app with repartition topics, in the order of event time |

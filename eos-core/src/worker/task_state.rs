@@ -150,7 +150,7 @@ impl TaskState {
         trimming: Option<Trimming>,
     ) -> Self {
         Self {
-            trimming: trimming.map(|it| it.restored(windows.stores())),
+            trimming: trimming.map(|it| it.with_retention_of(windows.stores())),
             windows,
             row_stores,
             ahead: FutureTimestamps::default(),
@@ -350,9 +350,7 @@ impl TaskState {
         }
         if !sends(Family::Windowed) {
             self.windows.seal(&mut self.store)?;
-            if let Some(trimming) = &mut self.trimming
-                && self.store.touched(Family::Windowed)
-            {
+            if let Some(trimming) = &mut self.trimming {
                 trimming.seal(&mut self.store);
             }
         }

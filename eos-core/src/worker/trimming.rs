@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use eos_protocol::state::{StoreId, Trim};
 use eos_protocol::windows::Expiry;
-use eos_protocol::{Offset, Timestamp};
-use eos_state::{Direction, KeyRange, Load, StoreError, TaskStore};
+use eos_protocol::{Offset, TaskId, Timestamp};
+use eos_state::changelog::Entry;
+use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
 use super::future_timestamps::between;
 use crate::rules;
@@ -22,34 +23,43 @@ pub(super) struct Trimming {
     /// The longest retention of the stores.
     retention: Duration,
     latest: Option<Timestamp>,
+    /// The stream time of the last commit before the restore.
+    opened_at: Option<Timestamp>,
     /// Records before this offset may be deleted.
     needless: Option<Offset>,
 }
 
 impl Trimming {
-    /// Returns the trim of local state that is just opened, before changelogs are read. `None` without windowed stores.
-    pub(super) fn opened(
+    /// Reads the note of a database that was just opened. Call this before the restore reads changelogs. Returns `None`
+    /// without windowed stores.
+    pub(super) fn open(
+        task: TaskId,
         store: &TaskStore,
         windows: &[(StoreId, Expiry)],
+        stream_time: Option<Timestamp>,
     ) -> Result<Option<Self>, StoreError> {
         let Some(retention) = longest(windows) else {
             return Ok(None);
         };
         let latest = windows.iter().map(|(id, _)| latest_window(store, *id));
         let mut trim = Trim::new(retention);
-        if let Some(note) = store.note(NOTE)? {
-            trim.resume(&note);
+        if let Some(note) = store.note(NOTE)?
+            && !trim.resume(&note)
+        {
+            tracing::debug!(%task, "ignoring the note of the trim: it is damaged or has another version");
         }
         Ok(Some(Self {
             trim,
             retention,
             latest: latest.max().flatten(),
+            opened_at: stream_time,
             needless: None,
         }))
     }
 
-    /// Continues after the restore. The retention of windows from before a change may be longer than the program's.
-    pub(super) fn restored(mut self, windows: &[(StoreId, Expiry)]) -> Self {
+    /// Sets the retention of the restored stores. It is longer than the program's if an earlier program kept its windows for
+    /// longer.
+    pub(super) fn with_retention_of(mut self, windows: &[(StoreId, Expiry)]) -> Self {
         self.retention = longest(windows).unwrap_or_default();
         self.trim.keep_for(self.retention);
         self
@@ -58,6 +68,18 @@ impl Trimming {
     /// Records a key of a windowed store that goes into the changelog.
     pub(super) fn wrote(&mut self, key: &[u8]) {
         self.latest = self.latest.max(window_of(key));
+    }
+
+    /// Records that a restore reads the record at this offset, of a store with windows or of its commit records.
+    pub(super) fn reads(&mut self, offset: Offset, entry: &Entry<'_>) {
+        // Not only at commit records, because compaction removes all but the last one.
+        if self.latest.is_some() {
+            self.trim.observe(offset, self.latest);
+            self.trim.forget_expired(self.opened_at);
+        }
+        if let Entry::Put { key, .. } = entry {
+            self.wrote(key);
+        }
     }
 
     pub(super) fn observe(&mut self, lso: Offset, stream_time: Option<Timestamp>) {
@@ -76,15 +98,10 @@ impl Trimming {
         self.trim.discarded();
     }
 
-    /// Adds the note of new observations to the last records of a restore.
-    pub(super) fn loaded(&mut self, load: &mut Load) {
-        if let Some(note) = self.trim.take_note() {
-            load.note(NOTE, &note);
-        }
-    }
-
-    /// Adds the note of new observations to the transaction, for the next owner of the local state.
+    /// Adds a note of new observations to the open transaction, for the next owner of the local state.
+    /// The transaction has sent nothing to the changelog yet.
     pub(super) fn seal(&mut self, store: &mut TaskStore) {
+        self.trim.seals();
         if let Some(note) = self.trim.take_note() {
             store.put_note(NOTE, &note);
         }

@@ -30,7 +30,7 @@ pub(super) struct Windowed {
 }
 
 impl Windowed {
-    /// Returns the store's id and its retention.
+    /// Returns the store's id and its expiry.
     pub(super) fn expiry(&self) -> (StoreId, Expiry) {
         (self.id, self.expiry)
     }

@@ -8,7 +8,7 @@ use crate::ids::{Offset, Timestamp};
 /// The number of trims per retention. Smaller steps would need more stored offsets for little gain.
 const STEPS: i64 = 16;
 
-/// The version of [`Trim::take_note`].
+/// The format version of a [note](Trim::take_note).
 const VERSION: u8 = 1;
 /// The length of an offset or a time in a note, in bytes.
 const WORD: usize = 8;
@@ -28,8 +28,8 @@ const WORD: usize = 8;
 ///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no result is beyond the offset in the last
 ///   position, which a database may still be applying.
 ///
-/// An owner seldom keeps a task for a whole retention. So the observations are in a [note](Self::take_note), which is part of
-/// the local state, and a restore observes the offsets that it reads.
+/// An owner often loses a task before a whole retention has passed. So a [note](Self::take_note) in the local state keeps the
+/// observations. A restore also observes the offsets that it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trim {
     retention: i64,
@@ -38,7 +38,9 @@ pub struct Trim {
     observed: VecDeque<(Offset, Timestamp)>,
     /// The highest observed LSO.
     newest: Option<Offset>,
-    /// The highest LSO at the seal of the transaction under way, if it wrote to the changelog.
+    /// The highest LSO when the last sealing began. Without transactions, a later LSO may include the commit record.
+    sealing: Option<Offset>,
+    /// The same, of the transaction under way, if it wrote to the changelog.
     sealed: Option<Offset>,
     /// The last commit record is at this offset or later.
     commit_record: Option<Offset>,
@@ -46,7 +48,7 @@ pub struct Trim {
     over: Option<Offset>,
     /// The last result.
     trimmed: Option<Offset>,
-    /// Whether the transaction under way or an earlier one has a note of all observations, except for moves of the last one.
+    /// Whether the last note has all observations. The last observation may have moved since.
     is_noted: bool,
 }
 
@@ -59,6 +61,7 @@ impl Trim {
             step: 1,
             observed: VecDeque::new(),
             newest: None,
+            sealing: None,
             sealed: None,
             commit_record: None,
             over: None,
@@ -77,16 +80,36 @@ impl Trim {
         }
         self.newest = Some(lso);
         let seen = seen.unwrap_or(Timestamp(i64::MIN));
-        // The last entry moves until it is a step away from the previous one, so the entries stay few.
-        let before = self.observed.len().checked_sub(2);
-        let before = before.and_then(|at| self.observed.get(at));
-        let is_near = |(_, time): &(Offset, Timestamp)| seen.0.saturating_sub(time.0) < self.step;
-        if before.is_some_and(is_near) {
+        // A higher LSO with an earlier time says more. A restore knows the latest window only, and an abort sets stream time
+        // back.
+        let mut is_move = false;
+        while let Some((_, time)) = self.observed.back().filter(|(_, time)| *time >= seen) {
+            is_move = *time == seen;
+            self.is_noted &= is_move;
             self.observed.pop_back();
-        } else {
-            self.is_noted = false;
+        }
+        // The last entry moves until it is a step away from the previous one, so the entries stay few.
+        if !is_move {
+            let before = self.observed.len().checked_sub(2);
+            let before = before.and_then(|at| self.observed.get(at));
+            let is_near =
+                |(_, time): &(Offset, Timestamp)| seen.0.saturating_sub(time.0) < self.step;
+            match before.is_some_and(is_near) {
+                true => drop(self.observed.pop_back()),
+                false => self.is_noted = false,
+            }
         }
         self.observed.push_back((lso, seen));
+    }
+
+    /// Forgets the observations of windows that are expired at this committed stream time, except for the highest one. A
+    /// restore commits nothing, and its changelog may never have been deleted.
+    pub fn forget_expired(&mut self, committed: Option<Timestamp>) {
+        while let (Some((_, seen)), Some(time)) = (self.observed.get(1), committed)
+            && seen.0.saturating_add(self.retention) <= time.0
+        {
+            self.observed.pop_front();
+        }
     }
 
     /// Sets the retention, the longest one of the stores.
@@ -95,9 +118,8 @@ impl Trim {
         self.step = (self.retention / STEPS).max(1);
     }
 
-    /// Returns the observations for the next owner of the local state, once a step. The transaction under way must commit the
-    /// note. It consists of the version (1 byte), then an LSO and a stream time (8 bytes each, big-endian) for each
-    /// observation.
+    /// Returns a note of the observations for the next owner of the local state. Returns `None` if no step was added since the
+    /// last note and no transaction was aborted. The caller commits the note with the transaction under way. The format is: version (1 byte), then LSO and stream time of each observation (8 bytes each, big-endian).
     pub fn take_note(&mut self) -> Option<Vec<u8>> {
         if std::mem::replace(&mut self.is_noted, true) {
             return None;
@@ -110,8 +132,8 @@ impl Trim {
         Some(note)
     }
 
-    /// Continues with the observations of an earlier owner. Returns false if the note has another version or is damaged. The
-    /// changelog is then trimmed later.
+    /// Continues with the observations of an earlier owner. Returns false and ignores the note if it is damaged or has another
+    /// version. Trimming then starts from new observations, up to one retention later.
     pub fn resume(&mut self, note: &[u8]) -> bool {
         let Some((&VERSION, rest)) = note.split_first() else {
             return false;
@@ -129,7 +151,7 @@ impl Trim {
             observed.push_back((lso, Timestamp(time)));
         }
         let pairs = observed.iter().zip(observed.iter().skip(1));
-        let mut grows = pairs.map(|(a, b)| a.0 < b.0 && a.1 <= b.1);
+        let mut grows = pairs.map(|(a, b)| a.0 < b.0 && a.1 < b.1);
         if !grows.all(|it| it) {
             return false;
         }
@@ -138,10 +160,15 @@ impl Trim {
         true
     }
 
+    /// Records that the sealing of a transaction begins: it has sent nothing to the changelog yet.
+    pub fn seals(&mut self) {
+        self.sealing = self.newest;
+    }
+
     /// Records that a transaction that touches the task is sealed. `wrote` is true if it ends with a commit record in
     /// this changelog.
     pub fn sealed(&mut self, wrote: bool) {
-        self.sealed = if wrote { self.newest } else { None };
+        self.sealed = self.sealing.filter(|_| wrote);
     }
 
     /// Records that this transaction is committed, with this stream time. Returns the offset up to which the

@@ -11,6 +11,7 @@ fn at(ms: i64) -> Option<Timestamp> {
 }
 
 fn commit(trim: &mut Trim, wrote: bool, time: i64) -> Option<i64> {
+    trim.seals();
     trim.sealed(wrote);
     trim.committed(at(time)).map(Offset::get)
 }
@@ -111,7 +112,7 @@ fn what_is_remembered_stays_little_and_what_goes_is_never_late_by_much() {
     }
 }
 
-/// The owners together observe what one owner would.
+/// A series of owners gets the same results as a single owner.
 #[test]
 fn the_next_owner_continues_with_the_note() {
     let mut trim = Trim::new(RETENTION);
@@ -149,7 +150,7 @@ fn a_note_of_another_version_or_a_damaged_one_is_ignored() {
 }
 
 #[test]
-fn a_longer_retention_keeps_for_longer() {
+fn a_longer_retention_delays_the_trim() {
     let mut trim = Trim::new(RETENTION);
     trim.observe(offset(10), at(1_000));
     trim.keep_for(2 * RETENTION);
@@ -173,4 +174,63 @@ fn a_note_is_written_once_a_step_and_again_after_an_abort() {
             .is_some_and(|note| note.len() <= 1 + 20 * 16)
     );
     assert_eq!(trim.take_note(), None);
+}
+
+/// A restore over a local copy knows the latest window only, and an abort sets stream time back.
+#[test]
+fn an_earlier_time_replaces_later_ones() {
+    let mut trim = Trim::new(RETENTION);
+    trim.observe(offset(10), at(800));
+    trim.observe(offset(20), at(1_000));
+    trim.observe(offset(30), at(900));
+    trim.observe(offset(40), at(950));
+    trim.observe(offset(50), at(950));
+    let mut next = Trim::new(RETENTION);
+    assert!(next.resume(&trim.take_note().unwrap()));
+    next.observe(offset(60), at(1_110));
+    assert_eq!(commit(&mut next, true, 1_060), Some(30));
+    assert_eq!(commit(&mut next, true, 1_109), None);
+    assert_eq!(commit(&mut next, true, 1_110), Some(50));
+}
+
+#[test]
+fn a_stream_time_that_stands_still_needs_no_note() {
+    let mut trim = Trim::new(RETENTION);
+    trim.observe(offset(10), at(800));
+    trim.observe(offset(20), at(1_000));
+    assert!(trim.take_note().is_some());
+    for n in 3..20 {
+        trim.observe(offset(10 * n), at(1_000));
+        assert_eq!(trim.take_note(), None);
+    }
+    trim.observe(offset(300), at(900));
+    assert!(trim.take_note().is_some());
+}
+
+/// The log may hold years of windows.
+#[test]
+fn a_restore_keeps_few_observations() {
+    let mut trim = Trim::new(RETENTION);
+    for n in 0..10_000 {
+        trim.observe(offset(n), at(100 * n));
+        trim.forget_expired(at(1_000_000));
+    }
+    assert!(
+        trim.take_note()
+            .is_some_and(|note| note.len() < 1 + 20 * 16)
+    );
+    assert_eq!(commit(&mut trim, true, 1_000_000), Some(9_998));
+}
+
+/// Without transactions, the LSO is the end of the log.
+#[test]
+fn an_lso_that_includes_the_commit_record_does_not_delete_it() {
+    let mut trim = Trim::new(RETENTION);
+    trim.observe(offset(10), at(1_000));
+    trim.seals();
+    // The commit record is at 11, and another task waits for the producer.
+    trim.observe(offset(12), at(1_010));
+    trim.sealed(true);
+    trim.committed(at(1_010));
+    assert_eq!(commit(&mut trim, false, 9_000), Some(10));
 }

@@ -74,9 +74,9 @@ pub(crate) type Written<'a> = Option<&'a [u8]>;
 pub(crate) struct Table {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// For each entry, its number plus one in the lower bits, and the bits of its hash that are not its index here in the
-    /// upper ones. 0 if free. A power of two long, at most half full, searched onwards from the hash. A lookup that meets
-    /// the slot of another key does not read the entry, which would be a cache miss.
+    /// The hash table, with linear probing. A free slot is 0. Otherwise, the bits of the [mask](Self::mask) are the number
+    /// of the entry plus one. The other bits are those of the entry's hash. So a lookup rarely reads the entry of another
+    /// key, which is often a cache miss. The length is a power of two. At most half of the slots are taken.
     slots: Vec<u32>,
 }
 
@@ -170,7 +170,7 @@ impl Table {
                     self.bytes.extend_from_slice(written);
                 }
                 self.entries.push(entry);
-                self.slots[slot] = slot_for(number, hash.0, self.mask());
+                self.slots[slot] = slot_content(number, hash.0, self.mask());
                 (number, true)
             }
         }
@@ -320,7 +320,7 @@ impl Table {
     fn slot_of(&self, number: u32) -> usize {
         let mask = self.mask();
         let hash = self.entries[number as usize].hash;
-        let wanted = slot_for(number, hash, mask);
+        let wanted = slot_content(number, hash, mask);
         let mut slot = hash & mask;
         while self.slots[slot as usize] != wanted {
             slot = (slot + 1) & mask;
@@ -328,7 +328,7 @@ impl Table {
         slot as usize
     }
 
-    /// The bits of a hash that are the index of a slot. Not for a table without slots.
+    /// Returns the mask for the bits of a hash that are the index of a slot. The table must have slots.
     fn mask(&self) -> u32 {
         (self.slots.len() - 1) as u32
     }
@@ -368,13 +368,13 @@ impl Table {
             while self.slots[slot as usize] != 0 {
                 slot = (slot + 1) & mask;
             }
-            self.slots[slot as usize] = slot_for(number as u32, entry.hash, mask);
+            self.slots[slot as usize] = slot_content(number as u32, entry.hash, mask);
         }
     }
 }
 
-/// The slot of an entry.
-fn slot_for(number: u32, hash: u32, mask: u32) -> u32 {
+/// Returns the content of an entry's slot.
+fn slot_content(number: u32, hash: u32, mask: u32) -> u32 {
     (hash & !mask) | (number + 1)
 }
 

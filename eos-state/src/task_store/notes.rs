@@ -4,15 +4,15 @@ use eos_protocol::state::{Family, StoreId};
 
 use super::TaskStore;
 use crate::StoreError;
-use crate::load::Load;
 use crate::overlay::StoreKind;
 
-/// The store of notes. Its keys begin with letters.
+/// The id of the notes, which is the reserved id of the windowed family. Names of notes begin with a letter, so that other
+/// rows under this id can have another first byte.
 const NOTES_ID: StoreId = StoreId::commit_record(Family::Windowed);
 
 impl TaskStore {
-    /// Allows notes: rows that are committed with a transaction, but are in no changelog. A restore from a changelog finds
-    /// none, and a version of this library that does not know a note ignores it.
+    /// Adds notes to the task's state. A note is a row that commits with a transaction and is in no changelog. A restore from
+    /// the changelog does not bring notes back. Earlier versions of this library ignore unknown notes.
     #[must_use]
     pub fn with_notes(mut self) -> Self {
         if !self.has_notes {
@@ -23,7 +23,7 @@ impl TaskStore {
         self
     }
 
-    /// Returns a committed note.
+    /// Returns a note that the engine has applied. `None` if there is none.
     ///
     /// # Errors
     /// If the engine can't read.
@@ -34,7 +34,7 @@ impl TaskStore {
         Ok(self.poisoning(found)?.then_some(note))
     }
 
-    /// Writes a note for the transaction, even if the current record fails. Does nothing without
+    /// Writes a note into the open transaction. If the current record fails, the note stays. Does nothing without
     /// [`with_notes`](Self::with_notes).
     pub fn put_note(&mut self, name: &str, note: &[u8]) {
         let at = usize::from(self.due.is_some());
@@ -49,36 +49,30 @@ impl TaskStore {
     }
 }
 
-impl Load {
-    /// Adds a note.
-    pub fn note(&mut self, name: &str, note: &[u8]) {
-        self.write(NOTES_ID, name.as_bytes(), Some(note));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use eos_protocol::Clock;
 
     use super::*;
-    use crate::MemoryBackend;
     use crate::testing::at;
+    use crate::{CacheMemory, MemoryBackend};
 
     const COUNTS: StoreId = StoreId::windowed("counts");
+    const TIMER: StoreId = StoreId::plain("timer");
 
     #[test]
     fn a_note_is_committed_with_its_transaction_and_in_no_changelog() {
-        for due in [false, true] {
+        for (due, first) in [(false, true), (true, true), (true, false)] {
             let store = TaskStore::new(
                 Box::new(MemoryBackend::new()),
-                [
-                    (COUNTS, StoreKind::Point),
-                    (StoreId::plain("timer"), StoreKind::Point),
-                ],
+                [(COUNTS, StoreKind::Point), (TIMER, StoreKind::Point)],
             );
-            let store = store.unwrap().with_notes();
-            let timers = due.then_some((StoreId::plain("timer"), Clock::Stream));
-            let mut store = store.with_due(timers).unwrap().with_notes();
+            let store = store.unwrap().cached(&CacheMemory::new(1 << 20));
+            let timers = due.then_some((TIMER, Clock::Stream));
+            let mut store = match first {
+                true => store.with_notes().with_due(timers).unwrap(),
+                false => store.with_due(timers).unwrap().with_notes(),
+            };
             store.put(COUNTS, b"12345678a", b"1").unwrap();
             store.keep_record();
             store.put_note("trim", b"aborted");

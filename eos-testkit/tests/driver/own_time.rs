@@ -149,9 +149,9 @@ fn a_record_that_can_not_be_decoded_for_a_while_keeps_its_own_time() {
     }
 }
 
-/// The worker looks at the next record of a paused task in each step, to find the task whose turn it is.
+/// In each step, the worker checks the next record of a paused task to find the task with the next turn.
 #[test]
-fn the_time_of_a_record_in_front_of_a_pause_is_read_once() {
+fn a_paused_task_reads_the_time_of_its_record_once() {
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
     let topic = PlainTopic::<String, String>::named("in").time_by(move |_, value: &String| {
@@ -168,6 +168,7 @@ fn the_time_of_a_record_in_front_of_a_pause_is_read_once() {
     driver.pipe(&topic, "k", "x");
     assert_eq!(driver.paused().len(), 1);
     let before = calls.load(Ordering::Relaxed);
+    assert!(before > 0);
     driver.advance_wall_clock(Duration::from_secs(10));
     assert_eq!(calls.load(Ordering::Relaxed), before);
 }

@@ -112,22 +112,26 @@ fn at_most_once_no_kill_repeats_a_record() -> Result<()> {
     let before_last = hurt(&mut fleet, &mut load, city, |_| Ok(()))?;
     finish(&mut fleet, &mut client, "enrich-v1", &["cities"])?;
     load.send(BURST, city)?;
-    // An offset is committed before its record is processed, so the processes may have records to process here.
+    // At most once, an offset is committed before its record is processed. So claimed records may be unprocessed here.
     finish(&mut fleet, &mut client, "enrich-v1", &["cities"])?;
     // A clean stop gives back the claimed records that it does not process, and waits for the outputs of the others.
     fleet.stop_all(Signal::Term)?;
-    let at_stop = outputs(&mut client)?;
+    let at_stop = count_outputs(&mut client)?;
     fleet.start()?;
     let after_last = before_last..load.sent;
-    let done = wait_until(PATIENCE, "each record after the last kill", || {
-        fleet.check()?;
-        let times = outputs(&mut client)?;
-        Ok(after_last.clone().all(|seq| times.contains_key(&seq)))
-    });
+    let done = wait_until(
+        PATIENCE,
+        "each record after the last kill has an output",
+        || {
+            fleet.check()?;
+            let times = count_outputs(&mut client)?;
+            Ok(after_last.clone().all(|seq| times.contains_key(&seq)))
+        },
+    );
     done.with_context(|| fleet.tails(25))?;
     fleet.stop_all(Signal::Term)?;
 
-    let times = outputs(&mut client)?;
+    let times = count_outputs(&mut client)?;
     eprintln!(
         "{} of {BURST} records were processed before the clean stop",
         at_stop.range(after_last).count()
@@ -147,8 +151,8 @@ fn at_most_once_no_kill_repeats_a_record() -> Result<()> {
     Ok(())
 }
 
-/// The number of outputs of each record of `02-enrich`.
-fn outputs(client: &mut Client) -> Result<BTreeMap<u64, u32>> {
+/// Returns the number of outputs of `02-enrich` for each input record.
+fn count_outputs(client: &mut Client) -> Result<BTreeMap<u64, u32>> {
     let mut times = BTreeMap::new();
     client.read_all("cities-audit", Isolation::ReadUncommitted, |_, record| {
         let value: serde_json::Value =

@@ -90,13 +90,14 @@ fn after_record(seq: u64, time: i64) -> Action {
     }
 }
 
-/// Returns the action of a handler. Nearly half of the moments are set again once, some of them into the past.
+/// Returns the action of a handler. Nearly half of the handlers set a further moment, some of them in the past. No chain has
+/// more than two further moments.
 fn after_moment(at: i64) -> Action {
     match at.rem_euclid(9) {
         0 => Action::Set(at + 100),
         1 => Action::Set(at - 301),
         2 => Action::Set(at + 901),
-        // Most of these come before the same record.
+        // Most of these new moments come before the same record as the handled one.
         4 => Action::Set(at + 3),
         _ => Action::Keep,
     }

@@ -89,15 +89,15 @@ fn choose_by_time<C: Client>(
     Ok(task.merge.pick(now, supplies))
 }
 
-/// Whether the inputs must be chosen from again, because the record at the head of this one had no readable time when it was
-/// chosen, and now it has. Returns this once per choice.
+/// Takes back the choice of an input whose first record had no readable time at that choice. Returns true once per choice.
+/// The caller has checked that the time is readable now.
 #[inline(always)]
-pub(super) fn must_choose_again<R: Records>(task: &mut Task<R>, input: usize) -> bool {
-    task.has_own_times(input) && takes_back_choice(task, input)
+pub(super) fn take_back_choice<R: Records>(task: &mut Task<R>, input: usize) -> bool {
+    task.has_own_times(input) && take_back_timeless(task, input)
 }
 
 #[inline(never)]
-fn takes_back_choice<R: Records>(task: &mut Task<R>, input: usize) -> bool {
+fn take_back_timeless<R: Records>(task: &mut Task<R>, input: usize) -> bool {
     let timeless = Supply::Head { timestamp: None };
     let supply = task.supplies.get_mut(input);
     let Some((_, supply)) = supply.filter(|(_, supply)| *supply == timeless) else {

@@ -381,8 +381,9 @@ impl Pipeline {
         let Some((offset, timestamp)) = task.head_place(input) else {
             return Done::Dry;
         };
-        if timestamp.is_some() && inputs::must_choose_again(task, input) {
-            // Its time could not be read a moment ago, so it was the first one. Another input may be first now.
+        if timestamp.is_some() && inputs::take_back_choice(task, input) {
+            // The worker chose this record first because its time was not readable. Now the time is readable, and another
+            // input may be first.
             return Done::Next;
         }
         match task.progress.admit(input, offset) {
@@ -461,7 +462,8 @@ impl Pipeline {
         }
     }
 
-    /// Leaves a record without effects. Its codec was not available at the first decode, and it comes again with its time.
+    /// Discards the effects of a record whose codec was not available at the first decode. The worker takes the record again,
+    /// with its time.
     #[inline(never)]
     fn comes_again<R: Records>(&mut self, task: &mut Task<R>) -> Done {
         task.forget();

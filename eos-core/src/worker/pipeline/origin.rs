@@ -9,7 +9,7 @@ use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
 
 /// Returns the origin of a record at this place. `seen` is the stream time before it. A record that runs again after moments
-/// of its key has the same time of the machine's clock as before.
+/// of its key keeps the wall-clock time of its first run.
 #[inline(always)]
 pub(super) fn origin<'r, C: Client>(
     shared: &Shared<C>,
@@ -29,16 +29,20 @@ pub(super) fn origin<'r, C: Client>(
         handled_to: seen,
         wall_clock: match own {
             None => now,
-            Some(own) => kept(own, partition, offset).or(now),
+            Some(own) => first_wall_clock(own, partition, offset).or(now),
         },
         takes_moments: true,
         headers,
     }
 }
 
-/// Returns the time of a record before its moments.
+/// Returns the wall-clock time of the record's first run, if the record runs again.
 #[inline(never)]
-fn kept(own: &OwnMoments, partition: &TopicPartition, offset: Offset) -> Option<Timestamp> {
+fn first_wall_clock(
+    own: &OwnMoments,
+    partition: &TopicPartition,
+    offset: Offset,
+) -> Option<Timestamp> {
     own.wall_clock.filter(|_| own.is_of(partition, offset))
 }
 

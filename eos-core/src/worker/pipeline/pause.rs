@@ -117,7 +117,7 @@ impl Pipeline {
                     Some(Resume::DeadLetter) => pause.rule.decide(Verdict::DeadLetter),
                 }
             }
-            // After an abort, an earlier record may cancel the item. The pause ends once that is committed.
+            // After an abort, an earlier record may cancel the item. The pause ends once the cancellation is committed.
             if !pause.rule.is_reached()
                 && !task.progress.touched()
                 && is_gone(shared, task.state.as_ref(), pause.rule.place())

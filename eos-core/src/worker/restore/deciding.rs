@@ -260,8 +260,12 @@ impl<C: Client> Restoring<C> {
         reading: Option<Reading>,
     ) -> Result<Phase<C>, WorkerError> {
         let spec = &shared.spec;
+        let noted = |store: TaskStore| match self.windows.is_empty() {
+            true => store,
+            false => store.with_notes(),
+        };
         let store = TaskStore::new(backend, self.stores.iter().copied())
-            .map(TaskStore::with_notes)
+            .map(noted)
             .and_then(|store| store.with_due(self.due.iter().copied()))
             .map_err(|source| store_failed(self.task, source))?
             .cached(&spec.state.cache)
@@ -275,7 +279,7 @@ impl<C: Client> Restoring<C> {
                 lists_loaded: rules::lists_loaded_moments(),
             });
         let windows: Vec<_> = self.windows.iter().map(Windowed::expiry).collect();
-        let trimming = Trimming::opened(&store, &windows);
+        let trimming = Trimming::open(self.task, &store, &windows, self.stream_time);
         self.trimming = trimming.map_err(|source| store_failed(self.task, source))?;
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));

@@ -75,7 +75,7 @@ struct Restoring<C: Client> {
     /// The number of partitions of the topic that drives the stage.
     width: u32,
     phase: Phase<C>,
-    /// The unneeded part of the windowed changelog, once the database is open.
+    /// The unneeded part of the windowed changelog. `None` before the database is open, and without windowed stores.
     trimming: Option<Trimming>,
     kind: RestoreKind,
     /// The begin of the wait for a broker, in broker time.

@@ -92,9 +92,6 @@ impl<C: Client> Restoring<C> {
         };
         match whole {
             Some(Restored::At(position)) => {
-                if let Some(trimming) = &mut self.trimming {
-                    trimming.loaded(&mut reader.pending);
-                }
                 if !reader.writes(task, *position)? {
                     return Ok(());
                 }
@@ -289,12 +286,8 @@ impl<C: Client> Reader<C> {
                     .restore
                     .took(family, record.offset(), bytes, commit, attempt, brokers)
                     .map_err(restart)?;
-                if let Some(trimming) = &mut trimming {
-                    match &entry {
-                        Entry::Put { key, .. } => trimming.wrote(key),
-                        Entry::Commit(_) => trimming.observe(record.offset(), None),
-                        Entry::Delete { .. } => {}
-                    }
+                if wanted && let Some(trimming) = &mut trimming {
+                    trimming.reads(record.offset(), &entry);
                 }
                 match entry {
                     Entry::Put { store, key, value } if wanted => {
