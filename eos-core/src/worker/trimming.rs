@@ -70,8 +70,8 @@ impl Trimming {
         self.latest = self.latest.max(window_of(key));
     }
 
-    /// Records that a restore reads the record at this offset, of a store with windows or of its commit records.
-    pub(super) fn reads(&mut self, offset: Offset, entry: &Entry<'_>) {
+    /// Observes a record of the windowed changelog that a restore reads.
+    pub(super) fn observe_read(&mut self, offset: Offset, entry: &Entry<'_>) {
         // Not only at commit records, because compaction removes all but the last one.
         if self.latest.is_some() {
             self.trim.observe(offset, self.latest);
@@ -98,10 +98,10 @@ impl Trimming {
         self.trim.discarded();
     }
 
-    /// Adds a note of new observations to the open transaction, for the next owner of the local state.
-    /// The transaction has sent nothing to the changelog yet.
+    /// Begins the seal of a transaction that has sent nothing to the changelog yet. Adds a note of new observations to it, for
+    /// the next owner of the local state.
     pub(super) fn seal(&mut self, store: &mut TaskStore) {
-        self.trim.seals();
+        self.trim.begin_seal();
         if let Some(note) = self.trim.take_note() {
             store.put_note(NOTE, &note);
         }

@@ -161,7 +161,7 @@ impl Trim {
     }
 
     /// Records that the sealing of a transaction begins: it has sent nothing to the changelog yet.
-    pub fn seals(&mut self) {
+    pub fn begin_seal(&mut self) {
         self.sealing = self.newest;
     }
 

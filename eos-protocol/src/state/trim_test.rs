@@ -11,7 +11,7 @@ fn at(ms: i64) -> Option<Timestamp> {
 }
 
 fn commit(trim: &mut Trim, wrote: bool, time: i64) -> Option<i64> {
-    trim.seals();
+    trim.begin_seal();
     trim.sealed(wrote);
     trim.committed(at(time)).map(Offset::get)
 }
@@ -227,7 +227,7 @@ fn a_restore_keeps_few_observations() {
 fn an_lso_that_includes_the_commit_record_does_not_delete_it() {
     let mut trim = Trim::new(RETENTION);
     trim.observe(offset(10), at(1_000));
-    trim.seals();
+    trim.begin_seal();
     // The commit record is at 11, and another task waits for the producer.
     trim.observe(offset(12), at(1_010));
     trim.sealed(true);

@@ -1,13 +1,14 @@
 //! The engine on disk: RocksDB, one database per task.
 //!
 //! Keys of plain stores are in the column family `default`, those of windowed stores in `windowed`. The family
-//! `windowed` exists only if there is such a store. Each key begins with the store's id. Our own keys are in
-//! `default` under an id that no store has:
+//! `windowed` exists only if there is such a store. Each key begins with the store's id. Our own keys have
+//! an id that no store has. The id `80000000` is in `windowed`, because it is that family's:
 //!
 //! | key | value |
 //! |---|---|
 //! | `00000000 "format"` | the version of this layout, 4 bytes |
 //! | `00000000 "position"` | the position, in the batch that it belongs to |
+//! | `80000000 "trim"` | a note: how far the windows of the changelog reach (`Trim::take_note`), with its own version |
 //!
 //! Every write goes through the log, and the log is never synced. A process that dies loses nothing. A power loss
 //! returns to an earlier batch, with data and position together. (Without the log for bulk loads, followed by commits

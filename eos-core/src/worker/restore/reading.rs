@@ -287,7 +287,7 @@ impl<C: Client> Reader<C> {
                     .took(family, record.offset(), bytes, commit, attempt, brokers)
                     .map_err(restart)?;
                 if wanted && let Some(trimming) = &mut trimming {
-                    trimming.reads(record.offset(), &entry);
+                    trimming.observe_read(record.offset(), &entry);
                 }
                 match entry {
                     Entry::Put { store, key, value } if wanted => {
