@@ -334,6 +334,14 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().counts().gaps += 1;
     }
 
+    /// Notes the number of a record that `reorder_by` forwards at once.
+    pub(crate) fn forwards_number(&self, store: usize, key: Vec<u8>) {
+        let mut scratch = self.scratch.borrow_mut();
+        // The numbers end with the counts.
+        scratch.counts();
+        scratch.numbers.push((store, key));
+    }
+
     /// Counts a gap that `reorder_by` gives up.
     pub(crate) fn gave_numbers_up(&self) {
         self.scratch.borrow_mut().counts().given_up += 1;
@@ -407,6 +415,11 @@ impl<'r> Ctx<'r> {
     ) {
         let mut scratch = self.scratch.borrow_mut();
         scratch.write_to(to, record, timestamp, headers);
+    }
+
+    /// Removes the last output if it is too large for its topic. Returns the limit in bytes.
+    pub(crate) fn remove_oversize(&self) -> Option<usize> {
+        self.scratch.borrow_mut().remove_oversize()
     }
 
     /// The number of partitions of an output.

@@ -44,7 +44,7 @@ pub(crate) enum LastResort {
 }
 
 impl ErrorPolicy {
-    /// Stops the worker with an error that names the record. The worker commits all earlier records first. This is the
+    /// Stops the app with an error that names the record. The worker commits all earlier records first. This is the
     /// default.
     #[must_use]
     pub const fn fail() -> Self {
@@ -140,11 +140,16 @@ impl ErrorPolicy {
     ///
     /// The task of the record waits meanwhile, and other tasks continue.
     ///
-    /// These are not retried, because a retry is expected to fail as well: bytes that can't be decoded, outputs and
-    /// rows of stores that can't be encoded, records without a timestamp in a window, unknown topics of
-    /// [`route`](crate::Stream::route), partitions that do not exist, stores that the step does not have, and
-    /// [permanent failures](crate::Failure::permanent). A failure by
-    /// [`CodecError::unavailable`](crate::codec::CodecError::unavailable) is retried.
+    /// Some failures are not retried, because a retry is expected to fail as well:
+    ///
+    /// - bytes that can't be decoded, and outputs and rows of stores that can't be encoded
+    /// - records without a timestamp in a window
+    /// - errors of deduplication and of reordering
+    /// - unknown topics of [`route`](crate::Stream::route), and partitions that do not exist
+    /// - stores that the step does not have
+    /// - [permanent failures](crate::Failure::permanent)
+    ///
+    /// A failure by [`CodecError::unavailable`](crate::codec::CodecError::unavailable) is retried.
     pub fn retry(times: u32, backoff: Backoff) -> Retry {
         Retry {
             times: Some(times),
@@ -152,8 +157,8 @@ impl ErrorPolicy {
         }
     }
 
-    /// Like [`retry`](Self::retry), until the record succeeds. To failures that `retry` does not retry, the policy of
-    /// [`Retry::then`] applies. Without it, the app stops.
+    /// Like [`retry`](Self::retry), until the record succeeds. The policy of [`Retry::then`] applies to failures that
+    /// `retry` does not retry. Without this policy, the app stops.
     pub fn retry_forever(backoff: Backoff) -> Retry {
         Retry {
             times: None,
@@ -392,7 +397,8 @@ pub enum PolicyError {
     NoRetry,
     /// The waits of a backoff shrink.
     #[error(
-        "the waits go from {from:?} to {to:?}. The second argument of `exponential(from, to)` is the longest wait"
+        "the waits go from {from:?} to {to:?}, but the second argument of `exponential(from, to)` is the longest wait. \
+         Set `to` to at least {from:?}"
     )]
     Backoff {
         /// The first wait.

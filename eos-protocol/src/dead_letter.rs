@@ -3,7 +3,8 @@
 //! A dead letter is the failed record without changes: its key and value as bytes, its timestamp, its headers. The
 //! headers of this module follow. Their names and format are those of Kafka Streams 4.2
 //! (`ExceptionHandlerUtils#buildDeadLetterQueueRecord`), so that the same tools read both: text in UTF-8, numbers in
-//! decimal. A record that was a dead letter before has these headers twice, and readers take the last ones.
+//! decimal. A record that was a dead letter before has these headers twice. Readers use the last ones, but
+//! [`calls::origin`](fn@crate::calls::origin) uses the first ones.
 
 use crate::Timestamp;
 use crate::ids::{AppId, Offset, TopicPartition};
@@ -20,7 +21,7 @@ pub const TOPIC: &str = "__streams.errors.topic";
 pub const PARTITION: &str = "__streams.errors.partition";
 /// The header with the source offset.
 pub const OFFSET: &str = "__streams.errors.offset";
-/// The header with the app's name. This header and the next two are ours: KIP-1034 has none.
+/// The header with the app's name. KIP-1034 defines neither this header nor the headers below.
 pub const APP: &str = "__eos.errors.app";
 /// The header of a replayed record with its first place: topic, partition and offset, separated by spaces.
 pub const ORIGIN: &str = "eos-origin";

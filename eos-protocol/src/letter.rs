@@ -1,4 +1,4 @@
-//! Dead letters that wait for their replay: their rows, and what a replay does with them.
+//! Waiting dead letters: their rows, and the decisions of a replay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,18 +49,21 @@ pub struct WaitingLetter<'a> {
     pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
 }
 
-/// The row of a waiting letter can't be read.
+/// An error of the row of a waiting letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LetterError {
-    /// Another version of eos wrote it.
+    /// Another version of eos wrote the row.
     #[error(
-        "a waiting letter has format {0}, but this version reads up to format {FORMAT}: run the replay with the newest version \
-         that ever used this state"
+        "a waiting letter has format {0}, but this version reads up to format {FORMAT}. Run the replay with the newest \
+         version that ever used this state"
     )]
     Format(u8),
     /// Bytes are missing or invalid.
-    #[error("a waiting letter is damaged: another program wrote to the changelog of the replay")]
+    #[error(
+        "a waiting letter is damaged, because another program wrote to the changelog of the replay. Write its record \
+         to the topic of origin by hand"
+    )]
     Damaged,
 }
 
@@ -78,6 +81,20 @@ impl<'a> WaitingLetter<'a> {
         row_key.extend_from_slice(&episode.to_be_bytes());
         row_key.extend_from_slice(&n.to_be_bytes());
         row_key.extend_from_slice(&at.get().to_be_bytes());
+        row_key
+    }
+
+    /// Returns the begin of the row keys of all letters with this number and the key of this letter.
+    #[must_use]
+    pub fn sibling(&self, number: LetterNumber) -> Vec<u8> {
+        let number = Some(number);
+        let mut row_key = WaitingLetter {
+            number,
+            headers: Vec::new(),
+            ..*self
+        }
+        .row_key(Offset::ZERO);
+        row_key.truncate(row_key.len() - 8);
         row_key
     }
 
@@ -172,6 +189,20 @@ pub struct Decisions {
     without_key: BTreeSet<(String, u32, i64)>,
     /// Topics and keys.
     releases: BTreeSet<(String, Vec<u8>)>,
+    lost: BTreeSet<LostKey>,
+}
+
+/// A parked key whose letters are lost, for example by the retention of the dead-letter topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostKey {
+    /// The app that parked the key.
+    pub app: String,
+    /// The topic of origin.
+    pub topic: String,
+    /// Its partition.
+    pub partition: u32,
+    /// The encoded key.
+    pub key: Vec<u8>,
 }
 
 impl Decisions {
@@ -192,12 +223,37 @@ impl Decisions {
         self.releases.insert((topic.to_owned(), key.to_vec()));
     }
 
+    /// Releases a key whose letters are lost.
+    pub fn release_lost(&mut self, key: LostKey) {
+        self.lost.insert(key);
+    }
+
+    /// The released keys without letters.
+    pub fn lost(&self) -> impl Iterator<Item = &LostKey> {
+        self.lost.iter()
+    }
+
+    /// The discarded numbers before the number of a letter.
+    pub fn discards_before(&self, letter: &WaitingLetter<'_>) -> Vec<LetterNumber> {
+        let (Some(number), Some(key)) = (letter.number, letter.key) else {
+            return Vec::new();
+        };
+        if self.discards.is_empty() {
+            return Vec::new();
+        }
+        let of = (letter.topic.to_owned(), key.to_vec());
+        let numbers = self.discards.get(&of).into_iter().flatten();
+        let before = numbers.filter(|n| **n < number.n);
+        before.map(|n| LetterNumber { n: *n, ..number }).collect()
+    }
+
     /// The topics of the decisions, some of them several times.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         let discards = self.discards.keys().map(|(topic, _)| &**topic);
         let without_key = self.without_key.iter().map(|(topic, ..)| &**topic);
         let releases = self.releases.iter().map(|(topic, _)| &**topic);
-        discards.chain(without_key).chain(releases)
+        let lost = self.lost.iter().map(|lost| &*lost.topic);
+        discards.chain(without_key).chain(releases).chain(lost)
     }
 
     /// Returns the action of a letter. `None` if it has no number: then it comes back as a new record.
@@ -227,7 +283,7 @@ impl Decisions {
         let of = (letter.topic.to_owned(), key.to_vec());
         let discards = self.discards.get(&of);
         Some(match self.releases.contains(&of) {
-            true => Replay::Release(Some(number.episode)),
+            true => Replay::ReleaseThrough(number),
             false if discards.is_some_and(|all| all.contains(&number.n)) => Replay::Discard(number),
             false => Replay::Record(number),
         })

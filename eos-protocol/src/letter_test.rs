@@ -109,7 +109,7 @@ fn a_decision_is_about_one_key() {
     let k = Some(&b"k"[..]);
     assert_eq!(of(k, Some(seven)), Some(Replay::Discard(seven)));
     assert_eq!(of(k, Some(eight)), Some(Replay::Record(eight)));
-    let released = Some(Replay::Release(Some(one.episode)));
+    let released = Some(Replay::ReleaseThrough(one));
     assert_eq!(of(Some(b"l"), Some(one)), released);
     assert_eq!(of(Some(b""), Some(one)), Some(Replay::Discard(one)));
     assert_eq!(of(None, Some(one)), Some(Replay::Record(one)), "no key");

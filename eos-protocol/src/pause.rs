@@ -1,7 +1,7 @@
-//! The pause of a task at a failed record or due item.
+//! Pauses of a task at a record or due item.
 //!
-//! A paused task stands still until a [`Verdict`] arrives. An abort may return records before the place of the pause. The
-//! task then processes these again, and stands still at the same place.
+//! A paused task waits until a [`Verdict`] arrives. An abort may return records before the place of the pause. The task
+//! then processes these records again, and waits at the same place again.
 
 use crate::ids::{Offset, Timestamp, TopicPartition};
 

@@ -1,4 +1,4 @@
-//! Dead letters in sequence: the records of a key behind its first dead letter.
+//! Dead letters in sequence: the parked records of a key.
 //!
 //! A record gets its [`LetterNumber`] once, when it becomes a dead letter for the first time, and keeps it. Until the
 //! key's letters are replayed, discarded or released, its later records become dead letters as well, unprocessed.
@@ -53,7 +53,10 @@ pub enum Replay {
     Record(LetterNumber),
     /// The letter will never come again.
     Discard(LetterNumber),
-    /// No letter of the episode will come again. `None`: of whichever episode the key has.
+    /// No letter up to this number will come again. If it is the highest one, the key is released.
+    ReleaseThrough(LetterNumber),
+    /// No letter of the episode will come again. `None`: of any episode of the key. Versions before `ReleaseThrough` wrote
+    /// the episode of a letter.
     Release(Option<Offset>),
 }
 
@@ -62,8 +65,8 @@ pub enum Replay {
 pub enum SequenceError {
     /// A header with an unknown format.
     #[error(
-        "the header {name} is {value:?}, not a number of a dead letter, like {example:?}. Another program wrote it, or \
-         a newer version of eos"
+        "the header {name} has the value {value:?}, but its form is {example:?}. Another program or a newer version of \
+         eos wrote it. Use the newest version of eos, or write the record without this header"
     )]
     Header {
         /// The name of the header.
@@ -75,7 +78,8 @@ pub enum SequenceError {
     },
     /// A row with an unknown format.
     #[error(
-        "the row of a parked key has an unknown format: {0} bytes. A newer version of eos wrote it"
+        "the row of a parked key has {0} bytes in an unknown format: a newer version of eos wrote it. Run the newest \
+         version that ever used this state"
     )]
     Row(usize),
 }
@@ -108,6 +112,7 @@ impl Replay {
         match self {
             Self::Record(number) => format!("{VERSION} record {number}"),
             Self::Discard(number) => format!("{VERSION} discard {number}"),
+            Self::ReleaseThrough(number) => format!("{VERSION} release {number}"),
             Self::Release(Some(episode)) => format!("{VERSION} release {episode}"),
             Self::Release(None) => format!("{VERSION} release"),
         }
@@ -123,6 +128,7 @@ impl Replay {
             [version, ..] if *version != VERSION.to_string() => None,
             [_, "record", episode, n] => number(episode, n).map(Self::Record),
             [_, "discard", episode, n] => number(episode, n).map(Self::Discard),
+            [_, "release", episode, n] => number(episode, n).map(Self::ReleaseThrough),
             [_, "release", episode] => offset(episode).map(|it| Self::Release(Some(it))),
             [_, "release"] => Some(Self::Release(None)),
             _ => None,
@@ -239,6 +245,13 @@ impl ParkedKey {
         true
     }
 
+    /// Gives up all letters up to a number that is not processed yet. Returns false if none is left.
+    fn discard_through(&mut self, n: u64) -> bool {
+        self.discarded.retain(|discarded| *discarded > n);
+        self.next = n;
+        self.advance()
+    }
+
     /// Whether the letter of this number is still to be processed.
     fn awaits(&self, number: LetterNumber) -> bool {
         number.episode == self.episode
@@ -302,6 +315,18 @@ pub fn arrives(row: &mut Option<ParkedKey>, replay: Option<Replay>) -> Arrival {
         Some(Replay::Discard(number)) if !key.awaits(number) => Arrival::Repeated,
         Some(Replay::Discard(number)) => {
             if !key.discard(number.n) {
+                *row = None;
+            }
+            Arrival::Done
+        }
+        // A letter may be discarded, so only its number counts.
+        Some(Replay::ReleaseThrough(number))
+            if number.episode != key.episode || !(key.next..=key.highest).contains(&number.n) =>
+        {
+            Arrival::Repeated
+        }
+        Some(Replay::ReleaseThrough(number)) => {
+            if !key.discard_through(number.n) {
                 *row = None;
             }
             Arrival::Done

@@ -118,6 +118,31 @@ fn a_release_ends_the_episode() {
     }
 }
 
+/// A record may be parked between the start of the replay and the arrival of the release.
+#[test]
+fn a_release_gives_up_no_letter_behind_its_number() {
+    let through = |n| Some(Replay::ReleaseThrough(number(17, n)));
+    let mut row = three();
+    let discard = Some(Replay::Discard(number(17, 3)));
+    assert_eq!(arrives(&mut row, through(1)), Arrival::Done);
+    assert_eq!(arrives(&mut row, through(1)), Arrival::Repeated);
+    assert_eq!(arrives(&mut row, None), Arrival::Park(number(17, 4)));
+    assert_eq!(arrives(&mut row, discard), Arrival::Done);
+    assert_eq!(arrives(&mut row, through(2)), Arrival::Done);
+    assert_eq!(row.as_ref().unwrap().next(), number(17, 4));
+    assert_eq!(arrives(&mut row, through(3)), Arrival::Repeated);
+    assert_eq!(
+        arrives(&mut row, through(5)),
+        Arrival::Repeated,
+        "never given"
+    );
+    let other = Some(Replay::ReleaseThrough(number(18, 4)));
+    assert_eq!(arrives(&mut row, other), Arrival::Repeated);
+    assert_eq!(arrives(&mut row, through(4)), Arrival::Done);
+    assert_eq!(row, None);
+    assert_eq!(arrives(&mut row, through(4)), Arrival::Repeated);
+}
+
 #[test]
 fn a_number_that_was_never_given_is_left_out() {
     let mut row = three();
@@ -132,6 +157,7 @@ fn headers_come_back() {
     let replays = [
         (Replay::Record(n), "1 record 17 3"),
         (Replay::Discard(n), "1 discard 17 3"),
+        (Replay::ReleaseThrough(n), "1 release 17 3"),
         (Replay::Release(Some(at(17))), "1 release 17"),
         (Replay::Release(None), "1 release"),
     ];
@@ -229,7 +255,9 @@ fn any_history_processes_each_record_once_and_in_order() {
                     Some((Replay::Discard(_), id)) => given_up.push(id),
                     _ => {
                         let before = before.unwrap();
-                        let open = letters.iter().filter(|(n, _)| before.awaits(*n));
+                        let left = |n| row.as_ref().is_some_and(|row| row.awaits(n));
+                        let open = letters.iter();
+                        let open = open.filter(|(n, _)| before.awaits(*n) && !left(*n));
                         given_up.extend(open.map(|(_, id)| *id));
                     }
                 },
@@ -246,6 +274,7 @@ fn any_history_processes_each_record_once_and_in_order() {
                     let replay = match (kind, draw.below(8)) {
                         (1, 0) => Replay::Discard(n),
                         (1, 1) => Replay::Release(Some(n.episode)),
+                        (2, 0) => Replay::ReleaseThrough(n),
                         _ => Replay::Record(n),
                     };
                     Some((replay, id))

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! - **Park.** The price list has no tea, so Emmy's order of tea fails. Her later orders go to `tea-orders-dlq` as
-//!   well,
-//!   because she pays her orders in sequence. Ada's orders are paid.
-//! - **Look.** The log and the headers of each letter have the reason, and the place in the sequence.
+//!   well, because the error policy keeps the dead letters of a key in sequence. Ada's orders are paid.
+//! - **Look.** The log contains the reason. The headers of each letter contain its reason and its place in the
+//!   sequence.
 //! - **Fix.** After three seconds, the price list gets a price for tea.
-//! - **Replay.** A second app writes the letters back to `tea-orders`. Emmy's orders are paid, each once and in order, even
-//!   if you kill this program.
+//! - **Replay.** A second app writes the letters back to `tea-orders`. Emmy's orders are paid, each once and in order,
+//!   even if you kill this program.
 //!
 //! After `eos kafka up` (see README.md):
 //!

@@ -38,8 +38,9 @@ pub enum IdentityError {
     /// The time in the id is too old: the id may have expired.
     #[error(
         "the time in the id ({} ms since 1970) is {behind:?} behind stream time; the store {store} remembers ids for \
-         {remember:?}. The id may have expired. Remember ids for longer, or call `.too_old_to(&topic)` or `.pass_too_old()`. If it is a \
-         replayed dead letter, replay it with `.as_generation(1)`",
+         {remember:?}. The id may have expired. Call `.too_old_to(&topic)` or `.pass_too_old()`. A longer duration of \
+         `SeenIds::time_embedded` requires another app name. If the record is a replayed dead letter, replay it with \
+         `.as_generation(1)`",
         .time.0
     )]
     OldId {

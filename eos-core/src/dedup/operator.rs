@@ -106,8 +106,8 @@ type End<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 /// [`Stream::dedup_as`](crate::Stream::dedup_as).
 ///
 /// Call a method that selects the id last: `by`, `by_header`, `by_key`, `by_content`, `by_value`, `by_cloud_event`,
-/// `by_uuid_v7`, `by_ulid` or `judge_by`. Behind `dedup_as`, call `only_new` or `judged` last. Ids are compared byte by
-/// byte.
+/// `by_uuid_v7`, `by_ulid` or `judge_by`. Behind `dedup_as`, call `only_new` or `judged` last. `by_uuid_v7` and
+/// `by_ulid` ignore case. All other ids are compared byte by byte.
 ///
 /// # Replays
 /// To process records again, set their header `eos-replay-generation` to a new number: unsigned, at most 64 bits, as

@@ -190,14 +190,14 @@ impl<K> SeenIds<K> {
         }
     }
 
-    /// Sets the longest accepted time by which a record's timestamp is behind stream time, the highest timestamp that
-    /// the task has processed. The default is the window, but no more than one hour. So with a window of a day, records
-    /// that are more than an hour late fail by default. A larger value is allowed, and keeps ids longer.
+    /// Sets the lateness: the longest time by which a record may be behind stream time. Stream time is the highest
+    /// timestamp that the task has processed. The default is the window, but no more than one hour. So with a window of
+    /// a day, records that are more than an hour late fail by default. A larger value is allowed, and keeps ids longer.
     ///
     /// A record that is further behind is still a duplicate if its id is in the store. If not, the id may have expired:
     /// the record fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), unless
     /// [`too_old_to`](super::Dedup::too_old_to) or [`pass_too_old`](super::Dedup::pass_too_old) is set. The store keeps
-    /// an id for one and a half times the window plus the lateness. No effect on [`time_embedded`](Self::time_embedded)
+    /// an id for the lateness and one and a half windows. No effect on [`time_embedded`](Self::time_embedded)
     /// and [`for_ever`](Self::for_ever).
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
@@ -243,11 +243,11 @@ impl<K> SeenIds<K> {
 
     /// Accepts records from the future.
     ///
-    /// By default, each record of the store's stage that is more than one hour ahead of the machine's clock
-    /// (`max.timestamp.ahead.ms`) fails before its first step, and does not advance stream time. The stage has all
-    /// steps between its input topics and its outputs or repartition topics. If the stage also has windows, call
-    /// [`Stream::trust_times`](crate::Stream::trust_times) instead. Without this check, one wrong timestamp makes all
-    /// current records too old.
+    /// By default, a record that is more than one hour ahead of the machine's clock (`max.timestamp.ahead.ms`) fails
+    /// before its first step. It does not advance stream time. Without this check, one wrong timestamp makes all
+    /// current records too old. The check covers all records of the store's stage: all steps between its input topics
+    /// and its outputs or repartition topics. If the stage also has windows, call
+    /// [`Stream::trust_times`](crate::Stream::trust_times) instead.
     #[must_use]
     pub fn trust_times(self) -> Self {
         Self {
@@ -267,7 +267,7 @@ impl<K> SeenIds<K> {
     }
 
     /// Estimates the size of the store at this rate of new ids: rows, bytes on disk and in the changelog, and reads.
-    /// The measured size of a store with a million ids per window is within 20 % of the estimate.
+    /// In a test with 300,000 ids per window, the measured size is within 20 % of the estimate.
     ///
     /// ```
     /// # use eos_core::identity::SeenIds;

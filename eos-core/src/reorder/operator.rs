@@ -46,11 +46,15 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// the row is deleted in the transaction of its effects.
     ///
     /// # Errors
-    /// These records fail, and the error policy of the source decides: a record without a timestamp; one that is more
-    /// than `within` behind stream time, unless [`late_to`](Reordered::late_to), [`pass_late`](Reordered::pass_late) or
-    /// [`drop_late`](Reordered::drop_late) is set; one that would raise the size of the waiting records of its task
-    /// above 64 MiB, unless its timestamp ends the wait of another record. If a waiting record fails in a later step,
-    /// the policy decides as well. Its dead letter has the key and the value in the codecs of the store.
+    /// These records fail, and the error policy of the source decides:
+    ///
+    /// - A record without a timestamp.
+    /// - A record that is more than `within` behind stream time, unless [`late_to`](Reordered::late_to),
+    ///   [`pass_late`](Reordered::pass_late) or [`drop_late`](Reordered::drop_late) is set.
+    /// - A record that would raise the waiting records of its task above 64 MiB, unless its timestamp ends the wait of
+    ///   another record.
+    /// - A waiting record that fails in a later step. Its dead letter has the key and the value in the codecs of the
+    ///   store.
     pub fn reorder_by_time(self, within: Duration, store: &ReorderStore<K, V>) -> Reordered<K, V>
     where
         P: Colocated,

@@ -53,7 +53,7 @@ impl<'c> WaitingRows<'c> {
 
     /// Whether the stream time of the current record ends the wait of a record.
     pub(crate) fn has_due(&self, now: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.task.handled_to(Clock::Stream, now)? < now)
+        self.task.has_due_item(self.id, Clock::Stream, now)
     }
 
     pub(crate) fn set_totals(&self, totals: Waiting) -> Result<(), StoreError> {
@@ -139,6 +139,17 @@ impl<'c> WaitingRows<'c> {
         let found = self.task.get_due(self.id, key, &mut row)?;
         self.task.delete_due(self.id, key)?;
         Ok(found.map(|_| row))
+    }
+
+    /// Passes over the number of a record that failed without a wait. The next record of its key, if it waits, comes now.
+    pub(crate) fn pass_over(&self, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
+        let Some((scope, number)) = scope_and_number(key) else {
+            return Ok(());
+        };
+        let mut turn = self.turn(scope)?.unwrap_or_else(|| Turn::starting_at(0));
+        turn.pass(number);
+        self.set_turn(scope, &turn)?;
+        self.call_next(scope, &turn, now)
     }
 
     /// Removes a waiting record that failed at this moment, and the waiting records of its key with lower numbers.

@@ -1,8 +1,8 @@
 //! A dead letter, and the record that it becomes.
 
-use eos_protocol::letter::WaitingLetter;
+use eos_protocol::letter::{LostKey, WaitingLetter};
 use eos_protocol::sequence::{
-    LetterNumber, REPLAY, REPLAY_FOR, SEQUENCE, SequenceError, replay_for,
+    LetterNumber, REPLAY, REPLAY_FOR, Replay as Action, SEQUENCE, SequenceError, replay_for,
 };
 use eos_protocol::{Timestamp, dead_letter};
 
@@ -39,17 +39,6 @@ pub enum ReplayError {
     Due {
         /// The name of the timer or the store, and the moment.
         due: String,
-    },
-    /// The replay has no such topic of origin.
-    #[error(
-        "the letter comes from the topic {topic}, but the replay writes to {known}. Add `.to({topic:?})`. If the \
-         topic no longer exists, skip its letters with `app.on_error(ErrorPolicy::skip())`"
-    )]
-    OtherOrigin {
-        /// The topic of the letter.
-        topic: String,
-        /// The topics of the replay.
-        known: String,
     },
     /// The number of the letter is unreadable.
     #[error(transparent)]
@@ -91,10 +80,12 @@ pub(super) fn read(record: &Bytes) -> Result<WaitingLetter<'_>, ReplayError> {
     })
 }
 
-/// Returns the replay of a letter: its headers, its origin and its place in this replay.
+/// Returns the replay of a letter: its headers, its origin and its place in this replay. `action`: its place in the
+/// sequence of its key, or a decision about another letter of the key.
 pub(super) fn replayed(
     letter: &WaitingLetter<'_>,
     replay: &Replay,
+    action: Option<Action>,
 ) -> Record<Place, Option<Vec<u8>>> {
     let place = Place {
         key: letter.key.map(<[u8]>::to_vec),
@@ -119,7 +110,8 @@ pub(super) fn replayed(
         let origin = format!("{topic} {} {}", letter.partition, letter.offset);
         push(dead_letter::ORIGIN, origin);
     }
-    if let Some(action) = replay.decisions.action(letter) {
+    if let Some(action) = action {
+        // Also a decision carries the value: other readers of the topic would take a null for a deletion.
         push(REPLAY, action.header());
     }
     push(REPLAY_FOR, replay_for(app, topic));
@@ -131,6 +123,19 @@ pub(super) fn replayed(
     if let Some(generation) = generation {
         push(GENERATION, generation.to_string());
     }
+    record
+}
+
+/// Returns the release of a key whose letters are lost. No letter has its value, so the record has none.
+pub(super) fn release_of(lost: &LostKey) -> Record<Place, Option<Vec<u8>>> {
+    let place = Place {
+        key: Some(lost.key.clone()),
+        partition: lost.partition,
+    };
+    let mut record = Record::new(place, None);
+    let mut push = |name: &str, value: String| record.headers.push(name, Some(value.as_bytes()));
+    push(REPLAY, Action::Release(None).header());
+    push(REPLAY_FOR, replay_for(&lost.app, &lost.topic));
     record
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
-use eos_protocol::letter::Decisions;
+use eos_protocol::letter::{Decisions, LostKey};
 
 pub use letter::ReplayError;
 use letter::{Place, PlaceCodec};
@@ -42,8 +42,12 @@ const LARGEST: u32 = 1_048_588;
 #[derive(Debug, Clone)]
 #[must_use = "call `app` to get the app"]
 pub struct Replay {
+    name: String,
     letters: String,
     origins: Vec<String>,
+    /// The time of the declaration.
+    began: Timestamp,
+    since: Timestamp,
     until: Timestamp,
     generation: Option<u64>,
     decisions: Decisions,
@@ -55,7 +59,7 @@ impl App {
     /// of their numbers.
     ///
     /// The app is named `<topic>-replay`, so a topic has one replay, and each letter is replayed once. A second start
-    /// continues.
+    /// continues. [`Replay::named`] sets another name.
     ///
     /// Letters of [`ErrorPolicy::in_sequence`](crate::ErrorPolicy::in_sequence) carry their numbers in the header
     /// `eos-sequence`, and replayed records in the header `eos-replay`. The app that receives them processes each
@@ -74,8 +78,11 @@ impl App {
     /// If a topic of [`Replay::to`] does not exist, the app does not start.
     pub fn replay(letters: &str) -> Replay {
         Replay {
+            name: format!("{letters}-replay"),
             letters: letters.to_owned(),
             origins: Vec::new(),
+            began: time_of_day(),
+            since: Timestamp(i64::MIN),
             until: time_of_day(),
             generation: None,
             decisions: Decisions::default(),
@@ -84,14 +91,32 @@ impl App {
 }
 
 impl Replay {
-    /// Adds a topic of origin. It must exist. Letters of other topics fail. Those that an earlier start has stored wait for a
-    /// start that names their topic.
+    /// Adds a topic of origin. It must exist. Letters of other topics wait for a start that names their topic, and the app
+    /// logs a warning with their number.
     pub fn to(mut self, origin: &str) -> Self {
         self.origins.push(origin.to_owned());
         self
     }
 
+    /// Sets the name of the app. An app with another name reads the dead-letter topic from its beginning.
+    ///
+    /// A start needs it if it fails because the offsets of its group or its changelog are lost. Kafka deletes the offsets of a
+    /// group without members after seven days (`offsets.retention.minutes`). Letters with a number are then processed once
+    /// nevertheless. Other letters become new records again, so leave out the replayed ones with [`since`](Self::since).
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Leaves out the letters whose records failed before this time.
+    pub fn since(mut self, failed_at: Timestamp) -> Self {
+        self.since = failed_at;
+        self
+    }
+
     /// Sets the end of the replay: letters whose records failed at this time or later wait for a later start.
+    ///
+    /// With a time in the future, the replay also writes letters that fail while it runs, five seconds after their failure.
     pub fn until(mut self, failed_before: Timestamp) -> Self {
         self.until = failed_before;
         self
@@ -111,21 +136,21 @@ impl Replay {
         self
     }
 
-    /// Discards a letter of the topic `origin`: the key with these bytes no longer waits for this number. The header
+    /// Discards a letter of the topic `origin`, also if the letter itself is lost and a later one of its key exists: the key with these bytes no longer waits for this number. The header
     /// `eos-sequence` of a letter ends with its number.
     ///
-    /// It applies to the letters that this start writes: those that failed before [`until`](Self::until). Remove the call
-    /// afterwards: a later letter of the key may have the same number. A record without a key has no such number: see
-    /// [`discard_without_key`](Self::discard_without_key).
+    /// It applies to the letters that this start writes: those that failed before [`until`](Self::until).
+    /// Remove the call afterwards, because a later letter of the key may have the same number. For a record without a
+    /// key, call [`discard_without_key`](Self::discard_without_key).
     pub fn discard(mut self, origin: &str, key: impl AsRef<[u8]>, number: u64) -> Self {
         self.decisions.discard(origin, key.as_ref(), number);
         self
     }
 
-    /// Discards the letter of a record without a key. Its topic and partition are those of its origin. Its offset is the second
-    /// number of the header `eos-sequence`.
+    /// Discards the letter of a record without a key. `origin` and `partition` are those of the record. `offset` is the
+    /// second number of the header `eos-sequence`.
     ///
-    /// Each such letter is the only one of its sequence, so its number does not tell it from others.
+    /// Each such letter is the only one of its sequence and has number 1, so the number does not identify it.
     pub fn discard_without_key(mut self, origin: &str, partition: u32, offset: i64) -> Self {
         self.decisions
             .discard_without_key(origin, partition, offset);
@@ -134,19 +159,42 @@ impl Replay {
 
     /// Discards all letters of a key of the topic `origin`, and releases the key: its new records are processed again.
     ///
-    /// It applies to the letters that this start writes: those that failed before [`until`](Self::until).
+    /// It applies to the letters that this start writes: those that failed before [`until`](Self::until). Later letters of
+    /// the key stay parked. If the letters are lost, see [`release_lost`](Self::release_lost).
     pub fn release(mut self, origin: &str, key: impl AsRef<[u8]>) -> Self {
         self.decisions.release(origin, key.as_ref());
+        self
+    }
+
+    /// Releases a key of the topic `origin` whose letters are lost, for example by the retention of the dead-letter topic.
+    /// `app` is the app that parked the key, and `partition` is the partition of its records.
+    ///
+    /// Each start writes one record to `origin`, with the key, without a value, and with the header `eos-replay`. The app
+    /// gives up all letters of the key, also existing ones. For other readers of the topic, the record is a tombstone. Remove
+    /// the call afterwards.
+    pub fn release_lost(
+        mut self,
+        app: &str,
+        origin: &str,
+        partition: u32,
+        key: impl AsRef<[u8]>,
+    ) -> Self {
+        self.decisions.release_lost(LostKey {
+            app: app.to_owned(),
+            topic: origin.to_owned(),
+            partition,
+            key: key.as_ref().to_vec(),
+        });
         self
     }
 
     /// Returns the app. Set its properties and run it like any other app. [`App::on_error`] sets the policy for records
     /// that are not dead letters.
     ///
-    /// The app does not start if a decision names a topic that [`to`](Self::to) does not name.
+    /// The app does not start without a topic of [`to`](Self::to), or if a decision names another topic.
     #[must_use]
     pub fn app(self) -> App {
-        let mut app = App::new(&format!("{}-replay", self.letters));
+        let mut app = App::new(&self.name);
         app.set("message.max.bytes", LARGEST);
         let stores = Rows {
             letters: app.store(&OrderedStore::plain("letters")),
@@ -157,6 +205,9 @@ impl Replay {
             let topic = Topic::with(origin, PlaceCodec, Plain);
             let topic = topic.partition_by("replay", |place: &Place, _| place.partition);
             outputs.insert(origin.clone(), app.output(&topic));
+        }
+        if outputs.is_empty() {
+            app.wrong(Mistake::ReplayWithoutTopic);
         }
         for topic in self.decisions.topics() {
             if !outputs.contains_key(topic) {
@@ -194,7 +245,9 @@ pub fn replayed(
     let mut record = Record::new(bytes(key), bytes(value));
     record.headers = headers;
     let letter = letter::read(&record).map_err(Failure::permanent)?;
-    let record = letter::replayed(&letter, &App::replay(""));
+    let replay = App::replay("");
+    let action = replay.decisions.action(&letter);
+    let record = letter::replayed(&letter, &replay, action);
     let partition = i32::try_from(record.key.partition).unwrap_or(i32::MAX);
     Ok((partition, record.headers))
 }

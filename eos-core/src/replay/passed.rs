@@ -8,13 +8,14 @@ use crate::store_handle::Store;
 
 /// The only key of the store.
 const ROW: u32 = 0;
-/// The version of the row. Version 1 was JSON, and did not know the start.
+/// The version of the row. Version 1 was JSON, without the start.
 const VERSION: u8 = 2;
 
-/// The place before which this start of the replay writes no stored letter: they failed too late, or are stuck.
+/// The place before which this start of the replay writes no letters.
 ///
-/// Such letters stay for another start, which reads all letters again: it may have another end, other topics and another
-/// version. Without the place, each round would read all of them. It is a row, so it moves and aborts with the letters.
+/// The letters before the place failed too late, or are stuck. They stay for another start, which may have another end,
+/// other topics or another version. So another start reads all letters again. Without the place, each round would do
+/// so. The place is a row, so it moves and aborts with the letters.
 ///
 /// ```text
 /// version (1 byte) · start (8) · key
@@ -39,6 +40,17 @@ impl Passed {
         let found = found.filter(|it| it.start == start);
         let key = Vec::new();
         Ok(found.unwrap_or(Self { start, key }))
+    }
+
+    /// Whether this start has not had a round.
+    pub(super) fn is_new(&self) -> bool {
+        self.key.is_empty()
+    }
+
+    /// Notes the first round.
+    pub(super) fn began(&mut self) {
+        // No letter has a lower key.
+        self.key.push(0);
     }
 
     /// Moves the place behind a letter.

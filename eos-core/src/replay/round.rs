@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use eos_protocol::Partition;
 use eos_protocol::letter::{self, WaitingLetter};
+use eos_protocol::sequence::Replay as Action;
+use eos_protocol::{Clock, Offset, Partition, Timestamp};
 
+use super::Replay;
 use super::first_format::FirstFormat;
-use super::letter::{Bytes, Place, read, replayed};
+use super::letter::{Bytes, Place, read, release_of, replayed};
 use super::passed::Passed;
 use super::stuck::{Stuck, Why};
-use super::{Replay, ReplayError};
 use crate::Ctx;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::store::{KeyValueStore, OrderedStore};
+use crate::store::{KeyValueStore, OrderedStore, OrderedView};
 use crate::store_handle::Store;
 
 /// The most letters of a round, and the most bytes of their keys and values, in one unit of work.
@@ -22,6 +23,8 @@ const LETTERS: usize = 1_000;
 const BYTES: usize = 1 << 20;
 /// The most letters that a unit of work reads. Those that this start does not write stay.
 const READ: usize = 4_000;
+/// The time after which a letter that failed during the replay is written, in milliseconds.
+const PAUSE_MS: i64 = 5_000;
 
 /// The stores of a replay.
 #[derive(Debug, Clone, Copy)]
@@ -31,23 +34,55 @@ pub(super) struct Rows {
 }
 
 type Origin = Output<Place, Option<Vec<u8>>>;
+type Letters<'a> = OrderedView<'a, Vec<u8>, Vec<u8>>;
 
 /// One start of a replay.
 #[derive(Debug)]
 pub(super) struct Rounds {
     replay: Replay,
-    /// Its random name.
+    /// The random number of the start.
     start: u64,
     rows: Rows,
     outputs: BTreeMap<String, Origin>,
     stuck: Mutex<BTreeMap<Partition, Stuck>>,
 }
 
-/// What becomes of a stored letter in this start.
+/// The fate of a stored letter in this start.
 enum Fate<'a> {
     Late,
+    /// A later round writes it.
+    Soon,
     Stuck(Why),
-    Written(&'a Origin, WaitingLetter<'a>),
+    Written(&'a Origin),
+}
+
+/// The topic, the partition, the key and the episode of letters that follow each other.
+type Group = (String, u32, Option<Vec<u8>>, Option<Offset>);
+
+fn group_of(letter: &WaitingLetter<'_>) -> Group {
+    let key = letter.key.map(<[u8]>::to_vec);
+    let episode = letter.number.map(|number| number.episode);
+    (letter.topic.to_owned(), letter.partition, key, episode)
+}
+
+/// The progress of one round.
+#[derive(Debug, Default)]
+struct Round {
+    read: usize,
+    letters: usize,
+    bytes: usize,
+    /// The group and the number of the last written letter.
+    written: Option<(Group, u64)>,
+    /// The group of the last letter that waits for a later round.
+    waiting: Option<Group>,
+    /// Whether a letter waits for a later round. The place stays in front of it.
+    waits: bool,
+}
+
+impl Round {
+    fn is_full(&self) -> bool {
+        self.read >= READ || self.letters >= LETTERS || self.bytes >= BYTES
+    }
 }
 
 impl Rounds {
@@ -69,12 +104,8 @@ impl Rounds {
     /// Stores a letter until the next round.
     pub(super) fn take(&self, ctx: &Ctx<'_>, record: &Bytes) -> Result<(), Failure> {
         let letter = read(record).map_err(Failure::permanent)?;
-        if !self.outputs.contains_key(letter.topic) {
-            let known: Vec<_> = self.outputs.keys().map(String::as_str).collect();
-            return Err(Failure::permanent(ReplayError::OtherOrigin {
-                topic: letter.topic.to_owned(),
-                known: known.join(", "),
-            }));
+        if letter.failed_at < self.replay.since {
+            return Ok(());
         }
         let key = letter.row_key(ctx.offset());
         // A later letter belongs to a later start, which begins at the first row. It does not move the place of this one.
@@ -89,37 +120,49 @@ impl Rounds {
         let (rows, view) = (ctx.store(&self.rows.letters), ctx.store(&self.rows.passed));
         let before = Passed::read(&view, self.start)?;
         let mut passed = before.clone();
-        let (mut read, mut letters, mut bytes) = (0, 0, 0);
+        if before.is_new() && self.replay.decisions.lost().next().is_some() {
+            passed.began();
+            self.release_lost(ctx)?;
+        }
+        let mut round = Round::default();
         let mut is_end = true;
         for entry in rows.range(before.key.clone()..) {
-            if read >= READ || letters >= LETTERS || bytes >= BYTES {
+            if round.is_full() {
                 is_end = false;
                 break;
             }
             let (key, row) = entry?;
-            read += 1;
+            round.read += 1;
             let old = FirstFormat::decode(&row).transpose();
             let letter = match &old {
                 Ok(Some(old)) => old.letter(),
                 Ok(None) => WaitingLetter::decode(&key, &row),
                 Err(error) => Err(*error),
             };
-            let fate = match letter {
-                Ok(letter) => self.fate(ctx, letter),
-                Err(error) => Fate::Stuck(error.into()),
+            let fate = match &letter {
+                Ok(letter) => self.fate(ctx, letter, &round),
+                Err(error) => Fate::Stuck((*error).into()),
+            };
+            let fate = match (fate, &letter) {
+                (Fate::Written(output), Ok(letter)) => {
+                    self.write_letter(ctx, &rows, (output, letter), &mut round)?
+                }
+                (fate, _) => fate,
             };
             match fate {
-                Fate::Written(output, letter) => {
-                    letters += 1;
-                    bytes += letter.bytes();
-                    ctx.emit_record(output, replayed(&letter, &self.replay))?;
+                Fate::Written(_) => {
                     rows.delete(&key)?;
+                    continue;
+                }
+                Fate::Soon => {
+                    round.waits = true;
+                    round.waiting = letter.ok().map(|letter| group_of(&letter));
                     continue;
                 }
                 Fate::Late => {}
                 Fate::Stuck(why) => self.is_stuck(ctx.partition(), &key, why),
             }
-            if letters == 0 {
+            if round.letters == 0 && !round.waits {
                 passed.behind(key);
             }
         }
@@ -129,17 +172,75 @@ impl Rounds {
         passed.write(&view, &before)
     }
 
-    fn fate<'a>(&'a self, ctx: &Ctx<'_>, letter: WaitingLetter<'a>) -> Fate<'a> {
+    /// Releases keys whose letters are lost: once in each start, by the task of the first partition.
+    fn release_lost(&self, ctx: &Ctx<'_>) -> Result<(), Failure> {
+        if ctx.partition() != Partition::ZERO {
+            return Ok(());
+        }
+        for lost in self.replay.decisions.lost() {
+            if let Some(output) = self.outputs.get(&lost.topic) {
+                ctx.emit_record(output, release_of(lost))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a letter, behind the discards of lost letters before it. Returns that it is stuck if its topic refuses its size.
+    fn write_letter<'a>(
+        &self,
+        ctx: &Ctx<'_>,
+        rows: &Letters<'_>,
+        (output, letter): (&'a Origin, &WaitingLetter<'_>),
+        round: &mut Round,
+    ) -> Result<Fate<'a>, Failure> {
+        let (replay, group) = (&self.replay, group_of(letter));
+        let written = round.written.as_ref();
+        let written = written.filter(|(last, _)| *last == group).map(|(_, n)| *n);
+        for number in replay.decisions.discards_before(letter) {
+            let sibling = letter.sibling(number);
+            let found = rows.range(sibling.clone()..).next().transpose()?;
+            // An existing letter brings its own decision.
+            if written >= Some(number.n) || found.is_some_and(|(key, _)| key.starts_with(&sibling))
+            {
+                continue;
+            }
+            let discard = Some(Action::Discard(number));
+            ctx.emit_record(output, replayed(letter, replay, discard))?;
+            if let Some(limit) = ctx.remove_oversize() {
+                return Ok(Fate::Stuck(Why::TooLarge { limit }));
+            }
+        }
+        let action = replay.decisions.action(letter);
+        ctx.emit_record(output, replayed(letter, replay, action))?;
+        if let Some(limit) = ctx.remove_oversize() {
+            return Ok(Fate::Stuck(Why::TooLarge { limit }));
+        }
+        round.letters += 1;
+        round.bytes += letter.bytes();
+        round.written = Some((group, letter.number.map_or(0, |number| number.n)));
+        Ok(Fate::Written(output))
+    }
+
+    fn fate<'a>(&'a self, ctx: &Ctx<'_>, letter: &WaitingLetter<'_>, round: &Round) -> Fate<'a> {
         if letter.failed_at >= self.replay.until {
             return Fate::Late;
         }
-        match self.outputs.get(letter.topic) {
-            // A topic that an earlier start of the replay knew.
-            None => Fate::Stuck(Why::Topic),
+        let output = match self.outputs.get(letter.topic) {
+            // A topic that another start of the replay knew, or will know.
+            None => return Fate::Stuck(Why::Topic),
             Some(output) if letter.partition >= ctx.partitions_of(output.index) => {
-                Fate::Stuck(Why::Partition)
+                return Fate::Stuck(Why::Partition);
             }
-            Some(output) => Fate::Written(output, letter),
+            Some(output) => output,
+        };
+        // A letter that fails again at once would run in a circle, with all later letters of its key.
+        let age = |now: Timestamp| now.0.saturating_sub(letter.failed_at.0);
+        let now = ctx.time_of(Clock::Wall);
+        let is_new =
+            letter.failed_at >= self.replay.began && now.is_some_and(|now| age(now) < PAUSE_MS);
+        match is_new || round.waiting.as_ref() == Some(&group_of(letter)) {
+            true => Fate::Soon,
+            false => Fate::Written(output),
         }
     }
 
@@ -155,8 +256,7 @@ impl Rounds {
         let told = stuck.get_mut(&of).map(Stuck::tell);
         drop(stuck);
         for it in told.unwrap_or_default() {
-            let letters = &self.replay.letters;
-            tracing::warn!(app = %format_args!("{letters}-replay"), partition = %of, "{it}");
+            tracing::warn!(app = self.replay.name, partition = %of, "{it}");
         }
     }
 }

@@ -1,17 +1,22 @@
-//! Letters that the replay can't write as it was started.
+//! Letters that this start of the replay can't write.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use eos_protocol::letter::LetterError;
 
-/// Why a stored letter waits for another start of the replay.
+/// The reason why a stored letter waits for another start of the replay.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// The replay does not write to the topic of origin.
     Topic,
     /// The topic of origin has too few partitions.
     Partition,
+    /// The record would be larger than its topic accepts.
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// The row can't be read.
     Row(String),
 }
@@ -46,6 +51,11 @@ impl fmt::Display for Told {
             Why::Partition => write!(
                 f,
                 "Their partition of origin does not exist. Give {topic} as many partitions as it had"
+            ),
+            Why::TooLarge { limit } => write!(
+                f,
+                "With the headers of the replay, they are larger than max.message.bytes = {limit}. Raise the limit of \
+                 {topic}, and start the replay again"
             ),
             Why::Row(error) => write!(f, "The reason: {error}"),
         }

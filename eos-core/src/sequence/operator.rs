@@ -50,10 +50,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// # Exactly-once
     /// The high watermark is stored in the transaction that commits the effects of its record. If a later step fails
-    /// and the record is skipped or becomes a dead letter, the watermark does not change, so a retry passes. Once a higher
-    /// number of the producer has passed, a later copy is a duplicate. A dead letter that comes back then fails, because
-    /// the watermark does not show whether it was processed, and passes once with
-    /// [`as_generation`](crate::replays::Replay::as_generation).
+    /// and the record is skipped or becomes a dead letter, the watermark does not change, so a retry passes. Once a
+    /// higher number of the producer has passed, a later copy is a duplicate. A replayed dead letter then fails,
+    /// because the watermark does not show whether the letter was processed. With
+    /// [`as_generation`](crate::replays::Replay::as_generation), the letter passes once.
     ///
     /// # Errors
     /// A record without a producer fails, unless [`pass_without_producer`](BySequence::pass_without_producer) is set. A
@@ -146,8 +146,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 /// Call [`accepted`](Self::accepted) or [`judged`](Self::judged) last.
 ///
 /// # Replays
-/// As for [`Dedup`](crate::identity::Dedup): each generation of the header `eos-replay-generation` has its own high
-/// watermarks.
+/// The header `eos-replay-generation` has the same format as for [`Dedup`](crate::identity::Dedup). In a generation
+/// above 0, there are no high watermarks: each number passes once, in any order, and has a row of its own.
 #[must_use = "a deduplication does nothing until `accepted` or `judged` ends its declaration"]
 pub struct BySequence<K, V> {
     stream: Stream<K, V>,
@@ -202,8 +202,9 @@ impl<K: 'static, V: 'static> BySequence<K, V> {
         })
     }
 
-    /// Returns all records with their [`Seen`], including duplicates, stale records and records without a producer. The
-    /// settings `duplicates_to`, `stale_to` and `pass_without_producer` have no effect.
+    /// Returns each judged record with its [`Seen`], including duplicates, stale records and records without a
+    /// producer. The settings `duplicates_to`, `stale_to` and `pass_without_producer` have no effect. Gaps under
+    /// [`Gaps::Fail`](super::Gaps::Fail) and replayed numbers that are not above the high watermark still fail.
     ///
     /// ```
     /// # use eos_core::identity::{HighWatermarks, Seen, Sequence};

@@ -42,11 +42,12 @@ pub enum Gaps {
     Accept,
     /// Fail the record with [`IdentityError::Gap`](crate::identity::IdentityError::Gap). The error policy of the source
     /// decides. If the policy skips the record or writes a dead letter, the high watermark does not rise. So later
-    /// records of the producer fail as well, until the missing number arrives or the producer begins a higher epoch.
+    /// records of the producer fail as well, until the missing and the failed numbers arrive in order, or the producer
+    /// begins a higher epoch.
     Fail,
 }
 
-/// The definition of a store of high watermarks: for each producer, the highest epoch and number that it has sent.
+/// The definition of a store of high watermarks: for each producer, the highest epoch and number that have passed.
 ///
 /// The store has one row per producer and input topic, whatever the number of records. The name identifies the store.
 /// A later version of the program may change [`gaps`](Self::gaps). If another operator has used the name, the app does

@@ -15,17 +15,17 @@ use crate::topology::{CallSpec, Kind, MapAsync, Mistake};
 impl<K: Send + 'static, V: Clone + Send + 'static, P> Stream<K, V, P> {
     /// Replaces each value by the result of an asynchronous call, for example a request to a service.
     ///
-    /// **A call may be repeated**: after a crash, an aborted transaction or a rebalance, the records that are not committed
-    /// come again, and their calls start again. A service with side effects needs the id of the call:
+    /// **A call may be repeated**: after a crash, an aborted transaction or a rebalance, uncommitted records are read
+    /// again, and their calls start again. A service with side effects needs the id of the call:
     /// [`map_async_record`](Self::map_async_record).
     ///
-    /// Many calls run at once, and yet records leave in the order in which they came. [`Calls`] sets the limits. The calls
-    /// of records with the same key run one after another; the key is that of the record in its topic. A commit waits for
-    /// no call: it covers the records up to the first one whose call runs.
+    /// Many calls run at once, but records leave in the order in which they arrived. [`Calls`] sets the limits. The
+    /// calls of records with the same key run one after another. The key is that of the record in its topic. A commit
+    /// does not wait for calls. It covers the records before the first one whose call still runs.
     ///
     /// A call that fails, panics or takes too long fails its record when the record's turn has come. The
-    /// [`ErrorPolicy`](crate::ErrorPolicy) of the source then applies. Its retries repeat the first record only, with its
-    /// call.
+    /// [`ErrorPolicy`](crate::ErrorPolicy) of the source then applies. A retry of the policy repeats the call and the
+    /// steps in front of it, for this record only.
     ///
     /// `name` names the calls of this step. It is a part of their ids.
     ///
@@ -48,8 +48,10 @@ impl<K: Send + 'static, V: Clone + Send + 'static, P> Stream<K, V, P> {
     /// runtime, and `time_out` follows its clock.
     ///
     /// # Errors
-    /// The start of the app fails if the limits are not possible, if a stage has two `map_async`, or if a step with a context
-    /// or a store, a clone or a branch comes before it in its stage. Write to a topic between them.
+    /// The app does not start if the limits are invalid, or under
+    /// [`Guarantee::AtMostOnce`](crate::Guarantee::AtMostOnce). A stage can't have two `map_async`. In its stage, no
+    /// step with a context or a store, no clone and no branch can precede `map_async`. Write the records to a topic
+    /// between such steps.
     pub fn map_async<U, Fut>(
         self,
         name: &str,
@@ -65,10 +67,16 @@ impl<K: Send + 'static, V: Clone + Send + 'static, P> Stream<K, V, P> {
 
     /// Like [`map_async`](Self::map_async), with key, timestamp and headers, and with the id of the call.
     ///
-    /// The [id](Call::id) stays the same whenever the call is repeated, so the called service can recognise repetitions. It
-    /// is derived from the app, the topic, partition and offset of the record, the header `eos-replay-generation`, the name
-    /// of the calls, and the number of the call among those of its record. A dead letter of this app that was written to its
-    /// topic again, with its headers, has the id of the record that failed.
+    /// A repeated call has the same [id](Call::id), so the called service can recognise repetitions. The id is derived
+    /// from these parts:
+    ///
+    /// - the app
+    /// - the topic, the partition and the offset of the record
+    /// - the header `eos-replay-generation`
+    /// - the name of the calls, and the number of the call among those of its record
+    ///
+    /// If a dead letter of this app is written back to its topic with its headers, the calls keep the ids of the failed
+    /// record.
     ///
     /// ```
     /// # use eos_core::{App, Calls, Failure, Topic};

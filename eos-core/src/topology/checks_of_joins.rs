@@ -44,11 +44,31 @@ impl Graph {
             return;
         };
         let is_join = matches!(first.kind, Kind::JoinWithin(_));
-        let mut next = first.out.children.clone();
-        while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+        let is_order = matches!(first.kind, Kind::ReorderByTime(..) | Kind::Reorder { .. });
+        let behind = |nodes: &[usize], least| -> Vec<_> {
+            nodes.iter().map(|node| (*node, least)).collect()
+        };
+        let mut next = behind(&first.out.children, least);
+        while let Some((at, mut least)) = next.pop() {
+            let Some(node) = self.nodes.get(at) else {
+                continue;
+            };
             let found = match node.kind {
                 // The step holds results back until their own moments.
-                Kind::OnClose(_) | Kind::ReorderByTime(..) | Kind::Reorder { .. } => continue,
+                Kind::OnClose(_) => continue,
+                Kind::ReorderByTime(store, within) => {
+                    if !is_order {
+                        self.check_wait(&before.name, least, (store, within), mistakes);
+                    }
+                    continue;
+                }
+                Kind::Reorder {
+                    held_back: Some(more),
+                    ..
+                } => {
+                    least = least.saturating_add(more);
+                    None
+                }
                 Kind::JoinThis(join) => self.open_for(join.rows, Side::Left),
                 Kind::JoinOther(join) => self.open_for(join.rows, Side::Right),
                 // Other checks cover the windows behind other steps.
@@ -62,8 +82,13 @@ impl Graph {
                 }),
                 _ => None,
             };
+            let all = || {
+                let mut all = behind(&node.out.children, least);
+                all.extend(behind(&node.rest.children, least));
+                all
+            };
             let Some((store, grace, more)) = found else {
-                next.extend(node.out.children.iter().chain(&node.rest.children));
+                next.extend(all());
                 continue;
             };
             if grace.saturating_add(more) < least {
@@ -75,7 +100,7 @@ impl Graph {
                 });
             }
             if !matches!(node.kind, Kind::JoinThis(_) | Kind::JoinOther(_)) {
-                next.extend(node.out.children.iter().chain(&node.rest.children));
+                next.extend(all());
             }
         }
     }

@@ -61,21 +61,28 @@ impl Graph {
         let Some((node, before)) = self.nodes.get(at).zip(self.stores.get(before)) else {
             return;
         };
-        let mut next = node.out.children.clone();
-        while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+        let behind = |nodes: &[usize], held_back| -> Vec<_> {
+            nodes.iter().map(|node| (*node, held_back)).collect()
+        };
+        let mut next = behind(&node.out.children, held_back);
+        while let Some((at, mut held_back)) = next.pop() {
+            let Some(node) = self.nodes.get(at) else {
+                continue;
+            };
             if let Kind::ReorderByTime(store, within) = node.kind {
                 // It holds all records back until their own moments.
-                if let Some(store) = self.stores.get(store).filter(|_| within < held_back) {
-                    let before = before.name.to_string();
-                    let least = held_back;
-                    mistakes.add(Mistake::Order {
-                        store: store.name.to_string(),
-                        reason: OrderError::ShortWait { before, least },
-                    });
-                }
+                self.check_wait(&before.name, held_back, (store, within), mistakes);
                 continue;
             }
-            next.extend(node.out.children.iter().chain(&node.rest.children));
+            if let Kind::Reorder {
+                held_back: Some(more),
+                ..
+            } = node.kind
+            {
+                held_back = held_back.saturating_add(more);
+            }
+            next.extend(behind(&node.out.children, held_back));
+            next.extend(behind(&node.rest.children, held_back));
             let store = node.kind.aggregates().and_then(|at| self.stores.get(at));
             let Some((store, windows)) = store.and_then(|store| Some((store, store.windows?)))
             else {
@@ -88,6 +95,23 @@ impl Graph {
                     reason: OrderError::ShortGrace { windows, least },
                 });
             }
+        }
+    }
+
+    /// Checks that an order by time waits for records that an earlier step holds back.
+    pub(super) fn check_wait(
+        &self,
+        before: &str,
+        least: Duration,
+        (store, within): (usize, Duration),
+        mistakes: &mut Mistakes,
+    ) {
+        if let Some(store) = self.stores.get(store).filter(|_| within < least) {
+            let before = before.to_owned();
+            mistakes.add(Mistake::Order {
+                store: store.name.to_string(),
+                reason: OrderError::ShortWait { before, least },
+            });
         }
     }
 

@@ -82,6 +82,9 @@ pub enum Mistake {
         /// The topics of the replay.
         known: String,
     },
+    /// A replay writes to no topic.
+    #[error("the replay has no topic of origin. Name the topics of its letters with `.to(topic)`")]
+    ReplayWithoutTopic,
     /// A step writes to a place of a ledger, and the app has none.
     #[error(
         "a step writes rows to {place}, but the app has no ledger, which would commit them. Declare it with \

@@ -147,7 +147,11 @@ impl Described {
             };
             let promise = self.promise.as_ref();
             let promise = promise.filter(|_| !failed && at < self.promised);
-            let promise = promise.map_or(String::new(), |promise| format!("; {promise}"));
+            let again = match guarantee {
+                Guarantee::AtLeastOnce => "; a crash may repeat results",
+                _ => "",
+            };
+            let promise = promise.map_or(String::new(), |promise| format!("; {promise}{again}"));
             let how = format!("{only}in memory{promise}");
             add(here(), End::Node(to), how, failed);
         }

@@ -8,7 +8,7 @@ use crate::reorder::{OnGap, Reorder};
 use crate::state::{ReorderStore, SessionStore, WindowStore};
 use crate::timers::Clock;
 use crate::windows::{Hopping, Session, Windowed};
-use crate::{App, Stream, Topic};
+use crate::{App, Guarantee, Stream, Topic};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -48,6 +48,13 @@ fn final_results_have_their_promise() {
         .to_string();
     let promise = "each window once, when stream time passes its end and grace, or the clock 30s behind, while no records arrive";
     assert_eq!(described.matches(promise).count(), 1, "{described}");
+    // At least once, the promise is weaker.
+    let mut app = hopping(2, true);
+    app.guarantee(Guarantee::AtLeastOnce);
+    let weaker = app.describe().unwrap().guarantees().to_string();
+    let promise = format!("{promise}; a crash may repeat results");
+    assert_eq!(weaker.matches(&promise).count(), 1, "{weaker}");
+    assert!(!described.contains(&promise), "{described}");
     let described = hopping(2, false)
         .describe()
         .unwrap()

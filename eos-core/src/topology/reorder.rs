@@ -271,6 +271,7 @@ impl<K: 'static, V: 'static> Node for ReorderByNumber<K, V> {
                     let now = now.ok_or(Fault::NoTime(record.timestamp))?;
                     rows.call_next(&scope, &turn, now).map_err(failed)?;
                 }
+                ctx.forwards_number(self.store, number_key(&scope, number));
                 next.forward(ctx, &mut Some(record))
             }
             Arrival::Late => self

@@ -24,10 +24,14 @@ pub(crate) struct Scratch {
     has_headers: bool,
     /// What the operators counted; most records count nothing.
     counts: Option<Counts>,
+    /// The numbers that `reorder_by` forwards: the store and the key of each. If the record fails later, they are passed over.
+    pub(crate) numbers: Vec<(usize, Vec<u8>)>,
     /// The calls of a record at its admission. They are taken before the next record.
     pub(crate) calls: Vec<PreparedCall>,
     /// The reason why the record fails, even if user code ignores the error.
     pub(crate) fault: Option<Fault>,
+    /// The size limit of each output topic, in bytes.
+    limits: Vec<Option<usize>>,
     /// The buffer of the codecs. A codec may clear it.
     encoded: Vec<u8>,
 }
@@ -95,6 +99,14 @@ fn partition(number: u32) -> Option<Partition> {
 }
 
 impl Scratch {
+    /// An empty scratch. `limits`: the size limit of each output topic, in bytes.
+    pub(crate) fn with_limits(limits: &[Option<usize>]) -> Self {
+        Self {
+            limits: limits.to_vec(),
+            ..Self::default()
+        }
+    }
+
     /// Encodes a record for an output. An error leaves no partial output.
     pub(crate) fn write<K, V>(
         &mut self,
@@ -251,12 +263,25 @@ impl Scratch {
         })
     }
 
+    /// Removes the last output if it is too large for its topic. Returns the limit in bytes.
+    pub(crate) fn remove_oversize(&mut self) -> Option<usize> {
+        let last = self.outputs.len().checked_sub(1)?;
+        let (_, _, limit) = self.oversize(last, &self.limits)?;
+        let output = self.outputs.pop()?;
+        let ranges = [output.key, output.value].into_iter().flatten();
+        if let Some(start) = ranges.map(|range| range.start).min() {
+            self.bytes.truncate(start);
+        }
+        Some(limit)
+    }
+
     /// Clears the scratch.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.outputs.clear();
         self.has_headers = false;
         self.counts = None;
+        self.numbers.clear();
         self.fault = None;
     }
 
@@ -267,7 +292,9 @@ impl Scratch {
 
     /// Returns the counts of the record, if an operator counted, and resets them.
     pub(crate) fn take_counts(&mut self) -> Option<Counts> {
-        self.counts.take()
+        let counts = self.counts.take()?;
+        self.numbers.clear();
+        Some(counts)
     }
 }
 

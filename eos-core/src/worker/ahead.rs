@@ -191,6 +191,9 @@ impl Ahead {
         }
         let calls = prepared.count();
         let number = self.queue.admit(message.key(), calls);
+        if prepared.may_call_later() {
+            self.queue.hold(number);
+        }
         let record = AdmittedRecord {
             input,
             message,
@@ -320,6 +323,9 @@ impl Ahead {
             return;
         };
         let aborted = self.queue.repeat(number, prepared.count());
+        if prepared.may_call_later() {
+            self.queue.hold(number);
+        }
         self.aborted.extend(aborted);
         record.prepared = prepared;
         record.timestamp = timestamp;
@@ -348,6 +354,12 @@ impl Ahead {
 }
 
 impl Prepared {
+    /// Whether the record failed before its calls, and a retry may call.
+    fn may_call_later(&self) -> bool {
+        let fault = self.fault.as_ref();
+        fault.is_some_and(|(_, fault)| !fault.is_permanent())
+    }
+
     /// The number of calls to start.
     fn count(&self) -> u32 {
         match self.fault {

@@ -2,6 +2,7 @@
 
 use std::task::Poll;
 
+use eos_protocol::Guarantee;
 use eos_protocol::state::CommitRecord;
 
 use super::pipeline::{Pipeline, Raised};
@@ -39,6 +40,22 @@ fn send_changes<C: Client>(
     let Some(producer) = txn.producer() else {
         return Ok(false);
     };
+    // Without a transaction, a restart may find the changes although the attempt failed. A fired timer or a closed window
+    // that is in the changelog never comes again, so its outputs have to be acknowledged first.
+    if shared.spec.guarantee == Guarantee::AtLeastOnce
+        && tasks
+            .values()
+            .any(|t| t.progress.touched() && t.state.is_some())
+    {
+        match producer.flush(SLICE) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => {
+                pipeline.clear();
+                return Err(Raised::Event(txn.send_failed(shared, error)));
+            }
+            Poll::Pending => return Ok(false),
+        }
+    }
     for task in tasks.values_mut().filter(|t| t.progress.touched()) {
         let (seq, id) = (task.progress.next_seq(), task.progress.task);
         let Some(state) = &mut task.state else {

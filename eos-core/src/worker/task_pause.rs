@@ -14,6 +14,8 @@ pub(super) struct TaskPause {
     pub(super) rule: Pause,
     pub(super) ticket: PauseTicket,
     pub(super) fault: Arc<Fault>,
+    /// The numbers that the record had in orders. A decision to give it up passes over them.
+    pub(super) numbers: Vec<(usize, Vec<u8>)>,
     /// The topic of dead letters, and its output.
     pub(super) letters: Option<(TopicName, usize)>,
 }

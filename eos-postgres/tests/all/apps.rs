@@ -1,7 +1,10 @@
 //! Whole apps on a broker in memory, with a real database.
 
+use std::time::Duration;
+
 use eos_core::codec::Plain;
-use eos_core::{App, ErrorPolicy, Topic};
+use eos_core::identity::SeenIds;
+use eos_core::{App, ErrorPolicy, PlainTopic, Timestamp, Topic};
 use eos_postgres::testing::Cluster;
 use eos_postgres::{Postgres, PostgresStream, Refused};
 use eos_testkit::conformance::{self, Subject};
@@ -63,6 +66,50 @@ fn a_crash_doubles_no_row() {
             "SELECT sqlstate, place FROM eos.dead_letters ORDER BY \"offset\""
         ),
         "23514|table stock |table stock"
+    );
+}
+
+/// R45: a deduplication with a window of an hour, and the inbox behind it, which keeps ids for days. The deduplication
+/// drops copies of the same hour, and the inbox a copy that comes three days later.
+#[test]
+fn the_inbox_finds_copies_that_are_older_than_the_window() {
+    const HOUR: i64 = 3_600_000;
+    let url = database("two_tiers", "CREATE TABLE payments (id text, cents bigint)");
+    let [sent, first] = ["sent", "first"].map(PlainTopic::<String, i64>::named);
+    let mut app = App::new("hot-v1");
+    let hour = SeenIds::fixed("hot", Duration::from_secs(3_600)).trust_times();
+    app.source(&sent).dedup(&hour).by_key().to(&first);
+    let mut hot = TestDriver::new(app);
+    let shop = Postgres::connect(&url).unwrap();
+    let payments = shop
+        .table::<String, i64>("payments")
+        .column("id", |id, _| id.clone())
+        .column("cents", |_, cents| *cents)
+        .once_by(&shop.inbox("payments"), |id, _| id.clone());
+    let mut app = App::new("durable-v1");
+    app.ledger(&shop);
+    app.source(&first).to_rows(&payments);
+    let mut durable = TestDriver::new(app);
+
+    let begin = 1_704_067_200_000;
+    for (id, cents, hours) in [
+        ("a", 1, 0),
+        ("a", 2, 0),
+        ("b", 3, 1),
+        ("a", 4, 72),
+        ("a", 5, 72),
+    ] {
+        hot.pipe_at(&sent, id, cents, Timestamp(begin + hours * HOUR));
+    }
+    let passed = hot.read_pairs(&first);
+    let pairs: Vec<_> = passed.iter().map(|(id, cents)| (&**id, *cents)).collect();
+    assert_eq!(pairs, [("a", 1), ("b", 3), ("a", 4)]);
+    for (id, cents) in passed {
+        durable.pipe(&first, id, cents);
+    }
+    assert_eq!(
+        rows(&url, "SELECT id, cents FROM payments ORDER BY id"),
+        "a|1 b|3"
     );
 }
 

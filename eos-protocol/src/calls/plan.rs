@@ -41,15 +41,16 @@ pub enum CallPlanError {
         /// The largest possible number.
         most: usize,
     },
-    /// The time-out is too short.
-    #[error("the time-out of {0:?} is too short. Use at least 1 ms")]
+    /// The timeout is too short.
+    #[error("a timeout of {0:?} is too short. Use at least 1 ms")]
     TimeOut(Duration),
     /// There are no further tries.
-    #[error("it has 0 retries. Set at least 1, or remove the retry")]
+    #[error("0 retries are not possible. Set at least 1, or remove the retry")]
     NoRetry,
     /// The waits of a backoff shrink.
     #[error(
-        "the waits go from {from:?} to {to:?}. The second argument of `exponential(from, to)` is the longest wait"
+        "the waits go from {from:?} to {to:?}, but the second argument of `exponential(from, to)` is the longest wait. \
+         Set `to` to at least {from:?}"
     )]
     Backoff {
         /// The first wait.
@@ -143,11 +144,11 @@ mod tests {
         );
         assert_eq!(
             error(plan(1, Some(Duration::from_micros(999)), None)),
-            "the time-out of 999µs is too short. Use at least 1 ms"
+            "a timeout of 999µs is too short. Use at least 1 ms"
         );
         assert_eq!(
             error(plan(1, None, Some((0, 1)))),
-            "it has 0 retries. Set at least 1, or remove the retry"
+            "0 retries are not possible. Set at least 1, or remove the retry"
         );
         assert!(error(plan(1, None, Some((1, 0)))).starts_with("the waits go from 1s to 0ns"));
         for good in [

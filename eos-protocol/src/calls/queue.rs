@@ -31,7 +31,7 @@ pub enum CallEnd {
     },
 }
 
-/// What the end of a try is worth.
+/// The effect of the end of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     /// Nothing: the try belongs to another incarnation, has timed out, or has ended before. Drop the result.
@@ -326,6 +326,40 @@ impl CallQueue {
             self.ready_lane(&lane);
         }
         aborted
+    }
+
+    /// Keeps a place for a record without calls, because it failed before them and may be tried again. The calls of later
+    /// records with its key wait until it is [repeated](Self::repeat) or [removed](Self::remove).
+    pub fn hold(&mut self, number: u64) {
+        let record = self.records.get_mut(&number);
+        let Some(record) = record.filter(|it| it.calls.is_empty()) else {
+            return;
+        };
+        let Some(lane) = record.lane.clone() else {
+            return;
+        };
+        record.calls.push(Call {
+            tries: 0,
+            state: CallState::Failed,
+        });
+        let queue = self.lanes.entry(lane).or_default();
+        let later = queue.iter().position(|(record, _)| *record > number);
+        let mut at = later.unwrap_or(queue.len());
+        if at == 0
+            && let Some(&first) = queue.front()
+        {
+            match self.call(first).map(|call| call.state) {
+                // It gives its place back.
+                Some(CallState::Ready) => self.set(first, CallState::Waiting),
+                Some(CallState::Waiting | CallState::Failed) | None => {}
+                // It has begun.
+                Some(_) => at = 1,
+            }
+        }
+        let lane = self.records.get(&number).and_then(|it| it.lane.clone());
+        if let Some(queue) = lane.and_then(|lane| self.lanes.get_mut(&lane)) {
+            queue.insert(at, (number, 0));
+        }
     }
 
     /// Removes a record. Returns the tries to abort.

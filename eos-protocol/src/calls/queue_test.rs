@@ -310,6 +310,35 @@ fn a_repeated_record_does_not_wait_for_a_failed_call_of_a_later_record() {
     assert_eq!(queue.turn(), Some(second));
 }
 
+#[test]
+fn a_record_that_failed_before_its_calls_keeps_its_place() {
+    let mut queue = queue(4);
+    let first = queue.admit(Some(b"k"), 0);
+    queue.hold(first);
+    let second = queue.admit(Some(b"k"), 1);
+    let other = queue.admit(Some(b"l"), 1);
+    assert_eq!(queue.start(at(0)).unwrap().record, other);
+    assert_eq!(queue.start(at(0)), None, "the second waits for the first");
+    assert_eq!(queue.turn(), Some(first), "which waits for no call");
+    // It fails once more, and then calls.
+    queue.repeat(first, 0);
+    queue.hold(first);
+    assert_eq!(queue.start(at(0)), None);
+    queue.repeat(first, 1);
+    let called = queue.start(at(0)).unwrap();
+    assert_eq!(called.record, first);
+    queue.ended(called, CallEnd::Done, at(0), 0);
+    assert_eq!(queue.start(at(0)).unwrap().record, second);
+    queue.remove(first);
+    // It is given up.
+    let third = queue.admit(Some(b"m"), 0);
+    queue.hold(third);
+    let fourth = queue.admit(Some(b"m"), 1);
+    assert_eq!(queue.start(at(0)), None);
+    queue.remove(third);
+    assert_eq!(queue.start(at(0)).unwrap().record, fourth);
+}
+
 proptest! {
     /// A random history: the limit holds, no two calls of a key run at once, first tries of a key start in order, records leave
     /// in order, and all of them leave in the end.
@@ -332,6 +361,9 @@ proptest! {
                 Op::Admit(key, calls) if queue.has_room() => {
                     let number = queue.admit(key_of(key).as_ref().map(|key| &key[..]), calls);
                     keys.insert(number, key);
+                    if calls == 0 && now % 2 == 0 {
+                        queue.hold(number);
+                    }
                 }
                 Op::Admit(..) => prop_assert_eq!(queue.len(), 4 * at_once),
                 Op::Start => {
@@ -381,6 +413,9 @@ proptest! {
                 Op::Repeat(calls) => {
                     if let Some(&number) = keys.keys().next() {
                         let aborted = queue.repeat(number, calls);
+                        if calls == 0 && now % 2 == 0 {
+                            queue.hold(number);
+                        }
                         running.retain(|it| !aborted.contains(it));
                     }
                 }

@@ -18,11 +18,11 @@ const TIMED: u8 = 4;
 /// kind (1 byte) · generation (varint) · length of the scope (varint) · scope · id
 /// ```
 ///
-/// The length separates the scope from the id: without it, the scope `a` with the id `bc` would be the scope `ab`
-/// with the id `c`. The kind separates the forms of an id: a sender may choose 16 bytes that are the packed form of
-/// another sender's UUID. Only the canonical text of a UUID is packed, with lower-case digits. So equal keys mean equal
-/// ids, except for collisions of SHA-256. Ids of more than 28 bytes are stored as the first 16 bytes of their SHA-256 (FIPS 180-4): with a fast hash, an
-/// attacker could make an id that collides with another one.
+/// The length separates the scope from the id. Without the length, the scope `a` with the id `bc` would be the scope
+/// `ab` with the id `c`. The kind separates the forms of an id, because a sender may choose 16 bytes that are the
+/// packed form of another sender's UUID. Only the canonical text of a UUID is packed, with lower-case digits. Ids of
+/// more than 28 bytes are stored as the first 16 bytes of their SHA-256 (FIPS 180-4). With a fast hash, an attacker
+/// could make an id that collides with another one. So equal keys mean equal ids, except for collisions of SHA-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdKey<'a> {
     /// The replay generation.

@@ -106,8 +106,8 @@ impl Sizing {
         self.rows() * (CHANGELOG + self.key + self.id + self.value)
     }
 
-    /// The bytes of the filters that answer for a new id that no row has it. They should fit into the block cache, which is a
-    /// part of `state.memory.bytes`: otherwise a new id costs reads of the disk.
+    /// The bytes of the filters, which show that no row has a new id. The filters should fit into the block cache, a
+    /// part of `state.memory.bytes`. Otherwise a new id costs reads of the disk.
     #[must_use]
     pub fn filter_bytes(&self) -> f64 {
         self.rows() * FILTER / 8.0

@@ -11,13 +11,19 @@ const DEFAULT_LATENESS: Duration = Duration::from_secs(3_600);
 
 /// How long an id counts as seen, and how late a record may be.
 ///
-/// Sightings are stored by bucket: half a window of event time. A bucket and an id make a key, and the value is a
-/// [`Sighting`]. Two first sightings of one id are at least a window apart, so each is in a bucket of its own.
+/// Sightings are stored by bucket. A bucket is half a window of event time. A bucket and an id make a key, and the
+/// value is a [`Sighting`]. Two first sightings of one id are at least a window apart, so each is in a bucket of its
+/// own.
 ///
-/// A sighting has the time of its record and of the first record of its chain of repetitions. A record is a duplicate if it
-/// is less than a window before the first one, less than a window after the sighting, and less than `at_most` after the
-/// first one. If no sighting is found and
-/// the record is further behind stream time than the lateness, it is too old: a sighting may have expired.
+/// A sighting has the time of its record, and the time of the first record of its chain of repetitions. A record is a
+/// duplicate if all of this is true:
+///
+/// - It is less than a window before the first record.
+/// - It is less than a window after the sighting.
+/// - It is less than `at_most` after the first record.
+///
+/// Without a sighting, a record that is further behind stream time than the lateness is too old, because a sighting may
+/// have expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenWindow {
     window: i64,

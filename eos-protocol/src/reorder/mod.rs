@@ -15,8 +15,8 @@ pub const MOST_WAITING: u64 = 64 << 20;
 
 /// Whether a record comes too late to be put in order: later records may already have been forwarded.
 ///
-/// Records wait until stream time is `within` milliseconds behind them. So all records that were forwarded so far are at
-/// most at `stream_time - within`, and a record at exactly this time is still in order.
+/// Records wait until they are `within` milliseconds behind stream time. So no forwarded record is later than
+/// `stream_time - within`. A record at exactly this time is still in order.
 #[must_use]
 pub const fn is_too_late(time: Timestamp, within: i64, stream_time: Timestamp) -> bool {
     time.0.saturating_add(within) < stream_time.0

@@ -1,24 +1,24 @@
-//! The next number of a key, and the count of its waiting records.
+//! The next number and the waiting count of a key.
 
 use crate::fields::take_varint;
 
 /// The format of rows that this version writes, and the newest that it reads.
 const FORMAT: u8 = 2;
-/// The format before. It also lists the waiting numbers, which the rows of the waiting records say as well.
+/// The earlier format. It also lists the waiting numbers, which the keys of the waiting records contain as well.
 const WITH_NUMBERS: u8 = 1;
 
 /// The next number of a key, and the count of records that wait behind a gap.
 ///
-/// The waiting records have rows of their own, in the order of their numbers. So the cost of a record does not depend on
-/// how many wait. A row is the format (1 byte), the next number (16 bytes, because the number after the last one has
-/// 65 bits), and the count (8).
+/// The waiting records have rows of their own, in the order of their numbers. So the cost of a record does not depend
+/// on the number of waiting records. A row contains the format (1 byte), the next number (16 bytes) and the count
+/// (8 bytes). The next number has 16 bytes, because the number after the last one has 65 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     next: u128,
     waiting: u64,
 }
 
-/// What to do with a number that arrives.
+/// The action for a number that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// Forward it. Then take those that follow.

@@ -3,7 +3,7 @@
 /// The format of rows that this version writes, and the newest that it reads.
 const FORMAT: u8 = 1;
 
-/// What waits in the store of a task. It is one row, which commits with the waiting records.
+/// The totals of the waiting records of a task. They are one row, which commits with the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Waiting {
     /// The number of the next arrival.

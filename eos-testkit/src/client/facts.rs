@@ -77,7 +77,9 @@ pub(super) fn facts(fabric: &mut Fabric, topics: &[TopicName]) -> ClusterFacts {
 fn settings(fabric: &mut Fabric, topic: &str) -> Option<BTreeMap<String, String>> {
     let resource = DescribeConfigsResource::default()
         .with_resource_type(TOPIC)
-        .with_resource_name(text(topic));
+        .with_resource_name(text(topic))
+        // All of them: the default is an empty list.
+        .with_configuration_keys(None);
     let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
     let Some(ResponseKind::DescribeConfigs(answer)) = fabric.ask(request.into()) else {
         return None;

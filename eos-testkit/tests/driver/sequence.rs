@@ -287,7 +287,7 @@ fn the_mark_of_a_failed_record_is_not_kept() {
 }
 
 #[test]
-fn another_generation_has_its_own_marks() {
+fn each_number_of_a_generation_passes_once() {
     let mut driver = start();
     pipe(&mut driver, &["p 0 1", "p 0 2"]);
     for value in ["p 0 1", "p 0 1", "p 0 2"] {

@@ -283,7 +283,7 @@ fn a_final_result_that_is_too_large_for_its_topic_is_left_to_the_policy() {
             counts(views, kind)
                 .without_windows()
                 .map(|count| match count {
-                    2 => "x".repeat(2_000_000),
+                    2 => "x".repeat(3_000),
                     _ => count.to_string(),
                 })
                 .to(&results());
@@ -291,7 +291,15 @@ fn a_final_result_that_is_too_large_for_its_topic_is_left_to_the_policy() {
         };
         // Two records of `a`, one of `b`, then everything closes.
         let records = [("a", 100), ("a", 100), ("b", 100), ("c", 900)];
+        // After the start, so the app does not know the limit.
+        let limit = |driver: &TestDriver| {
+            let cluster = driver.cluster();
+            let set =
+                cluster.broker(|it| it.configure_topic("results", "max.message.bytes", "2000"));
+            set.unwrap();
+        };
         let mut driver = TestDriver::new(app(ErrorPolicy::dead_letter("letters")));
+        limit(&driver);
         for (key, time) in records {
             driver.pipe_at(&views(), key, "x", Timestamp(time));
         }
@@ -308,6 +316,7 @@ fn a_final_result_that_is_too_large_for_its_topic_is_left_to_the_policy() {
         let letter = driver.read_one(&Topic::<String, u64>::plain("letters"));
         assert_eq!((letter.key.as_str(), letter.value), ("a", 2), "{kind}");
         let mut driver = TestDriver::new(app(ErrorPolicy::fail()));
+        limit(&driver);
         for (key, time) in &records[..3] {
             driver.pipe_at(&views(), *key, "x", Timestamp(*time));
         }

@@ -105,6 +105,7 @@ struct Model {
     late: usize,
     given_up: usize,
     waited: usize,
+    passed_over: usize,
 }
 
 impl Model {
@@ -112,8 +113,15 @@ impl Model {
         let (time, number, is_bad) = (it.timestamp, number(value), it.kind == Kind::Bad);
         let record: Waiting = (is_bad, (it.key.clone(), value.to_owned(), time));
         let key = self.numbered.entry(it.key.clone()).or_default();
-        // The record itself fails if it is the next one. It leaves nothing, and does not move stream time.
+        // The record itself fails if it is the next one. It leaves nothing but its number, which is passed over, and does not
+        // move stream time.
         if is_bad && number == key.next {
+            self.passed_over += 1;
+            key.next += 1;
+            if let Some((end, _)) = key.waiting.get_mut(&key.next) {
+                *end = self.stream_time;
+            }
+            self.release();
             return;
         }
         let now = self.stream_time.max(time);
@@ -189,6 +197,10 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         found.saw("gaps were given up", model.given_up);
         found.saw("records were late for their order", model.late);
         found.saw("records waited for their time", model.waited);
+        found.saw(
+            "numbers of failed records were passed over",
+            model.passed_over,
+        );
         let [by_time, by_number] = OUTPUTS;
         verdicts.extend(loops::difference(left, by_time, partition, &model.by_time));
         // The order is that of each key.

@@ -1,17 +1,19 @@
 //! Due items: moments of timers that have come, and final results of closed windows.
 //!
 //! Each item is a unit like a record: it has the scratch to itself, joins the open transaction under the same limits, and
-//! has the error policy of the task's sources. The removal of its moment is one of its effects.
+//! has the error policy of the task's sources, or of its own source if it is a record that waited. The removal of its moment
+//! is one of its effects.
 //!
 //! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
 //! moment as stream time. Items of the machine's clock take turns with records.
 
+use eos_protocol::reorder::Held;
 use eos_protocol::state::StoreId;
 use eos_protocol::windows::AnyWindows;
 use eos_protocol::{Clock, CommitCause, ItemName, Offset, Place, Timestamp, TopicPartition};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
-use super::policy::{aborts, due_error, last_resort_of_task};
+use super::policy::{aborts, due_error, last_resort_of_item, pass_over};
 use super::{Done, Failed, Pipeline, Processed, Unit};
 use crate::client::{Client, Headers, Records};
 use crate::ctx::Origin;
@@ -147,6 +149,7 @@ impl Pipeline {
             return done;
         }
         if txn.blame.has_culprit() && txn.blame.is_culprit(&own(), Offset::ZERO) {
+            self.numbers.clear();
             let fault = fault(aborts(txn));
             if txn.blame.is_hopeless(&own(), Offset::ZERO) {
                 return Done::failed(due_error(task, fault));
@@ -276,13 +279,14 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        self.numbers = std::mem::take(&mut self.scratch.get_mut().numbers);
         self.clear();
         task.forget();
         let item = match &fault {
             Fault::Due { store, key, at, .. } => (*store, key.to_vec(), *at),
             _ => Default::default(),
         };
-        let retry = last_resort_of_task(task).2;
+        let retry = last_resort_of_item(task, input_of(shared, task, &fault)).2;
         if let Some(retry) = retry.filter(|_| !fault.is_permanent()) {
             let plan = retry.plan(shared.env.entropy());
             let before = task.due_attempt.as_ref();
@@ -311,7 +315,7 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        let (last, letters, _) = last_resort_of_task(task);
+        let (last, letters, _) = last_resort_of_item(task, input_of(shared, task, &fault));
         if let LastResort::Pause(topic) = &last {
             return self.pause(shared, task, unit, (topic.as_ref(), letters), fault, txn);
         }
@@ -359,6 +363,11 @@ impl Pipeline {
             (Some(state), Some(spec)) => state.drop_due(spec, key, *at),
             _ => Ok(Vec::new()),
         };
+        let numbers = std::mem::take(&mut self.numbers);
+        let dropped = dropped.and_then(|dropped| {
+            pass_over(shared, task, &numbers)?;
+            Ok(dropped)
+        });
         let dropped = match dropped {
             Ok(dropped) => dropped,
             Err(source) => {
@@ -433,6 +442,26 @@ impl Pipeline {
             headers,
         );
     }
+}
+
+/// Returns the input of a failed record that waited. Its sources decide about it. `None` for other items.
+fn input_of<C: Client>(
+    shared: &Shared<C>,
+    task: &Task<RecordsOf<C>>,
+    fault: &Fault,
+) -> Option<usize> {
+    let Fault::Due { store, key, .. } = fault else {
+        return None;
+    };
+    let spec = shared.topology.stores().get(*store)?;
+    spec.waiting_rows()?;
+    let mut row = Vec::new();
+    let state = task.state.as_ref()?;
+    state.store.get_due(spec.id, key, &mut row).ok()?;
+    let held = Held::decode(&row).ok()?;
+    let topic = std::str::from_utf8(held.topic).ok()?;
+    let inputs = task.progress.inputs();
+    (inputs.iter()).position(|input| input.partition.topic.as_str() == topic)
 }
 
 /// Sets the first tick of each step of this clock that has none, for the current unit. Returns whether it set one.

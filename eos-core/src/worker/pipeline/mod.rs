@@ -138,6 +138,8 @@ pub(super) struct Pipeline {
     /// be set back.
     not_ahead: Timestamp,
     counters: Counters,
+    /// The numbers that the failed record had in orders: see [`Scratch::numbers`].
+    numbers: Vec<(usize, Vec<u8>)>,
     log: LogLimiter,
     misplaced: MisplacedKeys,
     /// The calls of the worker, if the app makes asynchronous calls.
@@ -153,7 +155,7 @@ impl Pipeline {
     ) -> Self {
         let limits = output_limits.iter().copied().flatten();
         Self {
-            scratch: RefCell::default(),
+            scratch: RefCell::new(Scratch::with_limits(output_limits)),
             buffers: RefCell::new(Buffers {
                 globals,
                 ..Buffers::default()
@@ -167,6 +169,7 @@ impl Pipeline {
             admitted_at: None,
             not_ahead: UNKNOWN,
             counters: Counters::default(),
+            numbers: Vec::new(),
             log: LogLimiter::default(),
             misplaced: MisplacedKeys::default(),
             calls: executor.map(CallsOfWorker::new),

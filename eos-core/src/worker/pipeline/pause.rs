@@ -6,6 +6,7 @@ use eos_protocol::{
     Clock, CommitCause, ItemName, Met, Pause, PausePlace, Timestamp, TopicName, Verdict,
 };
 
+use super::policy::{pass_over, store_failed};
 use super::{Done, Failed, Pipeline, Processed, Unit};
 use crate::client::Client;
 use crate::error_policy::LastResort;
@@ -86,6 +87,7 @@ impl Pipeline {
             rule: Pause::at(place),
             ticket,
             fault: Arc::new(fault),
+            numbers: std::mem::take(&mut self.numbers),
             letters,
         };
         task.pauses.push(pause);
@@ -186,6 +188,10 @@ impl Pipeline {
         let fault = Arc::clone(&pause.fault);
         pause.rule.applied();
         let (last, output) = pause.last_resort(verdict);
+        let numbers = pause.numbers.clone();
+        if let Err(source) = pass_over(shared, task, &numbers) {
+            return store_failed(record, source);
+        }
         let (LastResort::DeadLetter(topic), Some(output)) = (&last, output) else {
             self.tell(shared, task, record, None, &fault);
             return self.finished(shared, task, record.failed(Failed::Skipped(1)), txn);
@@ -195,6 +201,8 @@ impl Pipeline {
         if let Some(too_large) = self.oversize(shared, 0) {
             self.clear();
             task.pauses.remove(at);
+            task.forget();
+            self.numbers = numbers;
             let letters = (Some(topic), Some(output));
             return self.pause(shared, task, record, letters, too_large, txn);
         }
@@ -215,6 +223,7 @@ impl Pipeline {
         };
         let fault = Arc::clone(&pause.fault);
         pause.rule.applied();
+        self.numbers.clone_from(&pause.numbers);
         let last = pause.last_resort(verdict);
         let unit = Processed {
             task: task.progress.task,

@@ -1,12 +1,16 @@
 //! Error policies: the fate of a record that fails.
 
 use eos_protocol::sequence::LetterNumber;
-use eos_protocol::{Attempt, CommitCause, DeadLetter, Offset, TopicName, TopicPartition};
+use eos_protocol::{
+    Attempt, Clock, CommitCause, DeadLetter, Offset, Timestamp, TopicName, TopicPartition,
+};
+use eos_state::StoreError;
 
 use super::log_limiter::Fate;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Records};
 use crate::error_policy::{LastResort, Retry};
+use crate::reorder::WaitingRows;
 use crate::rules;
 use crate::topology::Fault;
 use crate::worker::error::advice;
@@ -37,6 +41,7 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        self.numbers = std::mem::take(&mut self.scratch.get_mut().numbers);
         if rules::drops_failed_effects() {
             self.clear();
             task.forget();
@@ -68,6 +73,7 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        self.numbers.clear();
         let Some((number, offset)) = record.record() else {
             return Done::failed(due_error(task, fault));
         };
@@ -92,17 +98,25 @@ impl Pipeline {
         match (last, letters) {
             (LastResort::Skip, _) => {
                 self.tell(shared, task, record, None, &fault);
+                let numbers = std::mem::take(&mut self.numbers);
+                if let Err(source) = pass_over(shared, task, &numbers) {
+                    return store_failed(record, source);
+                }
                 self.finished(shared, task, record.failed(Failed::Skipped(1)), txn)
             }
             (LastResort::DeadLetter(topic), Some(output)) => {
                 self.tell(shared, task, record, Some(topic), &fault);
                 let number = match Self::number_letter(task, record) {
                     Ok(number) => number,
-                    Err(source) => {
-                        let (task, source) = (record.task, Box::new(source));
-                        return Done::failed(WorkerError::Store { task, source });
-                    }
+                    Err(source) => return store_failed(record, source),
                 };
+                // A letter in sequence comes back before the later records of its key, so it keeps its place.
+                let numbers = std::mem::take(&mut self.numbers);
+                if number.is_none()
+                    && let Err(source) = pass_over(shared, task, &numbers)
+                {
+                    return store_failed(record, source);
+                }
                 self.write_dead_letter(shared, task, record, (output, number), &fault);
                 match self.oversize(shared, 0) {
                     Some(too_large) => {
@@ -286,6 +300,33 @@ impl Pipeline {
     }
 }
 
+/// Passes over the numbers of a record that is given up. Otherwise the later records of its keys would wait for it.
+pub(super) fn pass_over<C: Client>(
+    shared: &Shared<C>,
+    task: &Task<RecordsOf<C>>,
+    numbers: &[(usize, Vec<u8>)],
+) -> Result<(), StoreError> {
+    let Some(state) = task.state.as_ref().filter(|_| !numbers.is_empty()) else {
+        return Ok(());
+    };
+    for (store, key) in numbers {
+        let Some(spec) = shared.topology.stores().get(*store) else {
+            continue;
+        };
+        let now = match spec.clock {
+            Some(Clock::Wall) => shared.env.wall_clock(),
+            _ => task.stream_time().unwrap_or(Timestamp(0)),
+        };
+        WaitingRows::new(&state.store, spec).pass_over(key, now)?;
+    }
+    Ok(())
+}
+
+pub(super) fn store_failed(record: Processed, source: StoreError) -> Done {
+    let (task, source) = (record.task, Box::new(source));
+    Done::failed(WorkerError::Store { task, source })
+}
+
 /// Returns the strictest last resort of all sources that read the record. A record counts for all of them or for none,
 /// so a source that may skip it must not drop the effects of another source. Of two equal ones, the source that failed
 /// decides.
@@ -314,12 +355,19 @@ pub(super) fn last_resort_of_input<R: Records>(
     }
 }
 
-/// Returns the strictest last resort of all sources of a task, and the retries before it. The order is fail, pause,
-/// retry, dead letter, skip: a source that fails or pauses at once allows no retries.
-pub(super) fn last_resort_of_task<R: Records>(
+/// Returns the strictest last resort of all sources of an input, or of a task, and the retries before it. The order is
+/// fail, pause, retry, dead letter, skip: a source that fails or pauses at once allows no retries.
+pub(super) fn last_resort_of_item<R: Records>(
     task: &Task<R>,
+    input: Option<usize>,
 ) -> (LastResort, Option<usize>, Option<Retry>) {
-    let sources = || task.chains.inputs.iter().flatten();
+    let inputs = || task.chains.inputs.iter().enumerate();
+    let counts = |at| input.is_none_or(|input| input == at);
+    let sources = || {
+        inputs()
+            .filter(|(at, _)| counts(*at))
+            .flat_map(|(_, it)| it)
+    };
     let strictest = sources().max_by_key(|source| strictness(source.policy.last()));
     let Some(strictest) = strictest else {
         return Default::default();

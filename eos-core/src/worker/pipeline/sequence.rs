@@ -66,7 +66,14 @@ impl Pipeline {
         };
         // A record without a key waits for none, and its letter names it by its first offset.
         let first = match (key, replay) {
-            (None, Some(Replay::Record(number) | Replay::Discard(number))) => number.episode,
+            (
+                None,
+                Some(
+                    Replay::Record(number)
+                    | Replay::Discard(number)
+                    | Replay::ReleaseThrough(number),
+                ),
+            ) => number.episode,
             (None, Some(Replay::Release(Some(episode)))) => episode,
             _ => offset,
         };

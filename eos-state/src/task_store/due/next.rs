@@ -1,5 +1,6 @@
 //! The next due item, and how far the items are handled.
 
+use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
 
 use super::search::From;
@@ -44,19 +45,57 @@ impl TaskStore {
     /// # Errors
     /// If the engine can't read.
     pub fn handled_to(&self, clock: Clock, now: Timestamp) -> Result<Timestamp, StoreError> {
+        let mut first = None;
+        self.visit_places(clock, now, |place| {
+            first = Some(place.moment());
+            false
+        })?;
+        let before = |moment: Timestamp| Timestamp(moment.0.saturating_sub(1));
+        Ok(first.map_or(now, before).min(now))
+    }
+
+    /// Whether a store has an unhandled item of this clock up to `now`. The writes of the current record do not count.
+    ///
+    /// # Errors
+    /// If the engine can't read.
+    pub fn has_due_item(
+        &self,
+        store: StoreId,
+        clock: Clock,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut found = false;
+        self.visit_places(clock, now, |place| {
+            let is_over = place.moment() > now;
+            found = !is_over && place.store == store;
+            !is_over && !found
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the listed places of a clock in order, while `visit` returns true. None if no item is due at `now`.
+    fn visit_places(
+        &self,
+        clock: Clock,
+        now: Timestamp,
+        mut visit: impl FnMut(Place) -> bool,
+    ) -> Result<(), StoreError> {
         let Some(state) = (self.due.as_ref()).filter(|_| self.may_be_due(clock, now)) else {
-            return Ok(now);
+            return Ok(());
         };
         self.healthy()?;
         let range = match state.searches[at(clock)].borrow().from() {
             From::At(place) => due::from(clock, place),
             From::Mark => due::behind(clock, None),
-            From::End => return Ok(now),
+            From::End => return Ok(()),
         };
         let mut scan = self.scan_below(0, &Table::new(), &range, Direction::Forward)?;
-        let first = scan.next()?.and_then(|(entry, _)| due::place_of(entry));
-        let before = |place: Place| Timestamp(place.moment().0.saturating_sub(1));
-        Ok(first.map_or(now, before).min(now))
+        while let Some((entry, _)) = scan.next()? {
+            if due::place_of(entry).is_some_and(|place| !visit(place)) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The first place that the index lists. The next search begins there.

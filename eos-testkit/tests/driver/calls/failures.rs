@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use eos_core::{App, Backoff, Calls, ErrorPolicy, Failure};
 use eos_testkit::{Input, TestDriver};
 
-use super::{Service, app, app_with, dead, input, output, records, seconds, values};
+use super::{Service, app, app_with, dead, input, of_key, output, records, seconds, values};
 
 /// A service that fails for a value until it is called this number of times.
 fn flaky(
@@ -244,6 +244,35 @@ fn a_failure_in_front_of_the_call_is_decided_at_the_turn_of_the_record() {
         "each call of one record has its own id"
     );
     assert_eq!(driver.metrics().unwrap().totals.records_in, 6);
+}
+
+/// A record that fails in front of its call keeps its place among the calls of its key while it is tried again.
+#[test]
+fn a_retry_in_front_of_the_call_keeps_the_order_of_its_key() {
+    let service = Service::default();
+    let (served, tries) = (service.clone(), AtomicUsize::new(0));
+    let mut app = App::new("a");
+    app.source(&input())
+        .on_error(ErrorPolicy::retry(3, Backoff::fixed(seconds(1))))
+        .try_map(move |value: String| {
+            let fails = value == "first" && tries.fetch_add(1, Ordering::SeqCst) < 2;
+            if fails {
+                Err(Failure::from("in front"))
+            } else {
+                Ok(value)
+            }
+        })
+        .map_async_record("serve", Calls::at_once(4), move |call| {
+            served.clone().serve(call)
+        })
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    let mut given = of_key("k", ["first", "second", "third"].map(str::to_owned));
+    given.extend(of_key("l", ["other".to_owned()]));
+    driver.pipe_all(&input(), given);
+    assert_eq!(values(&mut driver), ["FIRST", "SECOND", "THIRD", "OTHER"]);
+    let begun = service.seen(|it| it.begun.clone());
+    assert_eq!(begun, ["other", "first", "second", "third"]);
 }
 
 #[test]

@@ -457,6 +457,9 @@ fn mistakes_are_refused_with_the_fix() {
         other.on_error(policy()).to(&paid());
     });
     assert!(shared.contains("parked-orders"), "{shared}");
+    let replay = App::replay("orders-dlq").app().describe();
+    let replay = replay.unwrap_err().to_string();
+    assert!(replay.contains("`.to(topic)`"), "{replay}");
     assert_eq!(
         policy().to_string(),
         "dead_letter(\"orders-dlq\").in_sequence(\"parked-orders\")"

@@ -10,6 +10,7 @@ use eos_core::{App, Headers, KeyValueStore, PlainTopic, Timestamp};
 use eos_protocol::Offset;
 use eos_protocol::letter::WaitingLetter;
 use eos_protocol::sequence::LetterNumber;
+use eos_testkit::driver::Builder;
 use eos_testkit::{Input, TestDriver};
 
 use super::{Bytes, letters, text};
@@ -33,9 +34,13 @@ fn program(settings: impl Fn(Replay) -> Replay + Send + 'static) -> Program {
 
 impl Starts {
     fn new(settings: impl Fn(Replay) -> Replay + Send + 'static) -> Self {
+        Self::on(TestDriver::builder(), settings)
+    }
+
+    fn on(builder: Builder, settings: impl Fn(Replay) -> Replay + Send + 'static) -> Self {
         let program = Arc::new(Mutex::new(program(settings)));
         let of = Arc::clone(&program);
-        let driver = TestDriver::builder().start_of(move || (of.lock().unwrap())());
+        let driver = builder.start_of(move || (of.lock().unwrap())());
         Self { driver, program }
     }
 
@@ -109,7 +114,7 @@ fn a_decision_does_not_outlive_its_start() {
     for (decide, done) in [
         (
             Box::new(|replay: Replay| replay.release("orders", "k")) as Settings,
-            "1 release 0",
+            "1 release 0 1",
         ),
         (
             Box::new(|replay| replay.discard("orders", "k", 1)),
@@ -130,7 +135,7 @@ fn a_decision_applies_to_letters_that_wait_already() {
     for (decide, done) in [
         (
             Box::new(|replay: Replay| replay.release("orders", "k")) as Settings,
-            "1 release 5",
+            "1 release 5 1",
         ),
         (
             Box::new(|replay| replay.discard("orders", "k", 1)),
@@ -189,6 +194,115 @@ fn letters_of_a_topic_that_a_start_does_not_name_wait_for_one_that_does() {
     };
     assert_eq!((&**value, &**action), ("0 1", "1 record 0 1"));
     assert!(starts.read().is_empty());
+}
+
+/// The same, if no start has named the topic yet. With `skip`, such letters would be lost.
+#[test]
+fn a_letter_of_an_unknown_topic_waits() {
+    let mut starts = Starts::new(|replay| replay.to("clicks").until(FIRST));
+    starts.run(Box::new(|| {
+        let mut app = App::replay("orders-dlq").to("orders").until(SECOND).app();
+        app.on_error(eos_core::ErrorPolicy::skip());
+        app
+    }));
+    starts.pipe(letter_of("clicks", Some("k"), "0 1", 1_500));
+    starts.pipe(Input::raw(Some(b"k"), Some(b"no letter")));
+    starts.pipe(letter(Some("k"), "5 1", 1_500));
+    assert_eq!(starts.read(), pairs(&[("5 1", "1 record 5 1")]));
+    starts.again(|replay| replay.to("clicks").until(SECOND));
+    let found = starts.read_from("clicks");
+    let [(value, action, _)] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!((&**value, &**action), ("0 1", "1 record 0 1"));
+}
+
+/// Kafka deletes the offsets of a replay that does not run for a week. Another name begins again.
+#[test]
+fn another_name_reads_the_topic_again() {
+    let mut starts = Starts::new(|replay| replay.until(SECOND));
+    starts.pipe(letter(Some("k"), "0 1", 900));
+    starts.pipe(letter(Some("k"), "5 1", 1_500));
+    assert_eq!(starts.read().len(), 2);
+    starts.again(|replay| {
+        let replay = replay.named("orders-dlq-replay-2");
+        replay.since(FIRST).until(SECOND)
+    });
+    assert_eq!(starts.read(), pairs(&[("5 1", "1 record 5 1")]));
+}
+
+/// The retention of the dead-letter topic may remove letters that a decision names.
+#[test]
+fn lost_letters_are_discarded_and_their_keys_released() {
+    let mut starts = Starts::new(|replay| {
+        let replay = replay.discard("orders", "k", 1).discard("orders", "k", 3);
+        let replay = replay.discard("orders", "k", 4).discard("orders", "k", 9);
+        replay.release_lost("a", "orders", 0, "gone").until(FIRST)
+    });
+    starts.pipe(letter(Some("k"), "0 2", 999));
+    starts.pipe(letter(Some("k"), "0 4", 999));
+    // Its discard belongs to a later start.
+    starts.pipe(letter(Some("k"), "0 3", 1_500));
+    starts.pipe(letter(Some("l"), "7 2", 999));
+    let found = starts.read_from("orders");
+    let shown: Vec<_> = found.iter().map(|it| (&*it.0, &*it.1)).collect();
+    let expected = [
+        ("", "1 release"),
+        ("0 2", "1 discard 0 1"),
+        ("0 2", "1 record 0 2"),
+        ("0 4", "1 discard 0 4"),
+        ("7 2", "1 record 7 2"),
+    ];
+    assert_eq!(shown, expected);
+    for it in &found {
+        assert_eq!(text(it.2.get("eos-replay-for")), "a orders");
+    }
+    // Once in each start.
+    assert!(starts.read().is_empty());
+    starts.pipe(letter(Some("l"), "7 3", 999));
+    assert_eq!(starts.read(), pairs(&[("7 3", "1 record 7 3")]));
+    starts.again(|replay| {
+        let replay = replay.release_lost("a", "orders", 0, "gone");
+        replay.until(FIRST)
+    });
+    assert_eq!(starts.read(), pairs(&[("", "1 release")]));
+}
+
+/// A record is larger than its letter by the headers of the replay.
+#[test]
+fn a_letter_that_is_too_large_for_its_topic_waits() {
+    let mut starts = Starts::new(|replay| replay.until(FIRST));
+    let limit = |starts: &mut Starts, bytes: &str| {
+        let cluster = starts.driver.cluster();
+        let set = cluster.broker(|it| it.configure_topic("orders", "max.message.bytes", bytes));
+        set.unwrap();
+        starts.again(|replay| replay.until(SECOND));
+    };
+    limit(&mut starts, "1000");
+    let value = "v".repeat(950);
+    let large = Input::raw(Some(b"k"), Some(value.as_bytes()));
+    starts.pipe(failed(large, "orders", "0 1", 1_500));
+    starts.pipe(letter(Some("l"), "5 1", 1_500));
+    assert_eq!(starts.read(), pairs(&[("5 1", "1 record 5 1")]));
+    assert_eq!(starts.driver.store(&waiting()).len(), 1);
+    limit(&mut starts, "2000");
+    assert_eq!(starts.read(), pairs(&[(&value, "1 record 0 1")]));
+}
+
+/// Otherwise a letter whose cause still exists would run in a circle, with all later letters of its key.
+#[test]
+fn a_letter_that_fails_during_the_replay_waits_for_five_seconds() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let failed_at = i64::try_from(now.unwrap().as_millis()).unwrap() + 100_000;
+    let builder = TestDriver::builder().start_at(Timestamp(failed_at));
+    let mut starts = Starts::on(builder, |replay| replay.until(Timestamp(i64::MAX)));
+    starts.pipe(letter(Some("k"), "0 1", failed_at));
+    starts.pipe(letter(Some("k"), "0 2", 1_500));
+    starts.pipe(letter(Some("l"), "5 1", 1_500));
+    // Each read takes three seconds.
+    assert_eq!(starts.read(), pairs(&[("5 1", "1 record 5 1")]));
+    let both = [("0 1", "1 record 0 1"), ("0 2", "1 record 0 2")];
+    assert_eq!(starts.read(), pairs(&both));
 }
 
 /// The default limits of the topics: a dead-letter topic takes such a letter, and so must the changelog. A letter that waits for

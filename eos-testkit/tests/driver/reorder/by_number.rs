@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 
+use eos_core::run::Resume;
+
 use super::*;
 
 #[test]
@@ -130,6 +132,76 @@ fn a_gap_fails_or_becomes_a_dead_letter() {
     assert_eq!(lost, ["9", "1"]);
     assert_eq!(passed, ["2", "3", "4"]);
     crash_everywhere(letters, scenario);
+}
+
+/// A failed record gives up its own number, whether it waited or not: the outputs do not depend on the order of arrival.
+#[test]
+fn the_number_of_a_failed_record_is_passed_over() {
+    for (policy, letters) in [
+        (ErrorPolicy::skip(), 0),
+        (ErrorPolicy::dead_letter("letters"), 1),
+    ] {
+        let start = || {
+            let order = by_number(OnGap::PassOn);
+            TestDriver::new(app_with(policy.clone(), order, |it| {
+                let good = |value: String| match value.ends_with("bad") {
+                    true => Err(Failure::from("bad")),
+                    false => Ok(value),
+                };
+                it.drop_late().ordered().try_map(good)
+            }))
+        };
+        for order in [
+            ["0", "1 bad", "2", "3"],
+            ["2", "1 bad", "3", "0"],
+            ["1 bad", "0", "2", "3"],
+        ] {
+            let scenario = |driver: &mut TestDriver| {
+                pipe(driver, &[0, 1, 2, 3].map(|at| (order[at], at as i64)));
+                // A record of another key comes in the same moment.
+                driver.pipe_at(&input(), "l", "0", Timestamp(BEGIN + 3));
+                let mut passed = out(driver);
+                assert_eq!(passed.pop().as_deref(), Some("0"), "{order:?}");
+                let letters = match letters {
+                    0 => 0,
+                    _ => read(driver, "letters").len(),
+                };
+                (passed, letters)
+            };
+            let mut driver = start();
+            let (passed, found) = scenario(&mut driver);
+            assert_eq!(
+                (passed.join(" "), found),
+                ("0 2 3".into(), letters),
+                "{order:?}"
+            );
+            assert_eq!(
+                driver.metrics().unwrap().totals.reorder_gaps,
+                0,
+                "{order:?}"
+            );
+            crash_everywhere(start, scenario);
+        }
+    }
+}
+
+/// A decision to skip a paused record gives up its number, too.
+#[test]
+fn the_number_of_a_skipped_pause_is_passed_over() {
+    let order = by_number(OnGap::PassOn);
+    let app = app_with(ErrorPolicy::pause().into(), order, |it| {
+        let good = |value: String| match value.ends_with("bad") {
+            true => Err(Failure::from("bad")),
+            false => Ok(value),
+        };
+        it.drop_late().ordered().try_map(good)
+    });
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, &[("0", 0), ("2", 1), ("1 bad", 2)]);
+    let id = driver.paused()[0].id;
+    driver.resume(id, Resume::Skip).unwrap();
+    pipe(&mut driver, &[("3", 3)]);
+    assert_eq!(out(&mut driver), ["0", "2", "3"]);
 }
 
 /// Records that fail do not move stream time. The wait of the others ends nevertheless, with the first record behind it.

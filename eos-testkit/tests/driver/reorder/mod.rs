@@ -11,7 +11,10 @@ use eos_core::reorder::{OnGap, Reorder, Reordered};
 use eos_core::state::{ReorderStore, WindowStore};
 use eos_core::timers::Clock;
 use eos_core::windows::Tumbling;
-use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, PlainTopic, Stream, Timestamp, Topic};
+use eos_core::{
+    App, ErrorPolicy, Failure, KeyValueStore, PlainTopic, Record, Stream, Timestamp, Topic,
+    ValuesCtx,
+};
 use eos_testkit::rng::Rng;
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
@@ -448,6 +451,104 @@ fn an_order_behind_an_order_waits_at_least_as_long() {
         );
     }
     crash_everywhere(|| TestDriver::new(app(150)), scenario);
+}
+
+/// The waits of several orders add up, and final results of windows are held back as well.
+#[test]
+fn steps_behind_several_orders_wait_for_all_of_them() {
+    let windows = |grace| {
+        let mut app = App::new("a");
+        let first = by_time(app.source(&input())).ordered();
+        let store = ReorderStore::plain("second");
+        let numbered = first.reorder_by(number, settings(OnGap::PassOn), &store);
+        numbered
+            .drop_late()
+            .ordered()
+            .group_by_key()
+            .windowed_by(Tumbling::of(ms(10)).grace(ms(grace)))
+            .count(&WindowStore::plain("counts"))
+            .to_stream()
+            .without_windows()
+            .map(|count| count.to_string())
+            .to(&output());
+        app.describe().map(|_| ())
+    };
+    let text = windows(199).unwrap_err().to_string();
+    assert!(
+        text.contains("the order with the store waiting") && text.contains("at least 200ms"),
+        "{text}"
+    );
+    windows(200).unwrap();
+    let order = |within| {
+        let mut app = App::new("a");
+        let counts = app
+            .source(&input())
+            .group_by_key()
+            .windowed_by(Tumbling::of(ms(10)).grace(ms(50)))
+            .count(&WindowStore::plain("counts"))
+            .emit_on_close()
+            .without_windows()
+            .map(|count| count.to_string());
+        let ordered = counts.reorder_by_time(ms(within), &waiting());
+        ordered.ordered().to(&output());
+        app.describe().map(|_| ())
+    };
+    let text = order(49).unwrap_err().to_string();
+    assert!(
+        text.contains("the order with the store waiting: records wait in the store counts first"),
+        "{text}"
+    );
+    order(70).unwrap();
+}
+
+/// A table beside the order has the policy `fail`. It does not decide about the waiting records of the other source.
+#[test]
+fn the_source_of_a_waiting_record_decides_about_it() {
+    let start = || {
+        let mut app = App::new("a");
+        let prices = Topic::<String, Option<String>>::plain("prices");
+        let prices = app.table(&prices, &KeyValueStore::plain("prices"));
+        let source = app.source(&input());
+        let source = source.on_error(ErrorPolicy::dead_letter("letters"));
+        let ordered = by_number(OnGap::DeadLetter)(source).drop_late().ordered();
+        let joined = ordered.left_join(&prices, |value, price: Option<String>| {
+            format!("{value}{}", price.unwrap_or_default())
+        });
+        joined.to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("2", 0), ("0", 1), ("3 tick", 500), ("4", 501)]);
+        (out(driver), read(driver, "letters"))
+    };
+    let (passed, letters) = scenario(&mut start());
+    assert_eq!(
+        (passed.join(" "), letters.join(" ")),
+        ("0 3 tick 4".into(), "2".into())
+    );
+    crash_everywhere(start, scenario);
+}
+
+/// A timer that is due does not make room for waiting records.
+#[test]
+fn only_waiting_records_of_the_store_end_a_wait() {
+    let mut app = App::new("a");
+    let bell = app.timer(&eos_core::Timer::<String>::event_time("bell"));
+    let source = app.source(&input());
+    let source = source.on_error(ErrorPolicy::dead_letter("letters"));
+    let rings = source
+        .on_timer(&bell, |ctx, due| ctx.forward(due.key, "ring".to_owned()))
+        .process_values(
+            move |ctx: &ValuesCtx<'_, String>, record: Record<&String, String>| {
+                ctx.timer(&bell).set(record.key, Timestamp(BEGIN + 1))?;
+                ctx.forward(record.value)
+            },
+        );
+    let ordered = by_number(OnGap::DeadLetter)(rings).drop_late().ordered();
+    ordered.to(&output());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, &[("0", 0), ("9", 10)]);
+    assert_eq!(read(&mut driver, "letters"), ["9"], "it is too far ahead");
 }
 
 #[test]

@@ -17,8 +17,8 @@ use integration_tests::kill::Watch;
 use integration_tests::process::ChildGuard;
 use integration_tests::sweep::Member;
 use integration_tests::wait::{is_through, wait_until};
-use kafka_launcher::for_tests;
 use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, for_tests, own_for_tests};
 use serde_json::{Deserializer, Value};
 
 use super::scene::{PROCESSES, Scene, seed};
@@ -80,9 +80,23 @@ fn each_event_passes_once_despite_kills() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
+    passes_once(kafka.bootstrap())
+}
+
+/// The topics have three replicas, and the brokers wait for two of them.
+#[test]
+fn each_event_passes_once_on_three_brokers() -> Result<()> {
+    let _alone = super::alone();
+    let Some(cluster) = own_for_tests(&ClusterOptions::default().nodes(3))? else {
+        return Ok(());
+    };
+    passes_once(cluster.bootstrap())
+}
+
+fn passes_once(bootstrap: &str) -> Result<()> {
     let (size, since) = (size(), Instant::now());
     let window = [("WINDOW_MS", WINDOW.as_millis().to_string())];
-    let mut scene = Scene::new(kafka.bootstrap(), "duplicates", PARTITIONS, &window)?;
+    let mut scene = Scene::new(bootstrap, "duplicates", PARTITIONS, &window)?;
     let mut fate = Fate::new(Faults::KillsAndMoves, size.kills, seed())?.visits(size.visits);
     let mut crashing = Crashing::start(&scene)?;
     let fed = feed(&mut scene, &size, &mut fate, &mut crashing);

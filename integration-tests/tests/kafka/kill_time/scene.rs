@@ -140,8 +140,10 @@ impl Scene {
     ) -> Result<Scene> {
         let app = format!("kill-{}-{:x}", name.replace('_', "-"), now()?);
         let mut client = Client::connect(bootstrap, PATIENCE)?;
+        let brokers = client.metadata(Some(&[]))?.brokers.len();
+        let replication = i16::try_from(brokers.min(3))?;
         for end in ends {
-            client.create_topic(&format!("{app}-{end}"), partitions, 1, &KEEP)?;
+            client.create_topic(&format!("{app}-{end}"), partitions, replication, &KEEP)?;
         }
         let dir = TempDir::new()?;
         let program = build(

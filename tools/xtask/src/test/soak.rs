@@ -70,7 +70,7 @@ const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
 
 /// Tests that `cargo xtask test` leaves to a row of the table. Each entry has the package, the target, a prefix of
 /// the test's name, and the row. `cargo xtask test` runs a faster sibling of each.
-pub(crate) const LEFT: [(&str, &str, &str, &str); 8] = [
+pub(crate) const LEFT: [(&str, &str, &str, &str); 9] = [
     (
         "integration-tests",
         "exclusive",
@@ -94,6 +94,12 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 8] = [
         "exclusive",
         "wire_producer_delivers_once::while_followers",
         "wire",
+    ),
+    (
+        "integration-tests",
+        "kafka",
+        "kill_time::duplicates::each_event_passes_once_on_three_brokers",
+        "time",
     ),
     ("integration-tests", "kafka", "kill_time::hopping::", "time"),
     (

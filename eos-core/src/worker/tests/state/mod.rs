@@ -319,6 +319,33 @@ impl Disk {
 }
 
 #[test]
+fn at_least_once_no_change_is_sent_before_the_outputs_are_acknowledged() {
+    let spec = WorkerSpec {
+        guarantee: Guarantee::AtLeastOnce,
+        ..stateful(&Disk::default(), 0)
+    };
+    let mut bench = Bench::of(spec, counting);
+    bench.feed(0, &["a", "b", "a"]);
+    bench.assign(&[0]);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    let first = calls.iter().position(|call| call == "send").unwrap();
+    let mut order = calls[first..].to_vec();
+    order.dedup();
+    assert_eq!(order[..4], ["send", "flush", "log", "flush"], "{calls:?}");
+    // If the outputs are not acknowledged, the attempt leaves no change.
+    bench.fails(CallSite::Flush, abortable(-192));
+    bench.feed(0, &["c"]);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    let sends = calls.iter().filter(|call| call.starts_with("send"));
+    let changes = calls.iter().filter(|call| call.starts_with("log"));
+    let (sends, changes) = (sends.count(), changes.count());
+    // The second attempt sends the output again, and the change of `c` with its commit record for the first time.
+    assert_eq!((sends, changes), (2, 2), "{calls:?}");
+}
+
+#[test]
 fn counts_go_to_the_changelog_once_a_key_and_a_commit_record_comes_last() {
     let (bench, _disk) = counted();
     bench.assert_counted();
