@@ -337,7 +337,7 @@ impl<'r> Ctx<'r> {
     /// Notes the number of a record that `reorder_by` forwards at once.
     pub(crate) fn forwards_number(&self, store: usize, key: Vec<u8>) {
         let mut scratch = self.scratch.borrow_mut();
-        // The numbers end with the counts.
+        // `Scratch::take_counts` clears the numbers only if the record has counts.
         scratch.counts();
         scratch.numbers.push((store, key));
     }

@@ -84,7 +84,7 @@ impl<'a> WaitingLetter<'a> {
         row_key
     }
 
-    /// Returns the begin of the row keys of all letters with this number and the key of this letter.
+    /// Returns the prefix of the row keys of all letters with this number and the key of this letter.
     #[must_use]
     pub fn sibling(&self, number: LetterNumber) -> Vec<u8> {
         let number = Some(number);
@@ -96,6 +96,16 @@ impl<'a> WaitingLetter<'a> {
         .row_key(Offset::ZERO);
         row_key.truncate(row_key.len() - 8);
         row_key
+    }
+
+    /// Returns a row key behind those of all letters of this key and episode. `None` for a letter that waits for no other.
+    #[must_use]
+    pub fn behind_episode(&self) -> Option<Vec<u8>> {
+        let episode = self.number.filter(|_| self.key.is_some())?.episode;
+        let n = u64::MAX;
+        let mut behind = self.sibling(LetterNumber { episode, n });
+        behind.extend_from_slice(&[u8::MAX; 9]);
+        Some(behind)
     }
 
     /// Returns the row.

@@ -53,20 +53,31 @@ pub enum Replay {
     Record(LetterNumber),
     /// The letter will never come again.
     Discard(LetterNumber),
-    /// No letter up to this number will come again. If it is the highest one, the key is released.
+    /// No letter up to this number will come again. If this number is the highest one, the key is released.
     ReleaseThrough(LetterNumber),
-    /// No letter of the episode will come again. `None`: of any episode of the key. Versions before `ReleaseThrough` wrote
-    /// the episode of a letter.
+    /// No letter of the episode will come again. With `None`, this applies to any episode of the key. Versions before
+    /// `ReleaseThrough` wrote the episode of a letter.
     Release(Option<Offset>),
 }
 
 /// An invalid row or header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
+    /// A header of a newer version of eos.
+    #[error(
+        "the header {name} has format {version}, but this version of eos reads up to format {VERSION}. Upgrade this app to \
+         the newest version of eos"
+    )]
+    Newer {
+        /// The header.
+        name: &'static str,
+        /// Its format.
+        version: u64,
+    },
     /// A header with an unknown format.
     #[error(
-        "the header {name} has the value {value:?}, but its form is {example:?}. Another program or a newer version of \
-         eos wrote it. Use the newest version of eos, or write the record without this header"
+        "the header {name} has the value {value:?}, but a valid value has the form {example:?}. Another program or a \
+         newer version of eos wrote it. Use the newest version of eos, or write the record without this header"
     )]
     Header {
         /// The name of the header.
@@ -153,6 +164,12 @@ fn offset(text: &str) -> Option<Offset> {
 }
 
 fn invalid(name: &'static str, value: &[u8], example: &'static str) -> SequenceError {
+    let version = words(value)
+        .first()
+        .and_then(|version| version.parse().ok());
+    if let Some(version) = version.filter(|version: &u64| *version > u64::from(VERSION)) {
+        return SequenceError::Newer { name, version };
+    }
     SequenceError::Header {
         name,
         value: String::from_utf8_lossy(value).into_owned(),

@@ -197,7 +197,7 @@ impl<K> SeenIds<K> {
     /// A record that is further behind is still a duplicate if its id is in the store. If not, the id may have expired:
     /// the record fails with [`IdentityError::TooOld`](super::IdentityError::TooOld), unless
     /// [`too_old_to`](super::Dedup::too_old_to) or [`pass_too_old`](super::Dedup::pass_too_old) is set. The store keeps
-    /// an id for the lateness and one and a half windows. No effect on [`time_embedded`](Self::time_embedded)
+    /// an id for one and a half windows plus the lateness. No effect on [`time_embedded`](Self::time_embedded)
     /// and [`for_ever`](Self::for_ever).
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {

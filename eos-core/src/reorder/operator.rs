@@ -51,8 +51,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// - A record without a timestamp.
     /// - A record that is more than `within` behind stream time, unless [`late_to`](Reordered::late_to),
     ///   [`pass_late`](Reordered::pass_late) or [`drop_late`](Reordered::drop_late) is set.
-    /// - A record that would raise the waiting records of its task above 64 MiB, unless its timestamp ends the wait of
-    ///   another record.
+    /// - A record that would raise the waiting records of a task and store above 64 MiB, unless its timestamp ends the
+    ///   wait of another record.
     /// - A waiting record that fails in a later step. Its dead letter has the key and the value in the codecs of the
     ///   store.
     pub fn reorder_by_time(self, within: Duration, store: &ReorderStore<K, V>) -> Reordered<K, V>

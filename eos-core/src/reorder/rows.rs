@@ -87,7 +87,8 @@ impl<'c> WaitingRows<'c> {
     pub(crate) fn call(&self, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let mut row = Vec::new();
         match self.task.get_due(self.id, key, &mut row)? {
-            Some(_) => self.task.put_due(self.id, key, now, &row),
+            // It may have ended before.
+            Some(until) => self.task.put_due(self.id, key, until.min(now), &row),
             None => Ok(()),
         }
     }
@@ -141,7 +142,8 @@ impl<'c> WaitingRows<'c> {
         Ok(found.map(|_| row))
     }
 
-    /// Passes over the number of a record that failed without a wait. The next record of its key, if it waits, comes now.
+    /// Passes over the number of a failed record that did not wait. Ends the wait of the next record of its key, if
+    /// that record waits.
     pub(crate) fn pass_over(&self, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let Some((scope, number)) = scope_and_number(key) else {
             return Ok(());

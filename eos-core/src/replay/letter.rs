@@ -80,8 +80,8 @@ pub(super) fn read(record: &Bytes) -> Result<WaitingLetter<'_>, ReplayError> {
     })
 }
 
-/// Returns the replay of a letter: its headers, its origin and its place in this replay. `action`: its place in the
-/// sequence of its key, or a decision about another letter of the key.
+/// Returns the record that replays a letter, with the headers of the letter, its origin and its place in this replay.
+/// `action`: the number of the letter, or a decision about this or an earlier letter of its key.
 pub(super) fn replayed(
     letter: &WaitingLetter<'_>,
     replay: &Replay,
@@ -111,7 +111,7 @@ pub(super) fn replayed(
         push(dead_letter::ORIGIN, origin);
     }
     if let Some(action) = action {
-        // Also a decision carries the value: other readers of the topic would take a null for a deletion.
+        // A decision carries the value as well, because other readers of the topic would treat a null as a deletion.
         push(REPLAY, action.header());
     }
     push(REPLAY_FOR, replay_for(app, topic));

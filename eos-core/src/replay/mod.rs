@@ -74,8 +74,9 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// A record that is not a dead letter of these topics fails with [`ReplayError`]. By default, the app then stops.
-    /// If a topic of [`Replay::to`] does not exist, the app does not start.
+    /// A record that is not a dead letter fails with [`ReplayError`]. So does the letter of a timer, of a final result,
+    /// or of a record that waited for its turn. By default, the app then stops. If a topic of [`Replay::to`] does not
+    /// exist, the app does not start.
     pub fn replay(letters: &str) -> Replay {
         Replay {
             name: format!("{letters}-replay"),
@@ -91,8 +92,8 @@ impl App {
 }
 
 impl Replay {
-    /// Adds a topic of origin. It must exist. Letters of other topics wait for a start that names their topic, and the app
-    /// logs a warning with their number.
+    /// Adds a topic of origin, which must exist. Letters of other topics wait for a start that names their topic. The
+    /// app logs a warning with the count of these letters.
     pub fn to(mut self, origin: &str) -> Self {
         self.origins.push(origin.to_owned());
         self
@@ -100,15 +101,18 @@ impl Replay {
 
     /// Sets the name of the app. An app with another name reads the dead-letter topic from its beginning.
     ///
-    /// A start needs it if it fails because the offsets of its group or its changelog are lost. Kafka deletes the offsets of a
-    /// group without members after seven days (`offsets.retention.minutes`). Letters with a number are then processed once
-    /// nevertheless. Other letters become new records again, so leave out the replayed ones with [`since`](Self::since).
+    /// Set another name if a start fails because its changelog or the offsets of its group are lost. Kafka deletes the
+    /// offsets of a group without members after seven days (`offsets.retention.minutes`). Letters with a number are
+    /// still processed only once. Other letters become new records again, so leave out the replayed ones with
+    /// [`since`](Self::since).
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Leaves out the letters whose records failed before this time.
+    /// Leaves out the letters whose records failed before this time. The replay drops such a letter when it reads the
+    /// dead-letter topic. A later start under the same name does not read the letter again. Letters that an earlier
+    /// start stored are still written.
     pub fn since(mut self, failed_at: Timestamp) -> Self {
         self.since = failed_at;
         self
@@ -136,8 +140,9 @@ impl Replay {
         self
     }
 
-    /// Discards a letter of the topic `origin`, also if the letter itself is lost and a later one of its key exists: the key with these bytes no longer waits for this number. The header
-    /// `eos-sequence` of a letter ends with its number.
+    /// Discards a letter of the topic `origin`: the key with these bytes no longer waits for this number. The header
+    /// `eos-sequence` of a letter ends with its number. If the letter is lost, the next letter of its key carries the
+    /// discard.
     ///
     /// It applies to the letters that this start writes: those that failed before [`until`](Self::until).
     /// Remove the call afterwards, because a later letter of the key may have the same number. For a record without a
@@ -157,10 +162,10 @@ impl Replay {
         self
     }
 
-    /// Discards all letters of a key of the topic `origin`, and releases the key: its new records are processed again.
+    /// Discards those letters of a key of the topic `origin` that failed before [`until`](Self::until).
     ///
-    /// It applies to the letters that this start writes: those that failed before [`until`](Self::until). Later letters of
-    /// the key stay parked. If the letters are lost, see [`release_lost`](Self::release_lost).
+    /// If the key has no later letters, it is released, and its new records are processed again. Later letters stay
+    /// parked, and their key as well. If the letters are lost, call [`release_lost`](Self::release_lost).
     pub fn release(mut self, origin: &str, key: impl AsRef<[u8]>) -> Self {
         self.decisions.release(origin, key.as_ref());
         self

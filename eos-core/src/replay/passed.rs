@@ -42,22 +42,15 @@ impl Passed {
         Ok(found.unwrap_or(Self { start, key }))
     }
 
-    /// Whether this start has not had a round.
+    /// Whether the place is at its initial position.
     pub(super) fn is_new(&self) -> bool {
         self.key.is_empty()
     }
 
-    /// Notes the first round.
+    /// Moves the place from its initial position, to note the first round.
     pub(super) fn began(&mut self) {
         // No letter has a lower key.
         self.key.push(0);
-    }
-
-    /// Moves the place behind a letter.
-    pub(super) fn behind(&mut self, mut key: Vec<u8>) {
-        // The first key above the letter's key.
-        key.push(0);
-        self.key = key;
     }
 
     pub(super) fn write(

@@ -15,6 +15,7 @@ use super::stuck::{Stuck, Why};
 use crate::Ctx;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::record::Record;
 use crate::store::{KeyValueStore, OrderedStore, OrderedView};
 use crate::store_handle::Store;
 
@@ -45,6 +46,8 @@ pub(super) struct Rounds {
     rows: Rows,
     outputs: BTreeMap<String, Origin>,
     stuck: Mutex<BTreeMap<Partition, Stuck>>,
+    /// Where the next rounds begin: see [`take_cut`](Self::take_cut).
+    cuts: Mutex<BTreeMap<Partition, Vec<u8>>>,
 }
 
 /// The fate of a stored letter in this start.
@@ -73,8 +76,6 @@ struct Round {
     bytes: usize,
     /// The group and the number of the last written letter.
     written: Option<(Group, u64)>,
-    /// The group of the last letter that waits for a later round.
-    waiting: Option<Group>,
     /// Whether a letter waits for a later round. The place stays in front of it.
     waits: bool,
 }
@@ -98,15 +99,13 @@ impl Rounds {
             rows,
             outputs,
             stuck: Mutex::default(),
+            cuts: Mutex::default(),
         }
     }
 
     /// Stores a letter until the next round.
     pub(super) fn take(&self, ctx: &Ctx<'_>, record: &Bytes) -> Result<(), Failure> {
         let letter = read(record).map_err(Failure::permanent)?;
-        if letter.failed_at < self.replay.since {
-            return Ok(());
-        }
         let key = letter.row_key(ctx.offset());
         // A later letter belongs to a later start, which begins at the first row. It does not move the place of this one.
         if letter.failed_at < self.replay.until {
@@ -125,14 +124,19 @@ impl Rounds {
             self.release_lost(ctx)?;
         }
         let mut round = Round::default();
-        let mut is_end = true;
-        for entry in rows.range(before.key.clone()..) {
-            if round.is_full() {
-                is_end = false;
+        let cut = self.take_cut(ctx.partition());
+        let mut entries = rows.range(before.key.clone().max(cut)..);
+        let mut from = Vec::new();
+        let mut is_end = false;
+        while !round.is_full() {
+            let Some(entry) = entries.next() else {
+                is_end = true;
                 break;
-            }
+            };
             let (key, row) = entry?;
             round.read += 1;
+            from.clone_from(&key);
+            from.push(0);
             let old = FirstFormat::decode(&row).transpose();
             let letter = match &old {
                 Ok(Some(old)) => old.letter(),
@@ -140,7 +144,7 @@ impl Rounds {
                 Err(error) => Err(*error),
             };
             let fate = match &letter {
-                Ok(letter) => self.fate(ctx, letter, &round),
+                Ok(letter) => self.fate(ctx, letter),
                 Err(error) => Fate::Stuck((*error).into()),
             };
             let fate = match (fate, &letter) {
@@ -154,20 +158,34 @@ impl Rounds {
                     rows.delete(&key)?;
                     continue;
                 }
+                // The later letters of its key wait for it.
                 Fate::Soon => {
                     round.waits = true;
-                    round.waiting = letter.ok().map(|letter| group_of(&letter));
+                    if let Some(behind) = letter.ok().and_then(|letter| letter.behind_episode()) {
+                        entries = rows.range(behind.clone()..);
+                        from = behind;
+                    }
                     continue;
                 }
                 Fate::Late => {}
-                Fate::Stuck(why) => self.is_stuck(ctx.partition(), &key, why),
+                Fate::Stuck(why) => {
+                    let is_too_large = matches!(why, Why::TooLarge { .. });
+                    let letter = letter.ok().filter(|_| is_too_large);
+                    if let Some(behind) = letter.and_then(|letter| letter.behind_episode()) {
+                        entries = rows.range(behind.clone()..);
+                        from = behind;
+                    }
+                    self.is_stuck(ctx.partition(), &key, why);
+                }
             }
             if round.letters == 0 && !round.waits {
-                passed.behind(key);
+                passed.key.clone_from(&from);
             }
         }
         if is_end {
             self.warn(ctx.partition());
+        } else if round.letters == 0 {
+            self.cut_at(ctx.partition(), from);
         }
         passed.write(&view, &before)
     }
@@ -178,14 +196,39 @@ impl Rounds {
             return Ok(());
         }
         for lost in self.replay.decisions.lost() {
-            if let Some(output) = self.outputs.get(&lost.topic) {
+            let Some(output) = self.outputs.get(&lost.topic) else {
+                continue;
+            };
+            let partitions = ctx.partitions_of(output.index);
+            if lost.partition < partitions {
                 ctx.emit_record(output, release_of(lost))?;
+            } else {
+                tracing::error!(
+                    app = self.replay.name,
+                    topic = lost.topic,
+                    partition = lost.partition,
+                    partitions,
+                    "a key can't be released, because the topic has no such partition. Correct the partition in \
+                     `release_lost`"
+                );
             }
         }
         Ok(())
     }
 
-    /// Writes a letter, behind the discards of lost letters before it. Returns that it is stuck if its topic refuses its size.
+    /// Takes the place at which the last round ended before the last row, without a letter.
+    fn take_cut(&self, of: Partition) -> Vec<u8> {
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        cuts.remove(&of).unwrap_or_default()
+    }
+
+    fn cut_at(&self, of: Partition, key: Vec<u8>) {
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        cuts.insert(of, key);
+    }
+
+    /// Writes the discards of lost letters with lower numbers, and then the letter. Returns [`Fate::Stuck`] if a record
+    /// is too large for the topic.
     fn write_letter<'a>(
         &self,
         ctx: &Ctx<'_>,
@@ -205,15 +248,13 @@ impl Rounds {
                 continue;
             }
             let discard = Some(Action::Discard(number));
-            ctx.emit_record(output, replayed(letter, replay, discard))?;
-            if let Some(limit) = ctx.remove_oversize() {
-                return Ok(Fate::Stuck(Why::TooLarge { limit }));
+            if let Some(why) = self.emit(ctx, output, letter, discard)? {
+                return Ok(Fate::Stuck(why));
             }
         }
         let action = replay.decisions.action(letter);
-        ctx.emit_record(output, replayed(letter, replay, action))?;
-        if let Some(limit) = ctx.remove_oversize() {
-            return Ok(Fate::Stuck(Why::TooLarge { limit }));
+        if let Some(why) = self.emit(ctx, output, letter, action)? {
+            return Ok(Fate::Stuck(why));
         }
         round.letters += 1;
         round.bytes += letter.bytes();
@@ -221,24 +262,46 @@ impl Rounds {
         Ok(Fate::Written(output))
     }
 
-    fn fate<'a>(&'a self, ctx: &Ctx<'_>, letter: &WaitingLetter<'_>, round: &Round) -> Fate<'a> {
-        if letter.failed_at >= self.replay.until {
+    /// Writes a letter or a decision. Returns the reason if it is too large.
+    fn emit(
+        &self,
+        ctx: &Ctx<'_>,
+        output: &Origin,
+        letter: &WaitingLetter<'_>,
+        action: Option<Action>,
+    ) -> Result<Option<Why>, Failure> {
+        let record = replayed(letter, &self.replay, action);
+        ctx.emit_record(output, record.clone())?;
+        let mut limit = ctx.remove_oversize();
+        // A decision needs no value. It has one, because other readers of the topic would treat a null as a deletion.
+        if limit.is_some() && !matches!(action, None | Some(Action::Record(_))) {
+            let value = None;
+            ctx.emit_record(output, Record { value, ..record })?;
+            limit = ctx.remove_oversize();
+        }
+        Ok(limit.map(|limit| Why::TooLarge { limit }))
+    }
+
+    fn fate<'a>(&'a self, ctx: &Ctx<'_>, letter: &WaitingLetter<'_>) -> Fate<'a> {
+        let is_replayed = letter.number.is_none() && letter.failed_at < self.replay.since;
+        if letter.failed_at >= self.replay.until || is_replayed {
             return Fate::Late;
         }
         let output = match self.outputs.get(letter.topic) {
-            // A topic that another start of the replay knew, or will know.
+            // An earlier or a later start of the replay may name this topic.
             None => return Fate::Stuck(Why::Topic),
             Some(output) if letter.partition >= ctx.partitions_of(output.index) => {
                 return Fate::Stuck(Why::Partition);
             }
             Some(output) => output,
         };
-        // A letter that fails again at once would run in a circle, with all later letters of its key.
+        // Without the wait, a letter that fails again at once would be replayed without end, with all later letters of
+        // its key.
         let age = |now: Timestamp| now.0.saturating_sub(letter.failed_at.0);
         let now = ctx.time_of(Clock::Wall);
         let is_new =
             letter.failed_at >= self.replay.began && now.is_some_and(|now| age(now) < PAUSE_MS);
-        match is_new || round.waiting.as_ref() == Some(&group_of(letter)) {
+        match is_new {
             true => Fate::Soon,
             false => Fate::Written(output),
         }

@@ -1,6 +1,7 @@
 //! Checks of a declared graph.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use eos_protocol::{Clock, Guarantee, IdleTime, TopicName};
 
@@ -287,17 +288,31 @@ impl Graph {
             let Some((before, results)) = windows_of(store) else {
                 continue;
             };
-            let mut next = node.out.children.clone();
-            while let Some(node) = next.pop().and_then(|at| self.nodes.get(at)) {
+            let behind = |nodes: &[usize], more: Duration| -> Vec<_> {
+                nodes.iter().map(|node| (*node, more)).collect()
+            };
+            let mut next = behind(&node.out.children, Duration::ZERO);
+            while let Some((at, mut more)) = next.pop() {
+                let Some(node) = self.nodes.get(at) else {
+                    continue;
+                };
                 // The results of a later store come with times of its own.
                 if matches!(node.kind, Kind::OnClose(_)) {
                     continue;
                 }
-                next.extend(node.out.children.iter().chain(&node.rest.children));
+                if let Kind::Reorder {
+                    held_back: Some(wait),
+                    ..
+                } = node.kind
+                {
+                    more = more.saturating_add(wait);
+                }
+                next.extend(behind(&node.out.children, more));
+                next.extend(behind(&node.rest.children, more));
                 let Some((store, windows)) = node.kind.aggregates().and_then(windows_of) else {
                     continue;
                 };
-                let least = windows.least_grace_behind(&results);
+                let least = windows.least_grace_behind(&results).saturating_add(more);
                 if windows.grace() < least {
                     mistakes.add(Mistake::ShortGrace {
                         store: store.name.to_string(),

@@ -24,7 +24,8 @@ pub(crate) struct Scratch {
     has_headers: bool,
     /// What the operators counted; most records count nothing.
     counts: Option<Counts>,
-    /// The numbers that `reorder_by` forwards: the store and the key of each. If the record fails later, they are passed over.
+    /// The store and the key of each number that `reorder_by` forwards. If the record is given up, its numbers are
+    /// passed over.
     pub(crate) numbers: Vec<(usize, Vec<u8>)>,
     /// The calls of a record at its admission. They are taken before the next record.
     pub(crate) calls: Vec<PreparedCall>,

@@ -40,8 +40,8 @@ fn send_changes<C: Client>(
     let Some(producer) = txn.producer() else {
         return Ok(false);
     };
-    // Without a transaction, a restart may find the changes although the attempt failed. A fired timer or a closed window
-    // that is in the changelog never comes again, so its outputs have to be acknowledged first.
+    // Without a transaction, a restart may find the changes although the attempt failed. A timer or a window that the
+    // changelog shows as fired or closed does not write its outputs again. So the outputs must be acknowledged first.
     if shared.spec.guarantee == Guarantee::AtLeastOnce
         && tasks
             .values()

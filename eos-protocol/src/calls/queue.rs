@@ -328,8 +328,8 @@ impl CallQueue {
         aborted
     }
 
-    /// Keeps a place for a record without calls, because it failed before them and may be tried again. The calls of later
-    /// records with its key wait until it is [repeated](Self::repeat) or [removed](Self::remove).
+    /// Keeps the place of a record that failed before its calls and may be tried again. The calls of later records with
+    /// its key wait until the record is [repeated](Self::repeat) or [removed](Self::remove).
     pub fn hold(&mut self, number: u64) {
         let record = self.records.get_mut(&number);
         let Some(record) = record.filter(|it| it.calls.is_empty()) else {
@@ -349,10 +349,10 @@ impl CallQueue {
             && let Some(&first) = queue.front()
         {
             match self.call(first).map(|call| call.state) {
-                // It gives its place back.
+                // The call in front has not begun, so it waits again.
                 Some(CallState::Ready) => self.set(first, CallState::Waiting),
                 Some(CallState::Waiting | CallState::Failed) | None => {}
-                // It has begun.
+                // The call in front has begun, so it keeps its place.
                 Some(_) => at = 1,
             }
         }

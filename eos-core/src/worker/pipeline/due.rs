@@ -1,8 +1,8 @@
 //! Due items: moments of timers that have come, and final results of closed windows.
 //!
-//! Each item is a unit like a record: it has the scratch to itself, joins the open transaction under the same limits, and
-//! has the error policy of the task's sources, or of its own source if it is a record that waited. The removal of its moment
-//! is one of its effects.
+//! Each item is a unit like a record: it has the scratch to itself, and joins the open transaction under the same
+//! limits. The error policies of the task's sources decide about a failed item. If the item is a record that waited,
+//! only the policies of its own sources decide. The removal of its moment is one of the effects of an item.
 //!
 //! **Order.** Items of stream time come before the task's next record, by moment, store and key. An item sees its own
 //! moment as stream time. Items of the machine's clock take turns with records.

@@ -110,11 +110,11 @@ impl Pipeline {
                     Ok(number) => number,
                     Err(source) => return store_failed(record, source),
                 };
-                // A letter in sequence comes back before the later records of its key, so it keeps its place.
+                // A letter in sequence comes back before the later records of its key, so it keeps its place. Without a key,
+                // later records do not wait for it.
                 let numbers = std::mem::take(&mut self.numbers);
-                if number.is_none()
-                    && let Err(source) = pass_over(shared, task, &numbers)
-                {
+                let comes_back = number.is_some() && has_key(task, record);
+                if !comes_back && let Err(source) = pass_over(shared, task, &numbers) {
                     return store_failed(record, source);
                 }
                 self.write_dead_letter(shared, task, record, (output, number), &fault);
@@ -322,6 +322,12 @@ pub(super) fn pass_over<C: Client>(
     Ok(())
 }
 
+fn has_key<R: Records>(task: &Task<R>, record: Processed) -> bool {
+    let input = record.record().map(|(input, _)| input);
+    let message = input.and_then(|input| task.head(input));
+    message.is_some_and(|message| message.key().is_some())
+}
+
 pub(super) fn store_failed(record: Processed, source: StoreError) -> Done {
     let (task, source) = (record.task, Box::new(source));
     Done::failed(WorkerError::Store { task, source })
@@ -355,8 +361,9 @@ pub(super) fn last_resort_of_input<R: Records>(
     }
 }
 
-/// Returns the strictest last resort of all sources of an input, or of a task, and the retries before it. The order is
-/// fail, pause, retry, dead letter, skip: a source that fails or pauses at once allows no retries.
+/// Returns the strictest last resort of all sources of an input, and the retries before it. Without an input, all
+/// sources of the task count. The order is fail, pause, retry, dead letter, skip: a source that fails or pauses at once
+/// allows no retries.
 pub(super) fn last_resort_of_item<R: Records>(
     task: &Task<R>,
     input: Option<usize>,

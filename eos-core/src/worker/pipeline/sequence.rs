@@ -4,7 +4,8 @@
 //! and no read.
 
 use eos_protocol::sequence::{
-    Arrival, LetterNumber, ParkedKey, REPLAY, REPLAY_FOR, Replay, arrives, replay_for,
+    Arrival, LetterNumber, ParkedKey, REPLAY, REPLAY_FOR, Replay, SequenceError, arrives,
+    replay_for,
 };
 use eos_state::StoreError;
 
@@ -46,8 +47,13 @@ impl Pipeline {
         let replay = match replay.map(Replay::of_header).transpose() {
             Ok(replay) => replay,
             Err(error) => {
+                // If a policy gave the record up, its key would wait for it for ever.
+                let is_newer = matches!(error, SequenceError::Newer { .. });
                 let fault = Fault::User(Failure::permanent(error));
-                return Some(self.refused(shared, task, record, 0, fault, txn));
+                return Some(match is_newer {
+                    true => Done::failed(super::policy::error(task, record, fault, false)),
+                    false => self.refused(shared, task, record, 0, fault, txn),
+                });
             }
         };
         let failed = |source: StoreError| {

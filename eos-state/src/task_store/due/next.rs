@@ -11,6 +11,9 @@ use crate::overlay::Table;
 use crate::range::Direction;
 use crate::task_store::TaskStore;
 
+/// The most items that a search for an item of one store visits.
+const MOST_VISITED: u32 = 1_000;
+
 impl TaskStore {
     /// Whether the task has due stores.
     #[must_use]
@@ -54,7 +57,8 @@ impl TaskStore {
         Ok(first.map_or(now, before).min(now))
     }
 
-    /// Whether a store has an unhandled item of this clock up to `now`. The writes of the current record do not count.
+    /// Whether a store has an unhandled item of this clock up to `now`. The writes of the current record do not count. It
+    /// also returns true if more than 1,000 items of other stores come first.
     ///
     /// # Errors
     /// If the engine can't read.
@@ -64,16 +68,18 @@ impl TaskStore {
         clock: Clock,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let mut found = false;
+        let (mut found, mut visited) = (false, 0);
         self.visit_places(clock, now, |place| {
+            visited += 1;
             let is_over = place.moment() > now;
-            found = !is_over && place.store == store;
+            found = !is_over && (place.store == store || visited > MOST_VISITED);
             !is_over && !found
         })?;
         Ok(found)
     }
 
-    /// Visits the listed places of a clock in order, while `visit` returns true. None if no item is due at `now`.
+    /// Visits the listed places of a clock in order, while `visit` returns true. Visits no place if no item is due at
+    /// `now`.
     fn visit_places(
         &self,
         clock: Clock,

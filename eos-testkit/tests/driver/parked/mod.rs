@@ -272,10 +272,17 @@ fn records_without_a_key_wait_for_none_and_their_letters_come_back_once() {
 fn an_unreadable_replay_header_fails_the_record() {
     let mut driver = TestDriver::new(app(&broken(&[])));
     let letter = (Some(b"k".to_vec()), Some(b"1".to_vec()), Headers::new());
-    send_as(&mut driver, &letter, "2 record 0 1");
+    send_as(&mut driver, &letter, "record 0 1");
     let letters = read_letters(&mut driver);
     let error = text(letters[0].2.get("__streams.errors.message"));
     assert!(error.contains("newer version of eos"), "{error}");
+    // As a dead letter, it would have no number, and its key would stay parked.
+    let newer = Input::<String, String>::new("k", "1").header("eos-replay", "2 record 0 1");
+    let error = driver.try_pipe(&orders(), newer).unwrap_err().to_string();
+    assert!(
+        error.contains("has format 2") && error.contains("Upgrade this app"),
+        "{error}"
+    );
 }
 
 /// An abort gives the row of a released key back. The task must not forget it.
