@@ -288,29 +288,13 @@ impl Graph {
             let Some((before, results)) = windows_of(store) else {
                 continue;
             };
-            let behind = |nodes: &[usize], more: Duration| -> Vec<_> {
-                nodes.iter().map(|node| (*node, more)).collect()
-            };
-            let mut next = behind(&node.out.children, Duration::ZERO);
-            while let Some((at, mut more)) = next.pop() {
-                let Some(node) = self.nodes.get(at) else {
-                    continue;
-                };
+            self.visit_behind(&node.out.children, Duration::ZERO, |node, more| {
                 // The results of a later store come with times of its own.
                 if matches!(node.kind, Kind::OnClose(_)) {
-                    continue;
+                    return false;
                 }
-                if let Kind::Reorder {
-                    held_back: Some(wait),
-                    ..
-                } = node.kind
-                {
-                    more = more.saturating_add(wait);
-                }
-                next.extend(behind(&node.out.children, more));
-                next.extend(behind(&node.rest.children, more));
                 let Some((store, windows)) = node.kind.aggregates().and_then(windows_of) else {
-                    continue;
+                    return true;
                 };
                 let least = windows.least_grace_behind(&results).saturating_add(more);
                 if windows.grace() < least {
@@ -320,7 +304,8 @@ impl Graph {
                         least,
                     });
                 }
-            }
+                true
+            });
         }
     }
 

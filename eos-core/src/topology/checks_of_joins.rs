@@ -45,29 +45,15 @@ impl Graph {
         };
         let is_join = matches!(first.kind, Kind::JoinWithin(_));
         let is_order = matches!(first.kind, Kind::ReorderByTime(..) | Kind::Reorder { .. });
-        let behind = |nodes: &[usize], least| -> Vec<_> {
-            nodes.iter().map(|node| (*node, least)).collect()
-        };
-        let mut next = behind(&first.out.children, least);
-        while let Some((at, mut least)) = next.pop() {
-            let Some(node) = self.nodes.get(at) else {
-                continue;
-            };
+        self.visit_behind(&first.out.children, least, |node, least| {
             let found = match node.kind {
                 // The step holds results back until their own moments.
-                Kind::OnClose(_) => continue,
+                Kind::OnClose(_) => return false,
                 Kind::ReorderByTime(store, within) => {
                     if !is_order {
                         self.check_wait(&before.name, least, (store, within), mistakes);
                     }
-                    continue;
-                }
-                Kind::Reorder {
-                    held_back: Some(more),
-                    ..
-                } => {
-                    least = least.saturating_add(more);
-                    None
+                    return false;
                 }
                 Kind::JoinThis(join) => self.open_for(join.rows, Side::Left),
                 Kind::JoinOther(join) => self.open_for(join.rows, Side::Right),
@@ -82,14 +68,8 @@ impl Graph {
                 }),
                 _ => None,
             };
-            let all = || {
-                let mut all = behind(&node.out.children, least);
-                all.extend(behind(&node.rest.children, least));
-                all
-            };
             let Some((store, grace, more)) = found else {
-                next.extend(all());
-                continue;
+                return true;
             };
             if grace.saturating_add(more) < least {
                 mistakes.add(Mistake::ShortGraceOfJoin {
@@ -99,10 +79,8 @@ impl Graph {
                     needed: least.saturating_sub(more),
                 });
             }
-            if !matches!(node.kind, Kind::JoinThis(_) | Kind::JoinOther(_)) {
-                next.extend(all());
-            }
-        }
+            !matches!(node.kind, Kind::JoinThis(_) | Kind::JoinOther(_))
+        });
     }
 
     /// Returns the name and the grace of a join, and the additional time for which a record of one side stays open.

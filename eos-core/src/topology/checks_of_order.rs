@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::{Mistake, Mistakes};
-use super::graph::Graph;
+use super::graph::{Graph, NodeSpec};
 use super::kind::Kind;
 use crate::reorder::OrderError;
 
@@ -61,39 +61,48 @@ impl Graph {
         let Some((node, before)) = self.nodes.get(at).zip(self.stores.get(before)) else {
             return;
         };
-        let behind = |nodes: &[usize], held_back| -> Vec<_> {
-            nodes.iter().map(|node| (*node, held_back)).collect()
-        };
-        let mut next = behind(&node.out.children, held_back);
-        while let Some((at, mut held_back)) = next.pop() {
-            let Some(node) = self.nodes.get(at) else {
-                continue;
-            };
+        self.visit_behind(&node.out.children, held_back, |node, held_back| {
             if let Kind::ReorderByTime(store, within) = node.kind {
                 // It holds all records back until their own moments.
                 self.check_wait(&before.name, held_back, (store, within), mistakes);
-                continue;
+                return false;
             }
-            if let Kind::Reorder {
-                held_back: Some(more),
-                ..
-            } = node.kind
-            {
-                held_back = held_back.saturating_add(more);
-            }
-            next.extend(behind(&node.out.children, held_back));
-            next.extend(behind(&node.rest.children, held_back));
             let store = node.kind.aggregates().and_then(|at| self.stores.get(at));
-            let Some((store, windows)) = store.and_then(|store| Some((store, store.windows?)))
-            else {
-                continue;
-            };
-            if windows.grace() < held_back {
+            let windows = store.and_then(|store| Some((store, store.windows?)));
+            if let Some((store, windows)) = windows.filter(|(_, it)| it.grace() < held_back) {
                 let (windows, least) = (store.name.to_string(), held_back);
                 mistakes.add(Mistake::Order {
                     store: before.name.to_string(),
                     reason: OrderError::ShortGrace { windows, least },
                 });
+            }
+            true
+        });
+    }
+
+    /// Visits the nodes behind these, with the time by which results are held back there: this time, and the waits of each
+    /// `reorder_by` on the way. `visit` returns whether to continue behind its node.
+    pub(super) fn visit_behind(
+        &self,
+        first: &[usize],
+        held_back: Duration,
+        mut visit: impl FnMut(&NodeSpec, Duration) -> bool,
+    ) {
+        let mut next: Vec<_> = first.iter().map(|at| (*at, held_back)).collect();
+        while let Some((at, mut held_back)) = next.pop() {
+            let Some(node) = self.nodes.get(at) else {
+                continue;
+            };
+            if let Kind::Reorder {
+                held_back: Some(wait),
+                ..
+            } = node.kind
+            {
+                held_back = held_back.saturating_add(wait);
+            }
+            if visit(node, held_back) {
+                let behind = node.out.children.iter().chain(&node.rest.children);
+                next.extend(behind.map(|at| (*at, held_back)));
             }
         }
     }

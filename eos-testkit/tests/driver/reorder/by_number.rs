@@ -185,6 +185,32 @@ fn the_number_of_a_failed_record_is_passed_over() {
     }
 }
 
+/// A jump of stream time does not put off a wait that ended before. The windows behind it still take the record.
+#[test]
+fn a_wait_never_ends_later_than_planned() {
+    let start = || {
+        let mut app = App::new("a");
+        by_number(OnGap::PassOn)(app.source(&input()))
+            .drop_late()
+            .ordered()
+            .group_by_key()
+            .windowed_by(Tumbling::of(ms(10)).grace(ms(200)))
+            .count(&WindowStore::plain("counts"))
+            .to_stream()
+            .without_windows()
+            .map(|count| count.to_string())
+            .to(&output());
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("0", 0), ("2", 0), ("1", 1_000)]);
+        (out(driver), driver.metrics().unwrap().totals.late_records)
+    };
+    let (counts, late) = scenario(&mut start());
+    assert_eq!((counts.join(" "), late), ("1 1 2".into(), 0));
+    crash_everywhere(start, |driver| scenario(driver).0);
+}
+
 /// A decision to skip a paused record gives up its number, too.
 #[test]
 fn the_number_of_a_skipped_pause_is_passed_over() {

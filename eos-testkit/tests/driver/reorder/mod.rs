@@ -479,6 +479,31 @@ fn steps_behind_several_orders_wait_for_all_of_them() {
         "{text}"
     );
     windows(200).unwrap();
+    let results = |grace| {
+        let mut app = App::new("a");
+        let counts = app
+            .source(&input())
+            .group_by_key()
+            .windowed_by(Tumbling::of(ms(10)).grace(ms(50)))
+            .count(&WindowStore::plain("first"))
+            .emit_on_close()
+            .without_windows()
+            .map(|count| count.to_string());
+        by_number(OnGap::PassOn)(counts)
+            .drop_late()
+            .ordered()
+            .group_by_key()
+            .windowed_by(Tumbling::of(ms(10)).grace(ms(grace)))
+            .count(&WindowStore::plain("counts"))
+            .to_stream()
+            .without_windows()
+            .map(|count| count.to_string())
+            .to(&output());
+        app.describe().map(|_| ())
+    };
+    let text = results(150).unwrap_err().to_string();
+    assert!(text.contains("counts") && text.contains("151ms"), "{text}");
+    results(151).unwrap();
     let order = |within| {
         let mut app = App::new("a");
         let counts = app
