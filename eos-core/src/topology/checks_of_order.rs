@@ -69,7 +69,7 @@ impl Graph {
             }
             let store = node.kind.aggregates().and_then(|at| self.stores.get(at));
             let windows = store.and_then(|store| Some((store, store.windows?)));
-            if let Some((store, windows)) = windows.filter(|(_, it)| it.grace() < held_back) {
+            if let Some((store, _)) = windows.filter(|(_, it)| it.grace() < held_back) {
                 let (windows, least) = (store.name.to_string(), held_back);
                 mistakes.add(Mistake::Order {
                     store: before.name.to_string(),
