@@ -15,7 +15,6 @@ use super::stuck::{Stuck, Why};
 use crate::Ctx;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::record::Record;
 use crate::store::{KeyValueStore, OrderedStore, OrderedView};
 use crate::store_handle::Store;
 
@@ -153,30 +152,21 @@ impl Rounds {
                 }
                 (fate, _) => fate,
             };
+            // The later letters of its key wait for it.
+            if matches!(fate, Fate::Soon | Fate::Stuck(Why::TooLarge { .. }))
+                && let Some(behind) = letter.ok().and_then(|letter| letter.behind_episode())
+            {
+                entries = rows.range(behind.clone()..);
+                from = behind;
+            }
             match fate {
                 Fate::Written(_) => {
                     rows.delete(&key)?;
                     continue;
                 }
-                // The later letters of its key wait for it.
-                Fate::Soon => {
-                    round.waits = true;
-                    if let Some(behind) = letter.ok().and_then(|letter| letter.behind_episode()) {
-                        entries = rows.range(behind.clone()..);
-                        from = behind;
-                    }
-                    continue;
-                }
+                Fate::Soon => round.waits = true,
                 Fate::Late => {}
-                Fate::Stuck(why) => {
-                    let is_too_large = matches!(why, Why::TooLarge { .. });
-                    let letter = letter.ok().filter(|_| is_too_large);
-                    if let Some(behind) = letter.and_then(|letter| letter.behind_episode()) {
-                        entries = rows.range(behind.clone()..);
-                        from = behind;
-                    }
-                    self.is_stuck(ctx.partition(), &key, why);
-                }
+                Fate::Stuck(why) => self.is_stuck(ctx.partition(), &key, why),
             }
             if round.letters == 0 && !round.waits {
                 passed.key.clone_from(&from);
@@ -270,13 +260,13 @@ impl Rounds {
         letter: &WaitingLetter<'_>,
         action: Option<Action>,
     ) -> Result<Option<Why>, Failure> {
-        let record = replayed(letter, &self.replay, action);
-        ctx.emit_record(output, record.clone())?;
+        ctx.emit_record(output, replayed(letter, &self.replay, action))?;
         let mut limit = ctx.remove_oversize();
         // A decision needs no value. It has one, because other readers of the topic would treat a null as a deletion.
         if limit.is_some() && !matches!(action, None | Some(Action::Record(_))) {
-            let value = None;
-            ctx.emit_record(output, Record { value, ..record })?;
+            let mut record = replayed(letter, &self.replay, action);
+            record.value = None;
+            ctx.emit_record(output, record)?;
             limit = ctx.remove_oversize();
         }
         Ok(limit.map(|limit| Why::TooLarge { limit }))

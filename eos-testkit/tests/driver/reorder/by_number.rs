@@ -190,16 +190,10 @@ fn the_number_of_a_failed_record_is_passed_over() {
 fn a_wait_never_ends_later_than_planned() {
     let start = || {
         let mut app = App::new("a");
-        by_number(OnGap::PassOn)(app.source(&input()))
+        let ordered = by_number(OnGap::PassOn)(app.source(&input()))
             .drop_late()
-            .ordered()
-            .group_by_key()
-            .windowed_by(Tumbling::of(ms(10)).grace(ms(200)))
-            .count(&WindowStore::plain("counts"))
-            .to_stream()
-            .without_windows()
-            .map(|count| count.to_string())
-            .to(&output());
+            .ordered();
+        counted(ordered, 200);
         TestDriver::new(app)
     };
     let scenario = |driver: &mut TestDriver| {

@@ -453,6 +453,29 @@ fn an_order_behind_an_order_waits_at_least_as_long() {
     crash_everywhere(|| TestDriver::new(app(150)), scenario);
 }
 
+/// Counts records in windows of 10 ms with this grace, in milliseconds.
+fn counted(stream: Stream<String, String>, grace: u64) {
+    stream
+        .group_by_key()
+        .windowed_by(Tumbling::of(ms(10)).grace(ms(grace)))
+        .count(&WindowStore::plain("counts"))
+        .to_stream()
+        .without_windows()
+        .map(|count| count.to_string())
+        .to(&output());
+}
+
+/// The final counts of windows with a grace of 50 ms.
+fn final_counts(app: &mut App) -> Stream<String, String> {
+    app.source(&input())
+        .group_by_key()
+        .windowed_by(Tumbling::of(ms(10)).grace(ms(50)))
+        .count(&WindowStore::plain("finals"))
+        .emit_on_close()
+        .without_windows()
+        .map(|count| count.to_string())
+}
+
 /// The waits of several orders add up, and final results of windows are held back as well.
 #[test]
 fn steps_behind_several_orders_wait_for_all_of_them() {
@@ -461,16 +484,7 @@ fn steps_behind_several_orders_wait_for_all_of_them() {
         let first = by_time(app.source(&input())).ordered();
         let store = ReorderStore::plain("second");
         let numbered = first.reorder_by(number, settings(OnGap::PassOn), &store);
-        numbered
-            .drop_late()
-            .ordered()
-            .group_by_key()
-            .windowed_by(Tumbling::of(ms(10)).grace(ms(grace)))
-            .count(&WindowStore::plain("counts"))
-            .to_stream()
-            .without_windows()
-            .map(|count| count.to_string())
-            .to(&output());
+        counted(numbered.drop_late().ordered(), grace);
         app.describe().map(|_| ())
     };
     let text = windows(199).unwrap_err().to_string();
@@ -481,24 +495,11 @@ fn steps_behind_several_orders_wait_for_all_of_them() {
     windows(200).unwrap();
     let results = |grace| {
         let mut app = App::new("a");
-        let counts = app
-            .source(&input())
-            .group_by_key()
-            .windowed_by(Tumbling::of(ms(10)).grace(ms(50)))
-            .count(&WindowStore::plain("first"))
-            .emit_on_close()
-            .without_windows()
-            .map(|count| count.to_string());
-        by_number(OnGap::PassOn)(counts)
-            .drop_late()
-            .ordered()
-            .group_by_key()
-            .windowed_by(Tumbling::of(ms(10)).grace(ms(grace)))
-            .count(&WindowStore::plain("counts"))
-            .to_stream()
-            .without_windows()
-            .map(|count| count.to_string())
-            .to(&output());
+        let counts = final_counts(&mut app);
+        counted(
+            by_number(OnGap::PassOn)(counts).drop_late().ordered(),
+            grace,
+        );
         app.describe().map(|_| ())
     };
     let text = results(150).unwrap_err().to_string();
@@ -506,21 +507,14 @@ fn steps_behind_several_orders_wait_for_all_of_them() {
     results(151).unwrap();
     let order = |within| {
         let mut app = App::new("a");
-        let counts = app
-            .source(&input())
-            .group_by_key()
-            .windowed_by(Tumbling::of(ms(10)).grace(ms(50)))
-            .count(&WindowStore::plain("counts"))
-            .emit_on_close()
-            .without_windows()
-            .map(|count| count.to_string());
+        let counts = final_counts(&mut app);
         let ordered = counts.reorder_by_time(ms(within), &waiting());
         ordered.ordered().to(&output());
         app.describe().map(|_| ())
     };
     let text = order(49).unwrap_err().to_string();
     assert!(
-        text.contains("the order with the store waiting: records wait in the store counts first"),
+        text.contains("the order with the store waiting: records wait in the store finals first"),
         "{text}"
     );
     order(70).unwrap();
