@@ -28,6 +28,8 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 pub struct Failure {
     error: BoxError,
     is_permanent: bool,
+    /// Whether the app stops, whatever its policy.
+    is_fatal: bool,
     /// The name of the type that the failure was made from.
     origin: &'static str,
 }
@@ -53,6 +55,18 @@ impl Failure {
             is_permanent: true,
             ..Self::from(error)
         }
+    }
+
+    /// A failure that stops the app, whatever its policy: after an upgrade the record can be processed.
+    pub(crate) fn fatal<E: Into<BoxError>>(error: E) -> Self {
+        Self {
+            is_fatal: true,
+            ..Self::permanent(error)
+        }
+    }
+
+    pub(crate) fn is_fatal(&self) -> bool {
+        self.is_fatal
     }
 
     /// Whether a retry would fail as well.
@@ -123,6 +137,7 @@ impl<E: Into<BoxError>> From<E> for Failure {
         Self {
             error: error.into(),
             is_permanent: false,
+            is_fatal: false,
             origin: type_name::<E>(),
         }
     }

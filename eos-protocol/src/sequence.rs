@@ -19,7 +19,7 @@ pub const SEQUENCE: &str = "eos-sequence";
 /// The header of a replayed record, a discard or a release.
 pub const REPLAY: &str = "eos-replay";
 /// The header of a replayed record with the app and the topic for which [`REPLAY`] counts, separated by a space. Headers
-/// travel to output topics.
+/// travel to output topics. Its format never changes: another format would get another name.
 pub const REPLAY_FOR: &str = "eos-replay-for";
 
 /// Returns the value of [`REPLAY_FOR`]: the app whose dead letter it was, and the topic of origin.

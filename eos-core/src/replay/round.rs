@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use eos_protocol::letter::{self, WaitingLetter};
-use eos_protocol::sequence::Replay as Action;
+use eos_protocol::sequence::{Replay as Action, SequenceError};
 use eos_protocol::{Clock, Offset, Partition, Timestamp};
 
 use super::Replay;
 use super::first_format::FirstFormat;
-use super::letter::{Bytes, Place, read, release_of, replayed};
+use super::letter::{Bytes, Place, ReplayError, read, release_of, replayed};
 use super::passed::Passed;
 use super::stuck::{Stuck, Why};
 use crate::Ctx;
@@ -104,7 +104,11 @@ impl Rounds {
 
     /// Stores a letter until the next round.
     pub(super) fn take(&self, ctx: &Ctx<'_>, record: &Bytes) -> Result<(), Failure> {
-        let letter = read(record).map_err(Failure::permanent)?;
+        let letter = read(record).map_err(|error| match &error {
+            // If a policy gave the letter up, the later letters of its key would be replayed without it.
+            ReplayError::Number(SequenceError::Newer { .. }) => Failure::fatal(error),
+            _ => Failure::permanent(error),
+        })?;
         let key = letter.row_key(ctx.offset());
         // A later letter belongs to a later start, which begins at the first row. It does not move the place of this one.
         if letter.failed_at < self.replay.until {

@@ -202,6 +202,15 @@ impl Fault {
         }
     }
 
+    /// Whether the app stops, whatever its policy.
+    pub(crate) fn is_fatal(&self) -> bool {
+        match self {
+            Self::User(failure) => failure.is_fatal(),
+            Self::Due { source, .. } | Self::Call { source, .. } => source.is_fatal(),
+            _ => false,
+        }
+    }
+
     /// Returns the failure of user code. The error of a store keeps its own kind.
     pub(crate) fn user(failure: Failure) -> Self {
         if failure.is_permanent() {

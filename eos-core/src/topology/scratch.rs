@@ -203,15 +203,11 @@ impl Scratch {
 
     /// Returns the topic of the first output from number `from` on that is too large for its topic, its size in a batch of
     /// its own, and the limit.
-    pub(crate) fn oversize(
-        &self,
-        from: usize,
-        limits: &[Option<usize>],
-    ) -> Option<(usize, usize, usize)> {
+    pub(crate) fn oversize(&self, from: usize) -> Option<(usize, usize, usize)> {
         let outputs = self.outputs.iter().skip(from);
         outputs
             .filter_map(|output| {
-                let limit = limits.get(output.topic).copied().flatten()?;
+                let limit = self.limits.get(output.topic).copied().flatten()?;
                 let length = |range: &Option<Range<usize>>| range.as_ref().map_or(0, Range::len);
                 let headers = output
                     .headers
@@ -267,7 +263,7 @@ impl Scratch {
     /// Removes the last output if it is too large for its topic. Returns the limit in bytes.
     pub(crate) fn remove_oversize(&mut self) -> Option<usize> {
         let last = self.outputs.len().checked_sub(1)?;
-        let (_, _, limit) = self.oversize(last, &self.limits)?;
+        let (_, _, limit) = self.oversize(last)?;
         let output = self.outputs.pop()?;
         let ranges = [output.key, output.value].into_iter().flatten();
         if let Some(start) = ranges.map(|range| range.start).min() {

@@ -95,6 +95,9 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        if fault.is_fatal() {
+            return Done::failed(error(task, record, fault, false));
+        }
         match (last, letters) {
             (LastResort::Skip, _) => {
                 self.tell(shared, task, record, None, &fault);

@@ -194,7 +194,7 @@ impl Pipeline {
     #[inline(never)]
     fn find_oversize<C: Client>(&self, shared: &Shared<C>, from: usize) -> Option<Fault> {
         let scratch = self.scratch.borrow();
-        let (output, bytes, limit) = scratch.oversize(from, &shared.spec.output_limits)?;
+        let (output, bytes, limit) = scratch.oversize(from)?;
         let topic = shared.topology.outputs().get(output)?.name.clone();
         Some(Fault::Oversize {
             topic,

@@ -48,12 +48,11 @@ impl Pipeline {
             Ok(replay) => replay,
             Err(error) => {
                 // If a policy gave the record up, its key would wait for it for ever.
-                let is_newer = matches!(error, SequenceError::Newer { .. });
-                let fault = Fault::User(Failure::permanent(error));
-                return Some(match is_newer {
-                    true => Done::failed(super::policy::error(task, record, fault, false)),
-                    false => self.refused(shared, task, record, 0, fault, txn),
-                });
+                let failure = match error {
+                    SequenceError::Newer { .. } => Failure::fatal(error),
+                    _ => Failure::permanent(error),
+                };
+                return Some(self.refused(shared, task, record, 0, Fault::User(failure), txn));
             }
         };
         let failed = |source: StoreError| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_core::replays::Replay;
 use eos_core::state::OrderedStore;
 use eos_core::timers::Clock;
-use eos_core::{App, Headers, KeyValueStore, PlainTopic, Timestamp};
+use eos_core::{App, ErrorPolicy, Headers, KeyValueStore, PlainTopic, Timestamp};
 use eos_protocol::Offset;
 use eos_protocol::letter::WaitingLetter;
 use eos_protocol::sequence::LetterNumber;
@@ -217,7 +217,7 @@ fn a_letter_of_an_unknown_topic_waits() {
     let mut starts = Starts::new(|replay| replay.to("clicks").until(FIRST));
     starts.run(Box::new(|| {
         let mut app = App::replay("orders-dlq").to("orders").until(SECOND).app();
-        app.on_error(eos_core::ErrorPolicy::skip());
+        app.on_error(ErrorPolicy::skip());
         app
     }));
     starts.pipe(letter_of("clicks", Some("k"), "0 1", 1_500));
@@ -230,6 +230,25 @@ fn a_letter_of_an_unknown_topic_waits() {
         panic!("{found:?}");
     };
     assert_eq!((&**value, &**action), ("0 1", "1 record 0 1"));
+}
+
+/// A replay that skipped it would write the later letters of its key without it.
+#[test]
+fn no_policy_gives_up_a_letter_of_a_newer_version() {
+    let start = |policy| {
+        let mut app = App::replay("orders-dlq").to("orders").app();
+        app.on_error(policy);
+        TestDriver::builder().start(app)
+    };
+    let numbered = |number: &str| plain_letter("k", "1", 900).header("eos-sequence", number);
+    for policy in [ErrorPolicy::skip(), ErrorPolicy::dead_letter("foreign")] {
+        let mut driver = start(policy);
+        let error = driver.try_pipe(&letters(), numbered("2 0 1")).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("eos-sequence has format 2"), "{error}");
+    }
+    // The number of another program is skipped.
+    start(ErrorPolicy::skip()).pipe_input(&letters(), numbered("x"));
 }
 
 /// Kafka deletes the offsets of a replay that does not run for a week. A replay with another name needs no offsets.
