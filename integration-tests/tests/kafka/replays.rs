@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use eos_core::replays::Replay;
 use eos_core::run::{Running, StopMode};
 use eos_core::{App, ErrorPolicy, PlainTopic};
-use integration_tests::wait::{is_through, wait_until};
+use integration_tests::wait::wait_until;
 use kafka_wire::{Isolation, Producer};
 
 use crate::common::{Case, KEEP, PATIENCE, With, ended, on_kafka};
@@ -153,12 +153,8 @@ impl Scene {
         let mut replay = self.replay(|it| it)?;
         self.send(&input, &[("released", "bad")])?;
         self.await_letters(1 + 10 + 1)?;
-        let group = format!("{letters}-replay");
-        let client = &mut self.case.client;
-        wait_until(PATIENCE, "the replay has read all letters", || {
-            is_through(client, &group, &letters)
-        })?;
-        thread::sleep(3 * ROUND);
+        // It reads the letter, and has several rounds in which it could write one.
+        thread::sleep(6 * ROUND);
         let after = self.read(&input)?.len();
         ensure!(after == before + 1, "{} records more", after - before);
         replay.handle().stop(StopMode::Leave);
