@@ -59,21 +59,21 @@ impl ErrorPolicy {
 
     /// Writes the record unchanged to a dead-letter topic, and continues. The topic must exist.
     ///
-    /// Headers hold the reason. KIP-1034 defines `__streams.errors.` with `exception`, `message`, `stacktrace`,
-    /// `topic`, `partition` and `offset`. `exception` is the type of the error, and `stacktrace` holds its causes.
-    /// `__eos.errors.` with `app`, `attempts` and `time` are the name of the app, the number of attempts, and the time
-    /// in milliseconds since 1970.
+    /// The headers contain the reason. KIP-1034 defines the headers `__streams.errors.exception`, `.message`,
+    /// `.stacktrace`, `.topic`, `.partition` and `.offset`. `exception` is the type of the error, and `stacktrace`
+    /// contains its causes. eos adds `__eos.errors.app`, `.attempts` and `.time`: the name of the app, the number of
+    /// attempts, and the time in milliseconds since 1970.
     ///
     /// # Exactly-once
-    /// The dead letter is written in the transaction that also commits the record's offset: both or none.
+    /// The transaction that writes the dead letter also commits the record's offset.
     #[must_use]
     pub fn dead_letter(topic: &str) -> Self {
         Self::of(LastResort::DeadLetter(topic.into()))
     }
 
     /// Pauses the task of the record until the program calls [`Handle::resume`](crate::Handle::resume). All earlier
-    /// records are committed, and other tasks continue. The task takes no records, and its timers of the machine's
-    /// clock wait.
+    /// records are committed, and other tasks continue. The task takes no records. All its timers wait,
+    /// including those of the machine's clock.
     ///
     /// [`Handle::paused`](crate::Handle::paused) lists the paused tasks of the process. After a restart, or after a
     /// move to another process, the record fails and pauses again. The metric `eos_paused_tasks` counts paused tasks.
@@ -350,8 +350,8 @@ impl Backoff {
         }
     }
 
-    /// Waits that double from `from` to `to`. Each wait is random between half and all of that time, so that tasks that
-    /// failed together do not retry together.
+    /// Doubles the wait after each try, from `from` to `to`. Each wait is a random time between half of that value and
+    /// all of it, so that tasks that failed together do not retry together.
     #[must_use]
     pub const fn exponential(from: Duration, to: Duration) -> Self {
         Self {
@@ -388,8 +388,8 @@ impl fmt::Display for Backoff {
 pub enum PolicyError {
     /// A retry follows a retry.
     #[error(
-        "a retry is followed by another retry. Raise `times` of the first, and let `then` be \
-         `fail()`, `skip()` or `dead_letter(..)`"
+        "a retry is followed by another retry. Raise `times` of the first, and pass `fail()`, `skip()`, \
+         `dead_letter(..)` or `pause()` to `then`"
     )]
     NestedRetry,
     /// A retry with 0 attempts.
@@ -442,7 +442,7 @@ mod tests {
                     .then(ErrorPolicy::retry(1, Backoff::fixed(SECOND)))
             ),
             "the error policy of the source t: a retry is followed by another retry. Raise `times` \
-             of the first, and let `then` be `fail()`, `skip()` or `dead_letter(..)`"
+             of the first, and pass `fail()`, `skip()`, `dead_letter(..)` or `pause()` to `then`"
         );
         assert_eq!(
             error(ErrorPolicy::retry(0, Backoff::fixed(SECOND))),

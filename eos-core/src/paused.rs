@@ -99,7 +99,7 @@ pub enum ResumeError {
     /// This process has no such pause.
     #[error(
         "no task of this process has the pause {id}: it was resumed, its task moved to another process, or its record \
-         failed again and has another pause. Read `Handle::paused()` of each process, and decide again"
+         failed again and has another pause. Call `Handle::paused()` in each process, and resume a listed pause"
     )]
     NotPaused {
         /// The pause.

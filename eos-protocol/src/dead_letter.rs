@@ -23,7 +23,7 @@ pub const PARTITION: &str = "__streams.errors.partition";
 pub const OFFSET: &str = "__streams.errors.offset";
 /// The header with the app's name. KIP-1034 defines neither this header nor the headers below.
 pub const APP: &str = "__eos.errors.app";
-/// The header of a replayed record with its first place: topic, partition and offset, separated by spaces. Its format never
+/// The header of a replayed record with its original topic, partition and offset, separated by spaces. Its format never
 /// changes: another format would get another name.
 pub const ORIGIN: &str = "eos-origin";
 /// The header with the number of tries.

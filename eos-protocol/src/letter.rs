@@ -190,7 +190,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// The letters that a person gives up in one start of a replay.
+/// The operator's decisions about letters in one start of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decisions {
     /// The numbers of a topic and key.
@@ -222,7 +222,7 @@ impl Decisions {
         self.discards.entry(of).or_default().insert(n);
     }
 
-    /// Discards the letter of a record without a key, which failed at this place at first.
+    /// Discards the letter of the record without a key that first failed at this place.
     pub fn discard_without_key(&mut self, topic: &str, partition: u32, offset: i64) {
         let place = (topic.to_owned(), partition, offset);
         self.without_key.insert(place);
@@ -269,7 +269,7 @@ impl Decisions {
     /// Returns the action of a letter. `None` if it has no number: then it comes back as a new record.
     ///
     /// A record without a key is not a record with an empty key. Its letter is the only one of its episode, so all such
-    /// letters have number 1, and only their places tell them apart.
+    /// letters have number 1, and only their places distinguish them.
     #[must_use]
     pub fn action(&self, letter: &WaitingLetter<'_>) -> Option<Replay> {
         let number = letter.number?;

@@ -45,7 +45,7 @@ fn damaged_rows_are_errors() {
         let is_whole = WaitingLetter::decode(&row_key, &row[..len]).is_ok();
         assert_eq!(is_whole, len == row.len() - 4, "{len}");
     }
-    // The last 8 bytes only tell letters apart.
+    // The last 8 bytes only distinguish letters.
     for len in 0..row_key.len() - 8 {
         let found = WaitingLetter::decode(&row_key[..len], &row);
         assert_eq!(found, Err(LetterError::Damaged), "{len}");

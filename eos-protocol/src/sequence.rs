@@ -49,14 +49,14 @@ impl fmt::Display for LetterNumber {
 /// The content of the header [`REPLAY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
-    /// The letter comes again.
+    /// The record is a replayed letter.
     Record(LetterNumber),
-    /// The letter will never come again.
+    /// The letter is given up.
     Discard(LetterNumber),
-    /// No letter up to this number will come again. If this number is the highest one, the key is released.
+    /// All letters up to this number are given up. If this number is the highest one, the key is released.
     ReleaseThrough(LetterNumber),
-    /// No letter of the episode will come again. With `None`, this applies to any episode of the key. Versions before
-    /// `ReleaseThrough` wrote the episode of a letter.
+    /// All letters of the episode are given up. `None` means any episode of the key. Versions before `ReleaseThrough`
+    /// wrote the episode of a letter.
     Release(Option<Offset>),
 }
 
@@ -316,7 +316,7 @@ impl ParkedKey {
     }
 }
 
-/// Decides about a record of a key, and updates the key's row. `None` if the key has no row.
+/// Decides about a record of a key, and updates the key's row. `row` is `None` if the key is not parked.
 pub fn arrives(row: &mut Option<ParkedKey>, replay: Option<Replay>) -> Arrival {
     let Some(key) = row else {
         return match replay {

@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     log_to_stderr();
     let orders = Input::keyed("orders", include_str!("orders.txt"));
     let kafka = Kafka::provide(&[orders], &["orders-in-euros", "orders-dlq"])?;
-    app(ask).run(kafka.bootstrap()).await?;
+    app(call_service).run(kafka.bootstrap()).await?;
     Ok(())
 }
 
@@ -54,11 +54,11 @@ fn topic<V>(name: &str) -> Topic<String, V, Plain, Json> {
     Topic::json(name)
 }
 
-/// The app, with the conversion service. A test passes another service.
-fn app<F, Answer>(ask: F) -> App
+/// Returns the app with its conversion service. The test passes another service.
+fn app<F, Response>(service: F) -> App
 where
-    F: Fn(Call<String, Order>) -> Answer + Send + Sync + 'static,
-    Answer: Future<Output = Result<Converted, Failure>> + Send + 'static,
+    F: Fn(Call<String, Order>) -> Response + Send + Sync + 'static,
+    Response: Future<Output = Result<Converted, Failure>> + Send + 'static,
 {
     let mut app = App::new("enrich-async-v1");
     let calls = Calls::at_once(16)
@@ -66,13 +66,13 @@ where
         .retry(3, Backoff::fixed(Duration::from_millis(200)));
     app.source(&topic("orders"))
         .on_error(ErrorPolicy::dead_letter("orders-dlq"))
-        .map_async_record("convert", calls, ask)
+        .map_async_record("convert", calls, service)
         .to(&topic("orders-in-euros"));
     app
 }
 
 /// Simulates a service. A request over HTTP would have `call.id` as its idempotency key.
-async fn ask(call: Call<String, Order>) -> Result<Converted, Failure> {
+async fn call_service(call: Call<String, Order>) -> Result<Converted, Failure> {
     tokio::time::sleep(Duration::from_millis(call.value.cents % 300)).await;
     convert(&call.value)
 }

@@ -38,7 +38,8 @@ pub struct Calls {
 impl Calls {
     /// Limits the calls of each task: at most `n` run at once, and at most `4 * n` records wait for their results.
     ///
-    /// A task is one partition number of one stage. The limit for the called service is `n` times the number of tasks.
+    /// A task is one partition number of one stage. So the called service receives at most `n` calls at once from each
+    /// task.
     pub const fn at_once(n: usize) -> Self {
         Self {
             plan: CallPlan {

@@ -16,8 +16,8 @@
 //! | [`cloud_events`] | headers `ce_source` and `ce_id` | fixed, your choice | fails |
 //!
 //! A broker accepts a message whose id it has forgotten, so records that are too old pass in the first five presets.
-//! Their copies then pass as well. `too_old_to` changes that. The other presets are about money or about events of your
-//! own. There, such records fail, and the error policy decides.
+//! Copies of these records then pass as well. `too_old_to` writes them to a topic instead. The other presets are about
+//! money or about events of your own. There, such records fail, and the error policy decides.
 //!
 //! The window counts in event time. The systems themselves use the clock of their brokers, as a topic with
 //! `message.timestamp.type=LogAppendTime` does.

@@ -115,8 +115,8 @@ pub enum OrderError {
     NoLetters(TopicName),
     /// A deduplication follows the order.
     #[error(
-        "the deduplication {0} comes behind this order. It would judge records by the time at which they leave the order, and \
-         by the topic of another record. Call the deduplication before the order"
+        "the deduplication {0} comes after this step. It would use the time at which a record leaves this step, and \
+         the topic of another record. Call the deduplication before this step"
     )]
     Deduplication(String),
     /// Windows behind the order would drop its waiting records as late.

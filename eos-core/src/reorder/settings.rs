@@ -11,7 +11,7 @@ use crate::timer::Clock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnGap {
-    /// Give up the missing numbers, and forward the waiting records in order. The metric `eos_reorder_gaps_total`
+    /// Gives up the missing numbers, and forwards the waiting records in order. The metric `eos_reorder_gaps_total`
     /// counts the gap.
     PassOn,
     /// The record fails with [`ReorderError`](super::ReorderError). The error policy of the source decides about it.

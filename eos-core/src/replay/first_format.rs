@@ -28,8 +28,8 @@ impl FirstFormat {
         is_first.then(|| serde_json::from_slice(row).map_err(|_| LetterError::Damaged))
     }
 
-    /// Returns the letter without the decision of that replay. The origin is a header already. A generation stays:
-    /// the record may have had it before it failed.
+    /// Returns the letter without the decision of the replay that stored it. The headers already contain the origin. A
+    /// generation is kept, because the record may have had it before it failed.
     pub(super) fn letter(&self) -> Result<WaitingLetter<'_>, LetterError> {
         let headers = self.headers.iter();
         let headers: Vec<_> = headers.map(|(n, v)| (&**n, v.as_deref())).collect();

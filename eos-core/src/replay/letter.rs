@@ -32,9 +32,9 @@ pub enum ReplayError {
     },
     /// The letter is about a timer, a final result or a record that waited in a reorder buffer.
     #[error(
-        "the letter comes from {due}: a timer, a final result or a record that waited for its turn. The replay does not write \
-         such letters back. If it is a record that waited, write its key and value to its topic by hand. To skip such letters, \
-         call `app.on_error(ErrorPolicy::skip())` on the replay"
+        "the replay can't write this letter back: its header eos-due ({due}) names a timer, a final result or a record \
+         that waited in a reorder step. If the record waited, write its key and value to its topic by hand. To skip \
+         such letters, call `app.on_error(ErrorPolicy::skip())` on the replay"
     )]
     Due {
         /// The name of the timer or the store, and the moment.

@@ -38,7 +38,7 @@ const LARGEST: u32 = 1_048_588;
 /// An app that writes dead letters back to the topics of their origin. Created by [`App::replay`].
 ///
 /// It replays the letters that failed before [`until`](Self::until), by default before the app was created. Letters
-/// that fail again stay for the next start of the app. It runs until it is stopped.
+/// that fail again stay for the next start of the app. The app runs until it is stopped.
 #[derive(Debug, Clone)]
 #[must_use = "call `app` to get the app"]
 pub struct Replay {
@@ -75,8 +75,8 @@ impl App {
     ///
     /// # Errors
     /// A record that is not a dead letter fails with [`ReplayError`]. So does the letter of a timer, of a final result,
-    /// or of a record that waited for its turn. By default, the app then stops. If a topic of [`Replay::to`] does not
-    /// exist, the app does not start.
+    /// or of a record that waited in a reorder step. By default, the app then stops. If a topic of [`Replay::to`] does
+    /// not exist, the app does not start.
     pub fn replay(letters: &str) -> Replay {
         Replay {
             name: format!("{letters}-replay"),
@@ -110,9 +110,9 @@ impl Replay {
         self
     }
 
-    /// Leaves out the letters whose records failed before this time. The replay drops such a letter when it reads the
-    /// dead-letter topic. A later start under the same name does not read the letter again. Letters that an earlier
-    /// start stored are still written.
+    /// Leaves out letters without a number if their records failed before this time. These letters stay in the store of
+    /// the replay, and a start with an earlier time writes them. Letters with a number are always written, because the
+    /// app processes each number once.
     pub fn since(mut self, failed_at: Timestamp) -> Self {
         self.since = failed_at;
         self
@@ -133,8 +133,10 @@ impl Replay {
     /// unless the sender sent it again and the second copy was processed. With a new generation, that record is
     /// processed twice.
     ///
-    /// Letters that are older than the window of their [`SeenIds`](crate::identity::SeenIds) need a generation, and those of
-    /// [`dedup_by_sequence`](crate::Stream::dedup_by_sequence) whose producer has reached a higher number.
+    /// Two kinds of letters need a generation:
+    ///
+    /// - letters that are older than the window of their [`SeenIds`](crate::identity::SeenIds)
+    /// - letters of [`dedup_by_sequence`](crate::Stream::dedup_by_sequence) whose producer has reached a higher number
     pub fn as_generation(mut self, generation: u64) -> Self {
         self.generation = Some(generation);
         self

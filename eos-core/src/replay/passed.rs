@@ -14,8 +14,8 @@ const VERSION: u8 = 2;
 /// The place before which this start of the replay writes no letters.
 ///
 /// The letters before the place failed too late, or are stuck. They stay for another start, which may have another end,
-/// other topics or another version. So another start reads all letters again. Without the place, each round would do
-/// so. The place is a row, so it moves and aborts with the letters.
+/// other topics or another version. So another start reads all letters again. Without the place, each round would read
+/// all letters. The place is a row, so it commits and aborts with the letters.
 ///
 /// ```text
 /// version (1 byte) · start (8) · key
@@ -48,7 +48,7 @@ impl Passed {
     }
 
     /// Moves the place from its initial position, to note the first round.
-    pub(super) fn began(&mut self) {
+    pub(super) fn note_first_round(&mut self) {
         // No letter has a lower key.
         self.key.push(0);
     }
@@ -65,7 +65,7 @@ impl Passed {
     }
 
     /// Moves the place back to a letter that arrives before it.
-    pub(super) fn arrives(
+    pub(super) fn move_back_to(
         view: &KeyValueView<'_, u32, Self>,
         start: u64,
         key: &[u8],

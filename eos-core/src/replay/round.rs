@@ -18,10 +18,11 @@ use crate::output::Output;
 use crate::store::{KeyValueStore, OrderedStore, OrderedView};
 use crate::store_handle::Store;
 
-/// The most letters of a round, and the most bytes of their keys and values, in one unit of work.
+/// The maximum number of letters that a round writes.
 const LETTERS: usize = 1_000;
+/// The size of the keys and values at which a round ends, in bytes.
 const BYTES: usize = 1 << 20;
-/// The most letters that a unit of work reads. Those that this start does not write stay.
+/// The maximum number of letters that a round reads, including those that it does not write.
 const READ: usize = 4_000;
 /// The time after which a letter that failed during the replay is written, in milliseconds.
 const PAUSE_MS: i64 = 5_000;
@@ -51,8 +52,9 @@ pub(super) struct Rounds {
 
 /// The fate of a stored letter in this start.
 enum Fate<'a> {
+    /// Another start writes the letter, because its record failed before `since`, or not before `until`.
     Late,
-    /// A later round writes it.
+    /// A later round writes the letter.
     Soon,
     Stuck(Why),
     Written(&'a Origin),
@@ -110,9 +112,9 @@ impl Rounds {
             _ => Failure::permanent(error),
         })?;
         let key = letter.row_key(ctx.offset());
-        // A later letter belongs to a later start, which begins at the first row. It does not move the place of this one.
+        // A letter that failed too late belongs to a later start, which reads all rows. So the place stays.
         if letter.failed_at < self.replay.until {
-            Passed::arrives(&ctx.store(&self.rows.passed), self.start, &key)?;
+            Passed::move_back_to(&ctx.store(&self.rows.passed), self.start, &key)?;
         }
         ctx.store(&self.rows.letters).put(&key, &letter.encode())
     }
@@ -123,7 +125,7 @@ impl Rounds {
         let before = Passed::read(&view, self.start)?;
         let mut passed = before.clone();
         if before.is_new() && self.replay.decisions.lost().next().is_some() {
-            passed.began();
+            passed.note_first_round();
             self.release_lost(ctx)?;
         }
         let mut round = Round::default();
@@ -170,7 +172,7 @@ impl Rounds {
                 }
                 Fate::Soon => round.waits = true,
                 Fate::Late => {}
-                Fate::Stuck(why) => self.is_stuck(ctx.partition(), &key, why),
+                Fate::Stuck(why) => self.count_stuck(ctx.partition(), &key, why),
             }
             if round.letters == 0 && !round.waits {
                 passed.key.clone_from(&from);
@@ -210,7 +212,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Takes the place at which the last round ended before the last row, without a letter.
+    /// Takes the place at which the last round ended, if it was full and wrote no letter.
     fn take_cut(&self, of: Partition) -> Vec<u8> {
         let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         cuts.remove(&of).unwrap_or_default()
@@ -277,8 +279,8 @@ impl Rounds {
     }
 
     fn fate<'a>(&'a self, ctx: &Ctx<'_>, letter: &WaitingLetter<'_>) -> Fate<'a> {
-        let is_replayed = letter.number.is_none() && letter.failed_at < self.replay.since;
-        if letter.failed_at >= self.replay.until || is_replayed {
+        let is_before = letter.number.is_none() && letter.failed_at < self.replay.since;
+        if letter.failed_at >= self.replay.until || is_before {
             return Fate::Late;
         }
         let output = match self.outputs.get(letter.topic) {
@@ -301,18 +303,18 @@ impl Rounds {
         }
     }
 
-    fn is_stuck(&self, of: Partition, row_key: &[u8], why: Why) {
+    fn count_stuck(&self, of: Partition, row_key: &[u8], why: Why) {
         let topic = letter::topic_of(row_key).unwrap_or_default().to_owned();
         let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
         stuck.entry(of).or_default().count(row_key, topic, why);
     }
 
-    /// Warns of the stuck letters of a task, once in this start.
+    /// Logs the new warnings about the stuck letters of a task.
     fn warn(&self, of: Partition) {
         let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = stuck.get_mut(&of).map(Stuck::tell);
+        let warnings = stuck.get_mut(&of).map(Stuck::new_warnings);
         drop(stuck);
-        for it in told.unwrap_or_default() {
+        for it in warnings.unwrap_or_default() {
             tracing::warn!(app = self.replay.name, partition = %of, "{it}");
         }
     }

@@ -29,13 +29,13 @@ impl From<LetterError> for Why {
 
 /// Letters of one topic that wait for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct StuckLetters {
     pub(super) topic: String,
     pub(super) why: Why,
     pub(super) letters: u64,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for StuckLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             topic,
@@ -44,7 +44,7 @@ impl fmt::Display for Told {
         } = self;
         write!(
             f,
-            "waiting letters of the topic {topic} that this replay can't write: {letters}. "
+            "this replay can't write {letters} waiting letters of the topic {topic}. "
         )?;
         match why {
             Why::Topic => write!(f, "Add `.to({topic:?})` to the replay"),
@@ -71,8 +71,8 @@ pub(super) struct Stuck {
     /// The last row that is counted.
     counted: Vec<u8>,
     letters: BTreeMap<(String, Why), u64>,
-    /// The numbers of the last warnings.
-    told: BTreeMap<(String, Why), u64>,
+    /// The numbers of letters in the last warnings.
+    warned: BTreeMap<(String, Why), u64>,
 }
 
 impl Stuck {
@@ -84,16 +84,16 @@ impl Stuck {
         }
     }
 
-    /// Returns the warnings, when all rows have been read: once for each topic and reason, and again when the number has
-    /// doubled.
-    pub(super) fn tell(&mut self) -> Vec<Told> {
+    /// Returns the new warnings after all rows have been read: once for each topic and reason, and again when the
+    /// number of letters has doubled.
+    pub(super) fn new_warnings(&mut self) -> Vec<StuckLetters> {
         let mut new = Vec::new();
         for (of, letters) in &self.letters {
-            let told = self.told.entry(of.clone()).or_default();
-            if *letters >= (2 * *told).max(1) {
-                *told = *letters;
+            let warned = self.warned.entry(of.clone()).or_default();
+            if *letters >= (2 * *warned).max(1) {
+                *warned = *letters;
                 let (topic, why) = of.clone();
-                new.push(Told {
+                new.push(StuckLetters {
                     topic,
                     why,
                     letters: *letters,
@@ -109,22 +109,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stuck_letter_is_counted_once_and_told_once() {
+    fn each_stuck_letter_is_counted_once_and_logged_once() {
         let mut stuck = Stuck::default();
         for row in [b"a", b"b", b"a", b"b", b"c"] {
             stuck.count(row, "gone".to_owned(), Why::Topic);
         }
         stuck.count(b"d", "orders".to_owned(), Why::Partition);
         stuck.count(b"e", "orders".to_owned(), LetterError::Format(9).into());
-        let told: Vec<_> = stuck.tell().iter().map(ToString::to_string).collect();
-        let begin = "waiting letters of the topic";
+        let told = stuck.new_warnings();
+        let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+        let begin = "this replay can't write 3 waiting letters of the topic";
         let [gone, partition, format] = &told[..] else {
             panic!("{told:?}");
         };
-        let expected = "gone that this replay can't write: 3. Add `.to(\"gone\")` to the replay";
+        let expected = "gone. Add `.to(\"gone\")` to the replay";
         assert_eq!(*gone, format!("{begin} {expected}"));
         assert!(partition.contains("orders") && partition.contains("partitions"));
         assert!(format.contains("format 9") && format.contains("newest version"));
-        assert!(stuck.tell().is_empty());
+        assert!(stuck.new_warnings().is_empty());
     }
 }

@@ -148,7 +148,7 @@ impl TimedIds {
     /// The parts of the window that a bucket has.
     pub(super) const BUCKETS: u32 = 16;
 
-    /// Ids count as seen until stream time is further behind them than this.
+    /// Creates a window of this length. An id counts as seen until stream time is further ahead of its time than this.
     #[must_use]
     pub fn remembered_for(remember: Duration) -> Self {
         Self {

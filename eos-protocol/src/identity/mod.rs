@@ -25,8 +25,9 @@ pub enum Seen {
     /// The id was seen before.
     Duplicate {
         /// The timestamp of the first processed record of this repetition. If a record is late, this can be later than
-        /// its own timestamp. If windows of two first records contain the record, the earlier timestamp. Without an
-        /// expiry, −1 if the first record had no timestamp. Always −1 for sequences, which are compared without times.
+        /// its own timestamp. If the windows of two first records contain the record, this is the earlier timestamp.
+        /// Without an expiry, it is −1 if the first record had no timestamp. For sequences, it is always −1, because
+        /// they have no times.
         first: Timestamp,
     },
     /// The record is further behind stream time than the lateness, and its id is not in the store: it may have expired. Or

@@ -300,8 +300,8 @@ pub struct Sighting {
 /// A row of a deduplication store can't be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a sighting has 4 or 12 bytes, not {len}: run the newest version that ever used this state. If it is this one, another program \
-     wrote to the changelog: start under another app name"
+    "the row of an id has {len} bytes instead of 4 or 12. Run the newest version that ever used this state. If this \
+     version is the newest one, another program wrote to the changelog. Start under another app name"
 )]
 pub struct SightingError {
     /// The number of bytes.

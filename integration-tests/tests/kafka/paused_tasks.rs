@@ -14,7 +14,7 @@ use kafka_wire::{Isolation, Producer};
 use crate::common::{Case, KEEP, PATIENCE, With, ended, on_kafka};
 
 const PARTITIONS: i32 = 3;
-/// The least poll interval that the settings accept beside the time-outs of the test.
+/// The shortest poll interval that the app accepts with the timeouts of this test.
 const POLL_INTERVAL: Duration = Duration::from_secs(8);
 
 #[test]
@@ -31,7 +31,7 @@ fn a_paused_task_waits_and_no_other_task_does() -> Result<()> {
     ])
 }
 
-/// An app that copies values. `bad` values fail as long as it is broken.
+/// An app that copies values. Values that begin with `bad` fail while `is_broken` is set.
 struct Scene {
     case: Case,
     is_broken: Arc<AtomicBool>,
@@ -159,7 +159,7 @@ impl Scene {
         self.send(0, &["a", "bad 1", "b", "bad 2", "c", "bad 3", "d"])?;
         let mut running = self.start()?;
         self.await_pauses(&running, &[(0, 1)])?;
-        // The other partitions go on, also when the pause has lasted longer than the poll interval.
+        // The other partitions continue, even after the pause has lasted longer than the poll interval.
         let (since, mut n) = (Instant::now(), 0);
         while since.elapsed() < POLL_INTERVAL + Duration::from_secs(3) {
             for at in [1, 2] {
@@ -191,7 +191,7 @@ impl Scene {
         self.await_output(0, &["a", "b"])?;
         self.resume(&running, 0, Resume::DeadLetter)?;
         self.await_pauses(&running, &[(0, 5)])?;
-        // The cause is mended.
+        // The cause is fixed.
         self.is_broken.store(false, Ordering::Relaxed);
         self.resume(&running, 0, Resume::Retry)?;
         self.await_output(0, &["a", "b", "c", "bad 3", "d"])?;

@@ -1,5 +1,5 @@
-//! Replays of dead letters with decisions, on a real Kafka: letters that are discarded, keys that are released, and
-//! records that are no letters.
+//! Replays of dead letters with decisions, on a real Kafka: discarded letters, released keys, and records that are not
+//! dead letters.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -49,7 +49,7 @@ impl Scene {
         app
     }
 
-    /// A start of the replay, with decisions. Records that are no letters are skipped.
+    /// Starts the replay with decisions. It skips records that are not dead letters.
     fn replay(&self, decide: impl Fn(Replay) -> Replay) -> Result<Running> {
         let replay = App::replay(&self.letters()).to(&self.case.input);
         let mut app = decide(replay)
@@ -156,7 +156,7 @@ impl Scene {
         // It reads the letter, and has several rounds in which it could write one.
         thread::sleep(6 * ROUND);
         let after = self.read(&input)?.len();
-        ensure!(after == before + 1, "{} records more", after - before);
+        ensure!(after == before + 1, "{} more records", after - before);
         replay.handle().stop(StopMode::Leave);
         ended(&mut replay)??;
         self.await_output(&expected)?;
