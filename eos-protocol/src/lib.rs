@@ -26,6 +26,7 @@
 //! | [`DeadLetter`] | the headers of a dead letter |
 //! | [`sequence`] | whether a record waits behind a dead letter of its key |
 //! | [`letter`] | what becomes of a dead letter that waits for its replay |
+//! | [`replay_round`] | which of the waiting letters a round of the replay reads |
 //! | [`Merge`] | which input of a task supplies the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`check_widths`] | whether their topics can be read together |
@@ -79,6 +80,7 @@ mod progress;
 mod rebalance;
 pub mod recommit;
 pub mod reorder;
+pub mod replay_round;
 mod retry;
 pub mod sequence;
 mod stages;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use eos_protocol::letter::{self, WaitingLetter};
+use eos_protocol::replay_round::{Round, RoundLimits};
 use eos_protocol::sequence::{Replay as Action, SequenceError};
 use eos_protocol::{Clock, Offset, Partition, Timestamp};
 
@@ -18,12 +19,12 @@ use crate::output::Output;
 use crate::store::{KeyValueStore, OrderedStore, OrderedView};
 use crate::store_handle::Store;
 
-/// The maximum number of letters that a round writes.
-const LETTERS: usize = 1_000;
-/// The size of the keys and values at which a round ends, in bytes.
-const BYTES: usize = 1 << 20;
-/// The maximum number of letters that a round reads, including those that it does not write.
-const READ: usize = 4_000;
+/// The bounds of a round, which is one unit of work.
+const LIMITS: RoundLimits = RoundLimits {
+    read: 4_000,
+    letters: 1_000,
+    bytes: 1 << 20,
+};
 /// The time after which a letter that failed during the replay is written, in milliseconds.
 const PAUSE_MS: i64 = 5_000;
 
@@ -46,7 +47,7 @@ pub(super) struct Rounds {
     rows: Rows,
     outputs: BTreeMap<String, Origin>,
     stuck: Mutex<BTreeMap<Partition, Stuck>>,
-    /// Where the next rounds begin: see [`take_cut`](Self::take_cut).
+    /// The cuts of the last rounds, see [`Round::cut`].
     cuts: Mutex<BTreeMap<Partition, Vec<u8>>>,
 }
 
@@ -69,23 +70,8 @@ fn group_of(letter: &WaitingLetter<'_>) -> Group {
     (letter.topic.to_owned(), letter.partition, key, episode)
 }
 
-/// The progress of one round.
-#[derive(Debug, Default)]
-struct Round {
-    read: usize,
-    letters: usize,
-    bytes: usize,
-    /// The group and the number of the last written letter.
-    written: Option<(Group, u64)>,
-    /// Whether a letter waits for a later round. The place stays in front of it.
-    waits: bool,
-}
-
-impl Round {
-    fn is_full(&self) -> bool {
-        self.read >= READ || self.letters >= LETTERS || self.bytes >= BYTES
-    }
-}
+/// The group and the number of the last letter that a round wrote.
+type Written = Option<(Group, u64)>;
 
 impl Rounds {
     pub(super) fn new(
@@ -128,20 +114,16 @@ impl Rounds {
             passed.note_first_round();
             self.release_lost(ctx)?;
         }
-        let mut round = Round::default();
         let cut = self.take_cut(ctx.partition());
-        let mut entries = rows.range(before.key.clone().max(cut)..);
-        let mut from = Vec::new();
-        let mut is_end = false;
+        let mut round = Round::new(passed.key.clone(), cut, LIMITS);
+        let mut entries = rows.range(round.next().to_vec()..);
+        let (mut written, mut is_end) = (None, false);
         while !round.is_full() {
             let Some(entry) = entries.next() else {
                 is_end = true;
                 break;
             };
             let (key, row) = entry?;
-            round.read += 1;
-            from.clone_from(&key);
-            from.push(0);
             let old = FirstFormat::decode(&row).transpose();
             let letter = match &old {
                 Ok(Some(old)) => old.letter(),
@@ -154,34 +136,38 @@ impl Rounds {
             };
             let fate = match (fate, &letter) {
                 (Fate::Written(output), Ok(letter)) => {
-                    self.write_letter(ctx, &rows, (output, letter), &mut round)?
+                    self.write_letter(ctx, &rows, (output, letter), &mut written)?
                 }
                 (fate, _) => fate,
             };
+            let mut next = key.clone();
+            next.push(0);
             // The later letters of its key wait for it.
             if matches!(fate, Fate::Soon | Fate::Stuck(Why::TooLarge { .. }))
-                && let Some(behind) = letter.ok().and_then(|letter| letter.behind_episode())
+                && let Some(behind) = letter.as_ref().ok().and_then(WaitingLetter::behind_episode)
             {
                 entries = rows.range(behind.clone()..);
-                from = behind;
+                next = behind;
             }
             match fate {
                 Fate::Written(_) => {
                     rows.delete(&key)?;
-                    continue;
+                    round.writes(letter.map_or(0, |letter| letter.bytes()), next);
                 }
-                Fate::Soon => round.waits = true,
-                Fate::Late => {}
-                Fate::Stuck(why) => self.count_stuck(ctx.partition(), &key, why),
-            }
-            if round.letters == 0 && !round.waits {
-                passed.key.clone_from(&from);
+                Fate::Soon => round.leaves(next),
+                Fate::Late => round.passes(next),
+                Fate::Stuck(why) => {
+                    self.count_stuck(ctx.partition(), &key, why);
+                    round.passes(next);
+                }
             }
         }
         if is_end {
             self.warn(ctx.partition());
-        } else if round.letters == 0 {
-            self.cut_at(ctx.partition(), from);
+        }
+        round.place().clone_into(&mut passed.key);
+        if let Some(key) = round.cut(is_end) {
+            self.cut_at(ctx.partition(), key);
         }
         passed.write(&view, &before)
     }
@@ -212,7 +198,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Takes the place at which the last round ended, if it was full and wrote no letter.
+    /// Takes the cut of the last round.
     fn take_cut(&self, of: Partition) -> Vec<u8> {
         let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         cuts.remove(&of).unwrap_or_default()
@@ -230,11 +216,13 @@ impl Rounds {
         ctx: &Ctx<'_>,
         rows: &Letters<'_>,
         (output, letter): (&'a Origin, &WaitingLetter<'_>),
-        round: &mut Round,
+        last: &mut Written,
     ) -> Result<Fate<'a>, Failure> {
         let (replay, group) = (&self.replay, group_of(letter));
-        let written = round.written.as_ref();
-        let written = written.filter(|(last, _)| *last == group).map(|(_, n)| *n);
+        let written = last
+            .as_ref()
+            .filter(|(last, _)| *last == group)
+            .map(|(_, n)| *n);
         for number in replay.decisions.discards_before(letter) {
             let sibling = letter.sibling(number);
             let found = rows.range(sibling.clone()..).next().transpose()?;
@@ -252,9 +240,7 @@ impl Rounds {
         if let Some(why) = self.emit(ctx, output, letter, action)? {
             return Ok(Fate::Stuck(why));
         }
-        round.letters += 1;
-        round.bytes += letter.bytes();
-        round.written = Some((group, letter.number.map_or(0, |number| number.n)));
+        *last = Some((group, letter.number.map_or(0, |number| number.n)));
         Ok(Fate::Written(output))
     }
 

@@ -7,7 +7,7 @@ use eos_core::spi::stepped::{StoreRows, TaskHome, live_rows};
 use eos_core::{Timer, Timestamp};
 use eos_protocol::Seq;
 use eos_protocol::state::{Family, Standing, StoreId};
-use eos_state::{MemoryBackend, StoreBackend};
+use eos_state::{Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
 
 use super::TestDriver;
 use crate::disk::Copied;
@@ -89,6 +89,21 @@ impl TestDriver {
         Rows(rows)
     }
 
+    /// The number of rows in the databases of all tasks, including expired rows that the databases have not deleted. For
+    /// tests of sizes.
+    ///
+    /// # Panics
+    /// If a database can't be read.
+    #[must_use]
+    pub fn stored_rows(&self) -> usize {
+        let databases = self.databases();
+        let rows = databases.values().map(|database| match all_rows(database) {
+            Ok(rows) => rows,
+            Err(error) => panic!("{error}"),
+        });
+        rows.sum()
+    }
+
     /// The keys with a moment of a timer, and their moments.
     ///
     /// # Panics
@@ -138,6 +153,18 @@ fn refuse_another_kind<'a>(name: &str, databases: impl Iterator<Item = &'a Memor
             );
         }
     }
+}
+
+fn all_rows(database: &MemoryBackend) -> Result<usize, StoreError> {
+    let mut rows = 0;
+    for store in database.stores()? {
+        let mut cursor = database.scan(store, &KeyRange::all(), Direction::Forward)?;
+        while cursor.entry().is_some() {
+            rows += 1;
+            cursor.advance()?;
+        }
+    }
+    Ok(rows)
 }
 
 /// The age of a copy: an open copy is the newest, then the copy with most transactions.

@@ -153,16 +153,18 @@ fn timers(app: &mut App, topics: &Topics) {
         .to(&Topic::<String, String>::plain(&topics.output));
 }
 
-/// Records that fail are parked with the later records of their key.
-fn parked(app: &mut App, topics: &Topics) {
+/// Records that fail are parked with the later records of their key. A record with `never` fails also in its replay,
+/// unless `is_cured`.
+fn parked(app: &mut App, topics: &Topics, is_cured: bool) {
     let policy = ErrorPolicy::dead_letter(topics.late.name()).in_sequence("parked");
     app.source(&topics.input)
         .on_error(policy)
-        .process(|ctx, record| {
+        .process(move |ctx, record| {
             let is_replayed = ctx.headers().get("eos-replay").is_some();
             let fails = match record.value.split(' ').next_back() {
                 Some("bad") => !is_replayed,
                 Some("worse") => !is_replayed || fails_at(ctx.offset().get()),
+                Some("never") => !is_replayed || !is_cured,
                 _ => false,
             };
             match fails {
@@ -205,7 +207,8 @@ async fn main() -> Result<()> {
         "at_once" => at_once(&mut app, &topics)?,
         "idle" => idle(&mut app, &topics)?,
         "timers" => timers(&mut app, &topics),
-        "parked" => parked(&mut app, &topics),
+        "parked" => parked(&mut app, &topics, false),
+        "cured" => parked(&mut app, &topics, true),
         "duplicates" => duplicates(&mut app, &topics)?,
         "joins" => joined::streams(&mut app, &topics, &name)?,
         "tables" => joined::tables(&mut app, &topics, &name),
@@ -217,7 +220,7 @@ async fn main() -> Result<()> {
         }
         other => {
             bail!(
-                "PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked, replay, duplicates, joins, tables or foreign"
+                "PIPELINE={other}: sessions, hopping, at_once, idle, timers, parked, cured, replay, duplicates, joins, tables or foreign"
             )
         }
     }

@@ -45,6 +45,9 @@ struct Options {
     /// How many of a hundred records repeat an earlier one.
     #[arg(long, value_parser = clap::value_parser!(u64).range(0..100))]
     repeats: Option<u64>,
+    /// The largest distance of a repeated record to the first record of its event, in records.
+    #[arg(long, requires = "repeats")]
+    repeats_within: Option<u64>,
     /// Create the topic with this many partitions unless it exists.
     #[arg(long)]
     partitions: Option<i32>,
@@ -152,6 +155,8 @@ impl<'a> Run<'a> {
     fn send_next(&mut self, now: i64) -> Result<()> {
         let seq = self.options.first_seq + self.sent;
         let repeats = self.options.repeats.map(Repeats::percent);
+        let within = self.options.repeats_within.unwrap_or(u64::MAX);
+        let repeats = repeats.map(|repeats| repeats.within(within));
         let event = repeats.map(|repeats| repeats.event(seq));
         let city = data::nth(self.cities, event.unwrap_or(seq));
         let (key, partition) = &self.placement[city.id as usize];

@@ -6,12 +6,26 @@ use crate::kill::Random;
 #[derive(Debug, Clone, Copy)]
 pub struct Repeats {
     percent: u64,
+    /// The largest distance to the first record of an event.
+    within: u64,
 }
 
 impl Repeats {
     /// So many records of a hundred repeat an earlier one.
     pub fn percent(percent: u64) -> Repeats {
-        Repeats { percent }
+        Repeats {
+            percent,
+            within: u64::MAX,
+        }
+    }
+
+    /// A record that would repeat an event from further back is a new event instead.
+    #[must_use]
+    pub fn within(self, records: u64) -> Repeats {
+        Repeats {
+            within: records,
+            ..self
+        }
     }
 
     /// The number of the first record of the event of record `seq`: `seq` itself, unless the record repeats another.
@@ -20,7 +34,10 @@ impl Repeats {
         while let Some(earlier) = self.repeated_by(event) {
             event = earlier;
         }
-        event
+        match seq - event <= self.within {
+            true => event,
+            false => seq,
+        }
     }
 
     /// The number of the record that record `seq` repeats. Half of them are close behind it, and a quarter is anywhere.
@@ -68,6 +85,17 @@ mod tests {
         for seq in 0..10_000 {
             let event = repeats.event(seq);
             assert!(event <= seq && repeats.event(event) == event);
+        }
+    }
+
+    #[test]
+    fn a_bound_cuts_only_far_repetitions() {
+        let all = Repeats::percent(10);
+        let near = all.within(500);
+        for seq in 0..RECORDS {
+            let (event, cut) = (all.event(seq), near.event(seq));
+            assert_eq!(cut, if seq - event <= 500 { event } else { seq });
+            assert_eq!(near.event(cut), cut);
         }
     }
 

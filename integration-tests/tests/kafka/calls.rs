@@ -1,11 +1,12 @@
 //! Asynchronous calls to an HTTP service: throughput without faults, and processes that are killed.
 //!
-//! `EOS_FULL=1` runs the full size: 25 kills, and at least 0.9 of the throughput that the service allows.
+//! `EOS_FULL=1` runs the full size, as `cargo xtask soak calls` does: 25 kills, a process that joins and leaves, one that
+//! freezes, and at least 0.9 of the throughput that the service allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,11 +27,20 @@ use tempfile::TempDir;
 use crate::common::{KEEP, PATIENCE};
 
 const PARTITIONS: i32 = 2;
+/// The number of processes that are killed. Each has one task.
+const PROCESSES: usize = 2;
 const KEYS: u64 = 2_000;
 /// The calls at once of each task. A task is one partition.
 const AT_ONCE: usize = 50;
 /// The time of a response of the service, in milliseconds.
 const LATENCY: std::ops::RangeInclusive<u64> = 5..=200;
+
+/// Makes the other test of this module wait, because it measures throughput. `cargo xtask test` starts a process for
+/// each test.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A request to the service.
 #[derive(Debug, Clone)]
@@ -99,7 +109,7 @@ impl Service {
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Request>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Request>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,6 +203,34 @@ impl Scene {
             self.fleet.check()?;
             Ok(visible(&mut self.client, &topic)? >= count)
         })
+    }
+
+    /// Waits until the group is stable, with one partition for each process.
+    fn await_group(&mut self) -> Result<()> {
+        wait_until(PATIENCE, "each process has a partition", || {
+            self.fleet.check()?;
+            let group = self.client.group_members(&self.app)?;
+            let members = &group.members;
+            Ok(group.state == "Stable"
+                && members.len() == PROCESSES
+                && members.iter().all(|it| it.assigned == 1))
+        })
+    }
+
+    /// Sends records while nothing happens to the processes. Fails if a call is repeated.
+    fn rest(&mut self, records: u64) -> Result<()> {
+        self.await_group()?;
+        // The service logs a request at its end, also that of a killed process.
+        thread::sleep(Duration::from_millis(2 * LATENCY.end()));
+        let before = self.repeated();
+        self.send(records)?;
+        self.await_output(2 * PATIENCE)?;
+        let repeated = self.repeated() - before;
+        ensure!(
+            repeated == 0,
+            "{repeated} calls were repeated, but no process was killed, started or stopped"
+        );
+        Ok(())
     }
 
     /// Compares the output with what was sent: each record once, in the order of offsets, with the id of its calls.
@@ -309,6 +347,7 @@ fn keys_are_in_order(requests: &[Request]) -> Result<()> {
 /// One process, two tasks: each makes 50 calls at once.
 #[test]
 fn calls_use_what_the_service_allows_and_keep_the_order_of_keys() -> Result<()> {
+    let _alone = alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
@@ -349,32 +388,40 @@ fn calls_use_what_the_service_allows_and_keep_the_order_of_keys() -> Result<()> 
 
 #[test]
 fn killed_processes_repeat_calls_under_the_same_id_and_write_each_result_once() -> Result<()> {
+    let _alone = alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
-    let (kills, rounds) = match is_full() {
-        true => (25, 400),
-        false => (3, 60),
+    // The pause in milliseconds comes between two rounds. In a full run, the zombie is frozen for 9 seconds.
+    let (faults, kills, rounds, pause, rest) = match is_full() {
+        true => (Faults::KillsAndMoves, 25, 400, 150, 2_000),
+        false => (Faults::Kills, 3, 60, 100, 500),
     };
-    let mut scene = Scene::new(kafka.bootstrap(), "kills", 2)?;
-    let mut fate = Fate::new(Faults::Kills, kills, 5)?;
+    let mut scene = Scene::new(kafka.bootstrap(), "kills", PROCESSES)?;
+    let mut fate = Fate::new(faults, kills, 5)?;
+    let rested = scene.rest(rest);
+    scene.told(rested)?;
     for round in 0..rounds {
         scene.send(40)?;
         let struck = fate.strike(&mut scene.fleet, 1_000 * (round + 1) / rounds);
         scene.told(struck)?;
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(pause));
     }
-    let waited = scene.await_output(2 * PATIENCE);
+    fate.thaw(&mut scene.fleet)?;
+    let patience = PATIENCE * if is_full() { 5 } else { 2 };
+    let waited = scene.await_output(patience);
+    let rested = waited.and_then(|()| scene.rest(rest));
     let judged = scene.judge();
     scene.told(judged)?;
-    scene.told(waited)?;
-    fate.check(&scene.fleet, 2)?;
+    scene.told(rested)?;
+    fate.check(&scene.fleet, PROCESSES)?;
     first_calls_of_keys_are_in_order(&scene.service.requests())?;
-    // A kill repeats the calls of each task that ran, and about as many that ended after its last commit.
-    let most = (kills as usize + 2) * PARTITIONS as usize * 2 * AT_ONCE;
+    // A fault repeats the calls of each task that ran, and about as many that ended after its last commit.
+    let faults = fate.count();
+    let most = (faults as usize + 2) * PARTITIONS as usize * 2 * AT_ONCE;
     let repeated = scene.repeated();
     eprintln!(
-        "{kills} kills, {repeated} of {} calls repeated",
+        "{faults} faults, {repeated} of {} calls repeated",
         scene.count_sent()
     );
     ensure!(repeated > 0, "no call was repeated, so no kill hit one");

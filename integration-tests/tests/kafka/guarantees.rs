@@ -1,6 +1,7 @@
 //! At least once and at most once under SIGKILL: what a crash may repeat or lose, and what not.
 //!
-//! `EOS_FULL=1 cargo test -p integration-tests --test kafka guarantees::` kills 30 times instead of 6.
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka guarantees::` kills 30 times instead of 6, as
+//! `cargo xtask soak guarantees` does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -146,8 +147,20 @@ fn at_most_once_no_kill_repeats_a_record() -> Result<()> {
         load.sent,
         kills()
     );
-    // One process of the two had at most what was sent before its kill.
-    ensure!(lost.len() as u64 <= BURST * kills() as u64, "{lost:?}");
+    // A process has half of the partitions, so it claims at most half of the burst before its kill. A burst comes after
+    // the last kill, too. So even without any output of a killed process, `2 * lost <= BURST * kills`, which is one burst
+    // less than all records. Most kills lose less, because they come up to 30 ms after the burst.
+    ensure!(
+        lost.len() as u64 * 2 < load.sent,
+        "{} of {} records were lost",
+        lost.len(),
+        load.sent
+    );
+    // A kill that loses nothing hit no claimed record. In a small run, that may be true of each kill.
+    ensure!(
+        !lost.is_empty() || !is_full(),
+        "no kill hit a claimed record"
+    );
     Ok(())
 }
 

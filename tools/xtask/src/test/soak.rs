@@ -122,7 +122,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 9] = [
     ),
 ];
 
-const TABLE: [Soak; 30] = [
+const TABLE: [Soak; 32] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -267,6 +267,26 @@ const TABLE: [Soak; 30] = [
         runs: Runs::Tests {
             target: "kafka",
             filter: "kill_time::",
+        },
+        times: 1,
+    },
+    Soak {
+        name: "calls",
+        what: "asynchronous calls at 0.9 of the throughput of their service, then 25 kills and a zombie",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "kafka",
+            filter: "calls::",
+        },
+        times: 1,
+    },
+    Soak {
+        name: "guarantees",
+        what: "at least once and at most once, 30 kills each",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "kafka",
+            filter: "guarantees::",
         },
         times: 1,
     },

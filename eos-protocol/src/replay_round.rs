@@ -1,0 +1,109 @@
+//! Rounds of a replay: which waiting letters a round reads, and which letters the later rounds do not read again.
+//!
+//! ```text
+//! rows:   late  stuck │ soon  stuck  late │ ready ..
+//!                     └ place             └ cut
+//! ```
+//!
+//! This start writes no letter before the *place*. A round is cut if it has read many rows and written no letter. The next
+//! round then begins at the *cut*, so that many letters before it do not hide the letters behind it. The place is stored with
+//! the letters, and arriving letters move it back. The cut is in memory only.
+
+/// The bounds of a round.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundLimits {
+    /// The maximum number of letters that a round reads, including those that it does not write.
+    pub read: usize,
+    /// The maximum number of letters that a round writes.
+    pub letters: usize,
+    /// The size of the keys and values at which a round ends, in bytes.
+    pub bytes: usize,
+}
+
+/// The progress of one round.
+#[derive(Debug)]
+pub struct Round {
+    limits: RoundLimits,
+    /// The first key of the round, and then the first key behind the rows that it has read.
+    next: Vec<u8>,
+    place: Vec<u8>,
+    /// Whether a letter behind the place waits for a later round. The place stays in front of it.
+    waits: bool,
+    read: usize,
+    letters: usize,
+    bytes: usize,
+}
+
+impl Round {
+    /// Begins a round at the place of this start, or at the cut of the last round.
+    #[must_use]
+    pub fn new(place: Vec<u8>, cut: Vec<u8>, limits: RoundLimits) -> Self {
+        Self {
+            // The rows between the place and the cut are not read, so the place stays.
+            waits: cut > place,
+            next: place.clone().max(cut),
+            limits,
+            place,
+            read: 0,
+            letters: 0,
+            bytes: 0,
+        }
+    }
+
+    /// The first key that the round reads, and later the first key behind the rows that it has read.
+    #[must_use]
+    pub fn next(&self) -> &[u8] {
+        &self.next
+    }
+
+    /// Whether the round ends.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.read >= self.limits.read
+            || self.letters >= self.limits.letters
+            || self.bytes >= self.limits.bytes
+    }
+
+    /// The round has written a letter of this size. Its row is deleted.
+    pub fn writes(&mut self, bytes: usize, next: Vec<u8>) {
+        self.letters += 1;
+        self.bytes += bytes;
+        self.reads(next);
+    }
+
+    /// The round has read a letter that a later round writes.
+    pub fn leaves(&mut self, next: Vec<u8>) {
+        self.waits = true;
+        self.reads(next);
+    }
+
+    /// The round has read a letter that this start does not write. The place moves only in front of the first letter that the
+    /// round writes or leaves.
+    pub fn passes(&mut self, next: Vec<u8>) {
+        self.reads(next);
+        if self.letters == 0 && !self.waits {
+            self.place.clone_from(&self.next);
+        }
+    }
+
+    fn reads(&mut self, next: Vec<u8>) {
+        self.read += 1;
+        self.next = next;
+    }
+
+    /// The key before which this start writes no letter.
+    #[must_use]
+    pub fn place(&self) -> &[u8] {
+        &self.place
+    }
+
+    /// The key at which the next round begins, if it is not the place. `is_end`: whether the round has read the last row.
+    #[must_use]
+    pub fn cut(self, is_end: bool) -> Option<Vec<u8>> {
+        (!is_end && self.letters == 0).then_some(self.next)
+    }
+}
+
+#[cfg(test)]
+#[path = "replay_round_test.rs"]
+mod tests;
