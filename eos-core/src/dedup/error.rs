@@ -120,7 +120,7 @@ pub enum IdentityError {
     Gap {
         /// The name of the `HighWatermarks`.
         store: Arc<str>,
-        /// The name of the producer, with replacement characters for bytes that are not UTF-8.
+        /// The first 64 bytes of the producer's name, with replacement characters for bytes that are not UTF-8.
         producer: String,
         /// The highest number so far.
         last: u128,
@@ -137,7 +137,7 @@ pub enum IdentityError {
     ReplayedNumber {
         /// The name of the `HighWatermarks`.
         store: Arc<str>,
-        /// The name of the producer, with replacement characters for bytes that are not UTF-8.
+        /// The first 64 bytes of the producer's name, with replacement characters for bytes that are not UTF-8.
         producer: String,
         /// The number of the record.
         number: u128,

@@ -17,7 +17,7 @@ pub use error::IdentityError;
 pub use judged::Judged;
 pub use operator::{Dedup, Unselected};
 pub(crate) use rule::{IdOf, Rule, Strictness};
-pub(crate) use seen_ids::encode_key;
 pub use seen_ids::{KeyedSeenIds, SeenIds};
+pub(crate) use seen_ids::{encode_key, shown};
 pub use selected::Selected;
 pub use selection::WholeValue;

@@ -22,6 +22,11 @@ use crate::topology::Fault;
 /// The longest part of an id in an error, in bytes.
 const SHOWN: usize = 64;
 
+/// The beginning of an id or a name, for an error.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.get(..SHOWN).unwrap_or(bytes)).into_owned()
+}
+
 /// The definition of a deduplication store: its name, the window of an id, and the scope of an id.
 ///
 /// `K` is the type of the stream's keys. An id is unique within the key of its record, unless
@@ -35,7 +40,8 @@ const SHOWN: usize = 64;
 /// A new version of the program may change `lateness`, `at_most`, `redelivered_within` and `trust_times`. The kind
 /// (`fixed`, `sliding`, `time_embedded`, `for_ever`), the window and the scope (key or partition, with or without a
 /// tenant) must stay the same. Otherwise the app does not start. To change them, use another app name, which starts
-/// with an empty store.
+/// with an empty store. eos may not detect a change of the window by a few milliseconds. The new window then applies to
+/// stored ids as well.
 ///
 /// eos does not detect a change of the method that selects the id, or of the fields of
 /// [`by_content`](super::Dedup::by_content). After such a change, stored ids no longer match, and repetitions count as
@@ -326,10 +332,9 @@ impl<K> SeenIds<K> {
     /// Reads an id with a time.
     pub(crate) fn timed(&self, format: TimedIdFormat, id: &[u8]) -> Result<TimedId, Fault> {
         TimedId::parse(format, id).map_err(|source| {
-            let shown = id.get(..SHOWN).unwrap_or(id);
             Fault::User(Failure::permanent(IdentityError::Format {
                 store: Arc::clone(&self.name),
-                id: String::from_utf8_lossy(shown).into_owned(),
+                id: shown(id),
                 format,
                 source,
             }))
@@ -354,7 +359,7 @@ impl<K> SeenIds<K> {
             SeenFor::Time(ids) => {
                 let expiry = match rules::keeps_buckets_of_current_ids() {
                     true => ids.expiry(),
-                    false => Expiry::new(ids.remember(), ids.expiry().terms().size()),
+                    false => Expiry::of_buckets(ids.remember(), ids.expiry().terms().size()),
                 };
                 WindowStore::<Vec<u8>, i64>::plain(&self.name).spec(expiry)
             }

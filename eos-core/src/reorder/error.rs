@@ -44,8 +44,9 @@ pub enum ReorderError {
     /// The record is too far ahead to wait for the missing numbers.
     #[error(
         "the numbers from {expected} to {number} (exclusive) are missing (store {store}), which is more than `max_gap` \
-         ({gap}). Raise `max_gap` and restart the app, so that the record waits for them, or give their numbers up with \
-         `OnGap::PassOn`"
+         ({gap}). Raise `max_gap` (at most {longest}) and restart the app, so that the record waits for them, or give their \
+         numbers up with `OnGap::PassOn`",
+        longest = super::Reorder::LONGEST_GAP
     )]
     TooFar {
         /// The name of the store.

@@ -176,9 +176,10 @@ impl Replay {
     /// Releases a key of the topic `origin` whose letters are lost, for example by the retention of the dead-letter topic.
     /// `app` is the app that parked the key, and `partition` is the partition of its records.
     ///
-    /// Each start writes one record to `origin`, with the key, without a value, and with the header `eos-replay`. The app
-    /// gives up all letters of the key, also existing ones. For other readers of the topic, the record is a tombstone. Remove
-    /// the call afterwards.
+    /// Each start writes one record to `origin`, with the key, without a value, and with the header `eos-replay`. It writes
+    /// the record again if partition 0 of the dead-letter topic moves between processes, so run the replay in one process.
+    /// The app gives up all letters of the key, also existing ones. For other readers of the topic, the record is a
+    /// tombstone. Remove the call afterwards.
     pub fn release_lost(
         mut self,
         app: &str,

@@ -14,7 +14,7 @@ use super::nodes::take;
 use super::row_store::unreadable_row;
 use crate::client::Headers;
 use crate::ctx::Ctx;
-use crate::dedup::{IdentityError, Judged, encode_key};
+use crate::dedup::{IdentityError, Judged, encode_key, shown};
 use crate::failure::Failure;
 use crate::record::Record;
 use crate::rules;
@@ -74,7 +74,7 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
         {
             return Err(fault(IdentityError::ReplayedNumber {
                 store: Arc::clone(name),
-                producer: String::from_utf8_lossy(&producer).into_owned(),
+                producer: shown(&producer),
                 number: mark.number,
                 last: last.number,
             }));
@@ -83,7 +83,7 @@ impl<K: 'static, V: 'static> Sequenced<K, V> {
             if self.marks.gaps == Gaps::Fail {
                 return Err(fault(IdentityError::Gap {
                     store: Arc::clone(name),
-                    producer: String::from_utf8_lossy(&producer).into_owned(),
+                    producer: shown(&producer),
                     last: last.number,
                     number: mark.number,
                     missing,

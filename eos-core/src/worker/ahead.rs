@@ -102,6 +102,11 @@ impl Kept {
 }
 
 impl Kept {
+    /// The size of key and value, in bytes.
+    fn size(&self) -> usize {
+        self.key.as_ref().map_or(0, |it| it.len()) + self.value.as_ref().map_or(0, |it| it.len())
+    }
+
     /// The bytes of the record.
     pub(super) fn raw<'a>(&'a self, timestamp: Option<Timestamp>, headers: &'a Headers) -> Raw<'a> {
         Raw {
@@ -191,6 +196,7 @@ impl Ahead {
         }
         let calls = prepared.count();
         let number = self.queue.admit(message.key(), calls);
+        self.queue.weigh(number, message.size());
         if prepared.may_call_later() {
             self.queue.hold(number);
         }

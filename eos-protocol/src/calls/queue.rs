@@ -45,6 +45,9 @@ pub enum Counted {
     },
 }
 
+/// The size of the admitted records at which no more records are admitted, in bytes.
+const MOST_BYTES: usize = 64 << 20;
+
 /// The numbers of a record and of a call of it.
 type Place = (u64, u32);
 
@@ -71,6 +74,8 @@ pub struct CallQueue {
     /// The failed calls that wait for their next try.
     paused: BTreeSet<(Now, Place)>,
     running: usize,
+    /// The size of the admitted records, in bytes.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -81,6 +86,7 @@ struct Admitted {
     open: usize,
     /// The tries of all calls so far.
     attempts: u32,
+    bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +133,7 @@ impl CallQueue {
             deadlines: BTreeSet::new(),
             paused: BTreeSet::new(),
             running: 0,
+            bytes: 0,
         }
     }
 
@@ -139,7 +146,15 @@ impl CallQueue {
     /// Whether a further record may be admitted.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.records.len() < self.plan.max_admitted()
+        self.records.len() < self.plan.max_admitted() && self.bytes < MOST_BYTES
+    }
+
+    /// Counts the size of an admitted record, in bytes.
+    pub fn weigh(&mut self, number: u64, bytes: usize) {
+        if let Some(record) = self.records.get_mut(&number) {
+            self.bytes = self.bytes - record.bytes + bytes;
+            record.bytes = bytes;
+        }
     }
 
     /// The number of admitted records.
@@ -173,6 +188,7 @@ impl CallQueue {
             calls: Vec::new(),
             open: 0,
             attempts: 0,
+            bytes: 0,
         };
         self.records.insert(number, record);
         self.add_calls(number, lane, calls, None);
@@ -365,6 +381,7 @@ impl CallQueue {
     /// Removes a record. Returns the tries to abort.
     pub fn remove(&mut self, number: u64) -> Vec<Ticket> {
         let aborted = self.drop_calls(number);
+        self.weigh(number, 0);
         self.records.remove(&number);
         aborted
     }

@@ -66,6 +66,25 @@ fn no_more_calls_run_than_allowed_and_four_times_as_many_records_are_admitted() 
 }
 
 #[test]
+fn large_records_are_admitted_until_they_have_64_mib() {
+    let mut queue = queue(100);
+    let mut admitted = 0;
+    while queue.has_room() {
+        let number = queue.admit(None, 1);
+        queue.weigh(number, 1_000_000);
+        admitted += 1;
+    }
+    assert_eq!(admitted, 68);
+    queue.remove(0);
+    assert!(queue.has_room());
+    let number = queue.admit(None, 1);
+    queue.weigh(number, 64 << 20);
+    assert!(!queue.has_room());
+    queue.clear(1);
+    assert!(queue.has_room());
+}
+
+#[test]
 fn records_leave_in_the_order_of_their_admission() {
     let mut queue = queue(4);
     for _ in 0..3 {

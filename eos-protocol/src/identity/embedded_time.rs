@@ -188,7 +188,7 @@ impl TimedIds {
         let bucket = self.bucket();
         // A bucket is over once this is its age. Its first id may then be too old by one bucket.
         let retention = self.remember.saturating_add(bucket);
-        Expiry::new(duration(retention), duration(bucket))
+        Expiry::of_buckets(duration(retention), duration(bucket))
     }
 
     /// Judges the time of an id at this stream time.

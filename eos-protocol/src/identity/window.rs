@@ -186,7 +186,7 @@ impl SeenWindow {
             .bucket()
             .saturating_add(self.window)
             .saturating_add(self.lateness);
-        Expiry::new(duration(retention), duration(self.bucket()))
+        Expiry::of_buckets(duration(retention), duration(self.bucket()))
     }
 
     /// The length of a bucket, in ms: half a window, rounded up.

@@ -24,6 +24,8 @@ pub struct Expiry {
     advance: i64,
     retention: i64,
     step: i64,
+    /// Whether all rows are in windows that start at multiples of their length.
+    are_buckets: bool,
     /// Windows that start before this were expired for a previous program.
     prior_expired_before: Timestamp,
     /// Windows that start before this are closed, because their final results are emitted.
@@ -44,10 +46,23 @@ impl Expiry {
             advance: size,
             retention,
             step: (retention / STEPS).max(size).max(1),
+            are_buckets: false,
             prior_expired_before: Timestamp(i64::MIN),
             closed: Timestamp(i64::MIN),
             forgotten: None,
             join: None,
+        }
+    }
+
+    /// Creates the expiry of buckets, which start at the multiples of their length. The database drops each bucket as soon
+    /// as it is expired: buckets are few, and each one has many rows.
+    #[must_use]
+    pub fn of_buckets(retention: Duration, length: Duration) -> Self {
+        let expiry = Self::new(retention, length);
+        Self {
+            step: expiry.size.max(1),
+            are_buckets: true,
+            ..expiry
         }
     }
 
@@ -180,7 +195,12 @@ impl Expiry {
     #[must_use]
     pub fn due(&self, stream_time: Option<Timestamp>) -> Option<(Option<Timestamp>, Timestamp)> {
         // No window starts before 1970.
-        let over = Some(self.expired_before(stream_time)).filter(|over| over.0 > 0)?;
+        let mut over = Some(self.expired_before(stream_time)).filter(|over| over.0 > 0)?;
+        if self.are_buckets {
+            // No bucket starts between this and the next multiple.
+            let rest = over.0.rem_euclid(self.step);
+            over.0 = over.0.saturating_add((self.step - rest) % self.step);
+        }
         match self.forgotten {
             Some(before) if over.0 < before.0.saturating_add(self.step) => None,
             before => Some((before, over)),

@@ -120,6 +120,28 @@ fn a_database_forgets_in_steps_of_an_eighth_and_a_window_at_least() {
     );
 }
 
+/// A store of ids has a few buckets with many rows, so an expired bucket does not wait for a step.
+#[test]
+fn a_database_forgets_a_bucket_with_the_first_commit_after_its_expiry() {
+    let mut expiry = Expiry::of_buckets(millis(170), millis(50));
+    let mut dropped = Vec::new();
+    for time in (0..400).step_by(7) {
+        let over = expiry.expired_before(Some(at(time)));
+        if let Some((_, before)) = expiry.due(Some(at(time))) {
+            expiry.forgot(before);
+            dropped.push((time, before.0));
+        }
+        let expired = (0..400).step_by(50).filter(|start| *start < over.0);
+        let kept = expired.filter(|start| dropped.last().is_none_or(|it| *start >= it.1));
+        assert_eq!(kept.count(), 0, "{time}: {dropped:?}");
+    }
+    // A bucket from 0 is expired at 170.
+    assert_eq!(
+        dropped,
+        [(175, 50), (224, 100), (273, 150), (322, 200), (371, 250)]
+    );
+}
+
 /// A program that keeps windows for `retention`, after a program that kept them for `before`.
 fn after(before: Expiry, retention: u64, time: i64) -> (Expiry, bool) {
     let mut expiry = Expiry::new(millis(retention), millis(10));

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use eos_core::identity::{HighWatermarks, SeenIds, Sequence, Versions};
 use eos_core::reorder::{OnGap, Reorder};
-use eos_core::state::ReorderStore;
+use eos_core::state::{ReorderStore, WindowStore};
 use eos_core::timers::Clock;
+use eos_core::windows::Tumbling;
 use eos_core::{
-    App, Backoff, ErrorPolicy, Failure, Guarantee, KeyValueStore, PlainTopic, Stream, Topic,
+    App, Backoff, ErrorPolicy, Failure, Guarantee, KeyValueStore, PlainTopic, Stream, Timer,
+    Timestamp, Topic,
 };
-use eos_testkit::{TestDriver, crash_everywhere};
+use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 const ALL: [Guarantee; 3] = [
     Guarantee::ExactlyOnce,
@@ -180,6 +182,131 @@ fn at_least_once_a_database_that_is_lost_in_the_crash_may_be_ahead_of_the_offset
     assert!(
         ahead.into_inner() > 0,
         "no crash came between changelog and offsets"
+    );
+}
+
+/// Emits the final count of each key in windows of 10 ms.
+fn closing() -> App {
+    let mut app = App::new("windows-v1");
+    app.guarantee(Guarantee::AtLeastOnce);
+    app.source(&clicks())
+        .group_by_key()
+        .windowed_by(Tumbling::of(Duration::from_millis(10)))
+        .count(&WindowStore::plain("windows"))
+        .emit_on_close()
+        .without_windows()
+        .to(&totals());
+    app
+}
+
+/// Copies each record. A number is the moment of its key, at which the timer writes another record.
+fn ringing() -> App {
+    let mut app = App::new("timers-v1");
+    app.guarantee(Guarantee::AtLeastOnce);
+    let bell = app.timer(&Timer::<String>::event_time("bell"));
+    app.source(&clicks())
+        .on_timer(&bell, |ctx, due| {
+            ctx.forward(due.key, format!("due at {}", due.at.0))
+        })
+        .process(move |ctx, record| {
+            if let Ok(at) = record.value.parse::<i64>() {
+                ctx.timer(&bell).set(&record.key, Timestamp(at))?;
+            }
+            ctx.forward(record.key, record.value)
+        })
+        .to(&copies());
+    app
+}
+
+/// Pipes key, value and time of records that share a transaction.
+fn pipe_timed(driver: &mut TestDriver, records: &[(&str, &str, i64)]) {
+    let timed = |(key, value, at): &(&str, &str, i64)| {
+        Input::<String, String>::new(*key, *value).at(Timestamp(*at))
+    };
+    driver.pipe_all(&clicks(), records.iter().map(timed));
+}
+
+/// The output of a closed window is acknowledged before the changelog has the cursor behind the window. In the other order, a
+/// crash would lose the result.
+#[test]
+fn at_least_once_a_crash_at_any_effect_loses_no_result_of_a_closed_window() {
+    // Key, the time of the last record in the window, and count.
+    let expected = [
+        ("a", 3, 2),
+        ("b", 2, 1),
+        ("a", 12, 1),
+        ("b", 13, 1),
+        ("c", 40, 1),
+    ];
+    let repeated = AtomicUsize::new(0);
+    let scenario = |driver: &mut TestDriver| {
+        pipe_timed(driver, &[("a", "", 1), ("b", "", 2), ("a", "", 3)]);
+        driver.crash_and_lose_state();
+        pipe_timed(driver, &[("a", "", 12), ("b", "", 13)]);
+        pipe_timed(driver, &[("c", "", 40)]);
+        pipe_timed(driver, &[("d", "", 60)]);
+        let found = driver.read(&totals());
+        let more = found.len().saturating_sub(expected.len());
+        repeated.fetch_add(more, Ordering::Relaxed);
+        // The one crash may count a record twice.
+        let is_in = |(key, at, count): &(&str, i64, u64)| {
+            let of_window = found.iter().filter(|it| it.key == *key);
+            let mut of_window = of_window.filter(|it| it.timestamp.0 == *at);
+            of_window.any(|it| (*count..=2 * count).contains(&it.value))
+        };
+        let missing = expected.into_iter().filter(|it| !is_in(it));
+        missing.collect::<Vec<_>>()
+    };
+    let missing = scenario(&mut TestDriver::new(closing()));
+    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(repeated.load(Ordering::Relaxed), 0, "no crash at an effect");
+    let places = crash_everywhere(|| TestDriver::new(closing()), scenario);
+    assert!(places > 20, "{places}");
+    assert!(
+        repeated.into_inner() > 0,
+        "no crash came between output and offsets"
+    );
+}
+
+/// The output of a timer is acknowledged before the changelog has lost its moment.
+#[test]
+fn at_least_once_a_crash_at_any_effect_loses_no_output_of_a_timer() {
+    let expected = [
+        ("a", "10"),
+        ("b", "15"),
+        ("c", "x"),
+        ("d", "20"),
+        ("e", "x"),
+        ("f", "x"),
+        ("a", "due at 10"),
+        ("b", "due at 15"),
+        // Its moment is set and comes in one transaction.
+        ("d", "due at 20"),
+    ];
+    let repeated = AtomicUsize::new(0);
+    let scenario = |driver: &mut TestDriver| {
+        pipe_timed(driver, &[("a", "10", 1), ("b", "15", 2)]);
+        driver.crash_and_lose_state();
+        pipe_timed(driver, &[("c", "x", 12), ("d", "20", 13), ("e", "x", 30)]);
+        pipe_timed(driver, &[("f", "x", 31)]);
+        let found = driver.read_pairs(&copies());
+        let more = found.len().saturating_sub(expected.len());
+        repeated.fetch_add(more, Ordering::Relaxed);
+        let is_in = |(key, value): &(&str, &str)| {
+            let mut found = found.iter();
+            found.any(|(its_key, its_value)| its_key == key && its_value == value)
+        };
+        let missing = expected.into_iter().filter(|it| !is_in(it));
+        missing.collect::<Vec<_>>()
+    };
+    let missing = scenario(&mut TestDriver::new(ringing()));
+    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(repeated.load(Ordering::Relaxed), 0, "no crash at an effect");
+    let places = crash_everywhere(|| TestDriver::new(ringing()), scenario);
+    assert!(places > 20, "{places}");
+    assert!(
+        repeated.into_inner() > 0,
+        "no crash came between output and offsets"
     );
 }
 

@@ -169,6 +169,61 @@ fn numbers_may_be_far_apart() {
     assert_eq!(driver.metrics().unwrap().totals.dedup_gaps, 1);
 }
 
+/// The count of missing numbers may have more than 64 bits.
+#[test]
+fn a_gap_of_two_to_the_64_numbers_fails() {
+    let strict = || marks().gaps(Gaps::Fail);
+    let most = u128::from(u64::MAX);
+    for number in [most, most + 2, u128::MAX] {
+        let (far, missing) = (format!("p 0 {number}"), number - 1);
+        let mut driver = TestDriver::new(app(&strict()));
+        pipe(&mut driver, &["p 0 0"]);
+        let text = error(&mut driver, &far);
+        let expected = format!(
+            "the number {number} of producer \"p\" does not follow 0; missing numbers: {missing} (store marks)"
+        );
+        assert!(text.contains(&expected), "{text}");
+        let policy = ErrorPolicy::dead_letter("letters");
+        let mut driver = TestDriver::new(app_with(&strict(), policy, BySequence::accepted));
+        pipe(&mut driver, &["p 0 0", &far, "p 0 1"]);
+        assert_eq!(read(&mut driver, "out"), ["p 0 0", "p 0 1"]);
+        assert_eq!(read(&mut driver, "letters"), [far]);
+    }
+}
+
+/// The store has a hash of a long name. The error text of a dead letter has its beginning, so that the letter fits into its
+/// topic.
+#[test]
+fn a_producer_may_have_a_name_of_a_megabyte() {
+    let name = |last: char| format!("{}{last}", "p".repeat(999_999));
+    let (p, q) = (name('p'), name('q'));
+    let value = |name: &str, number: u32| format!("{name} 0 {number}");
+    let mut driver = start();
+    pipe(&mut driver, &[&value(&p, 1), &value(&p, 1), &value(&q, 1)]);
+    // The values are too long to print.
+    assert!(read(&mut driver, "out") == [value(&p, 1), value(&q, 1)]);
+    assert!(read(&mut driver, "repeated") == [value(&p, 1)]);
+    let rows = driver.store(&marks());
+    assert_eq!(rows.len(), 2);
+    assert!(rows.entries().iter().all(|(key, _)| key.len() < 64));
+
+    let policy = ErrorPolicy::dead_letter("letters");
+    let strict = marks().gaps(Gaps::Fail);
+    let mut driver = TestDriver::new(app_with(&strict, policy, BySequence::accepted));
+    pipe(&mut driver, &[&value(&p, 1), &value(&p, 3), &value(&p, 2)]);
+    assert!(read(&mut driver, "out") == [value(&p, 1), value(&p, 2)]);
+    let letters = driver.read(&topic("letters"));
+    assert_eq!(letters.len(), 1);
+    assert!(letters[0].value == value(&p, 3));
+    let message = letters[0].headers.get("__streams.errors.message").unwrap();
+    assert!(message.len() < 10_000, "{} bytes", message.len());
+    let message = String::from_utf8_lossy(message);
+    assert!(
+        message.contains("the number 3 of producer \"pppp"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_record_without_a_producer_fails_unless_it_may_pass() {
     for value in ["-", " 0 1"] {

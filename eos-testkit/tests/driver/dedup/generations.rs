@@ -1,7 +1,9 @@
 //! Replays in another generation.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use eos_core::identity::SeenIds;
-use eos_core::{ErrorPolicy, Timestamp, Topic};
+use eos_core::{App, ErrorPolicy, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 use super::{BEGIN, MINUTE, app, app_with, five_minutes, ids, input, output, pipe, repeated};
@@ -41,6 +43,55 @@ fn another_generation_passes_once() {
         .to_string();
     assert!(
         error.contains("eos-replay-generation has the value \"-1\", which is not"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_generation_that_is_no_number_fails_its_record() {
+    let record = |generation: &[u8]| {
+        Input::<String, String>::new("k", "a").header("eos-replay-generation", generation)
+    };
+    for wrong in [&b"\xff\xfe"[..], b"", b"1 ", b"+1", b"18446744073709551616"] {
+        let error = TestDriver::new(app(&five_minutes()))
+            .try_pipe(&input(), record(wrong))
+            .unwrap_err()
+            .to_string();
+        for part in [
+            "the header eos-replay-generation has the value",
+            "which is not a number from 0 to 2^64 - 1",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        // It passes neither as a record of generation 0 nor as one of another generation.
+        let policy = ErrorPolicy::dead_letter("letters");
+        let app = app_with(&five_minutes(), policy, |it| it.by(String::clone));
+        let mut driver = TestDriver::new(app);
+        driver.pipe_input(&input(), record(wrong));
+        assert!(ids(&mut driver).is_empty(), "{wrong:?}");
+        pipe(&mut driver, &[("k", "a", 0)]);
+        assert_eq!(ids(&mut driver), ["a"], "{wrong:?}");
+        let letters = driver.read_pairs(&Topic::<String, String>::plain("letters"));
+        assert_eq!(letters.len(), 1, "{wrong:?}");
+    }
+    let mut driver = TestDriver::new(app(&five_minutes()));
+    for _ in 0..2 {
+        driver.pipe_input(&input(), record(b"18446744073709551615"));
+    }
+    assert_eq!(ids(&mut driver), ["a"], "the last generation");
+}
+
+#[test]
+fn a_replay_into_a_missing_topic_does_not_start() {
+    let replay = || App::replay("orders-dlq").to("orders").as_generation(1);
+    let mut driver = TestDriver::of(move || replay().app());
+    driver.kill();
+    driver.cluster().delete_topic("orders").unwrap();
+    let restarted = catch_unwind(AssertUnwindSafe(|| driver.restart()));
+    assert!(restarted.is_err());
+    let error = driver.error().unwrap().to_string();
+    assert!(
+        error.contains("the output topic orders") && error.contains("is missing. Create it"),
         "{error}"
     );
 }

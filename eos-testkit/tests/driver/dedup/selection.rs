@@ -1,13 +1,13 @@
 //! The selection of ids.
 
 use eos_core::codec::{Json, Plain};
-use eos_core::identity::{Dedup, SeenIds};
+use eos_core::identity::{Dedup, SeenIds, presets};
 use eos_core::{App, ErrorPolicy, Timestamp, Topic};
 use eos_testkit::rng::Rng;
 use eos_testkit::{Input, TestDriver};
 use serde::{Deserialize, Serialize};
 
-use super::{BEGIN, app_with, five_minutes, ids, input, minutes, output, pipe};
+use super::{BEGIN, app, app_with, five_minutes, ids, input, minutes, output, pipe};
 
 #[test]
 fn ids_come_from_headers_keys_and_contents() {
@@ -77,6 +77,95 @@ fn ids_come_from_headers_keys_and_contents() {
         .into_iter()
         .map(|(_, cart)| cart.sent);
     assert_eq!(sent.collect::<Vec<_>>(), [1, 3, 4]);
+}
+
+/// All records with an empty header would be duplicates of the first one.
+#[test]
+fn an_empty_header_is_no_id() {
+    let empty =
+        |name: &str, value: &str| Input::<String, String>::new("k", value).header(name, b"");
+    let failing = app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+        dedup.by_header("id")
+    });
+    let error = TestDriver::new(failing)
+        .try_pipe(&input(), empty("id", "a"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the record has no id (store seen). Set the id in the producer"),
+        "{error}"
+    );
+    let passing = app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+        dedup.pass_without_id().by_header("id")
+    });
+    let mut driver = TestDriver::new(passing);
+    driver.pipe_all(&input(), [empty("id", "a"), empty("id", "b")]);
+    assert_eq!(ids(&mut driver), ["a", "b"]);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_missing_id, 2);
+
+    // The value takes the place of an empty header.
+    let queue = presets::sqs_fifo::<String, String>("seen");
+    let mut app = App::new("a");
+    app.source(&input())
+        .dedup_as(queue.allow_identical_payloads_to_collapse())
+        .only_new()
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    let header = "MessageDeduplicationId";
+    for value in ["a", "b", "a"] {
+        driver.pipe_input(&input(), empty(header, value));
+    }
+    assert_eq!(ids(&mut driver), ["a", "b"]);
+}
+
+#[test]
+fn a_key_or_a_tenant_may_have_a_megabyte() {
+    let long = |last: char| format!("{}{last}", "x".repeat(999_999));
+    let (x, y) = (long('x'), long('y'));
+    let mut driver = TestDriver::new(app(&five_minutes()));
+    for key in [&x, &x, &y] {
+        driver.pipe(&input(), key.as_str(), "a");
+    }
+    let kept = driver.read_pairs(&output()).into_iter();
+    let ends = kept.map(|(mut key, _)| key.pop());
+    assert_eq!(ends.collect::<Vec<_>>(), [Some('x'), Some('y')]);
+
+    let of_tenants = app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+        let part = |value: &String, at: usize| value.split(' ').nth(at).map(str::to_owned);
+        dedup
+            .tenant(move |value| part(value, 0))
+            .by(move |value| part(value, 1))
+    });
+    let mut driver = TestDriver::new(of_tenants);
+    for tenant in [&x, &x, &y] {
+        driver.pipe(&input(), "k", format!("{tenant} a"));
+    }
+    let kept = ids(&mut driver).into_iter();
+    let ends = kept.map(|value| value.chars().rev().nth(2));
+    assert_eq!(ends.collect::<Vec<_>>(), [Some('x'), Some('y')]);
+    assert_eq!(driver.metrics().unwrap().totals.dedup_duplicates, 1);
+}
+
+/// The row of an id contains the key. A key that fills its own record leaves no room for the rest of the row.
+#[test]
+fn a_record_whose_key_does_not_fit_into_the_changelog_fails_alone() {
+    let key = "x".repeat(1_048_500);
+    let record = || Input::<String, String>::new(key.as_str(), "a");
+    let mut driver = TestDriver::new(app(&five_minutes()));
+    let error = driver.try_pipe(&input(), record()).unwrap_err().to_string();
+    assert!(
+        error.contains("the store seen: a key of store")
+            && error.contains("bytes in the changelog, but its max.message.bytes is 1048588"),
+        "{error}"
+    );
+    let skipping = app_with(&five_minutes(), ErrorPolicy::skip(), |dedup| {
+        dedup.by(String::clone)
+    });
+    let mut driver = TestDriver::new(skipping);
+    driver.pipe_input(&input(), record());
+    pipe(&mut driver, &[("k", "b", 0), ("k", "b", 1)]);
+    assert_eq!(ids(&mut driver), ["b"]);
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
 }
 
 /// R49. Two heartbeats are equal as a whole, and differ in the field that the id names.

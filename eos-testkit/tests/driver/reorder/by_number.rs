@@ -134,6 +134,46 @@ fn a_gap_fails_or_becomes_a_dead_letter() {
     crash_everywhere(letters, scenario);
 }
 
+/// The distance of two numbers may have 64 bits, and the number after the last one has 65.
+#[test]
+fn a_gap_of_two_to_the_64_numbers_fails_or_becomes_a_dead_letter() {
+    let last = u64::MAX.to_string();
+    let order = by_number(OnGap::Fail);
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered));
+    pipe(&mut driver, &[("0", 0)]);
+    let text = failing(&mut driver, &last, 1);
+    let expected = format!("the numbers from 1 to {last} (exclusive) are missing (store waiting)");
+    assert!(text.contains(&expected), "{text}");
+
+    let letters = || {
+        let policy = ErrorPolicy::dead_letter("letters");
+        let order = by_number(OnGap::DeadLetter);
+        TestDriver::new(app_with(policy, order, Order::ordered))
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(driver, &[("0", 0), (&last, 1), ("1", 2), ("2", 500)]);
+        (out(driver), read(driver, "letters"))
+    };
+    let (passed, lost) = scenario(&mut letters());
+    assert_eq!(passed, ["0", "1", "2"]);
+    assert_eq!(lost, [&last[..]]);
+    crash_everywhere(letters, scenario);
+
+    let order = |it: Stream<String, String>| {
+        let settings = settings(OnGap::Fail).starts_at(u64::MAX);
+        it.reorder_by(number, settings, &waiting())
+    };
+    let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered));
+    pipe(&mut driver, &[(&last, 0)]);
+    let text = failing(&mut driver, &last, 1);
+    let next = u128::from(u64::MAX) + 1;
+    assert!(
+        text.contains(&format!("the next number is {next} (store waiting)")),
+        "{text}"
+    );
+    assert_eq!(out(&mut driver), [&last[..]]);
+}
+
 /// A failed record gives up its own number, whether it waited or not: the outputs do not depend on the order of arrival.
 #[test]
 fn the_number_of_a_failed_record_is_passed_over() {
@@ -326,6 +366,38 @@ fn a_gap_that_stopped_the_app_can_be_repaired() {
         pipe(&mut driver, &[("4", 6_001)]);
         stops(&mut driver, "5", 12_000);
     }
+}
+
+/// The check of the grace counts one wait. A record behind a repaired gap has waited longer, so its window may be closed. It
+/// is a late record then: it is counted, and goes to the topic of late records.
+#[test]
+fn a_record_behind_a_repaired_gap_is_late_for_a_closed_window() {
+    let settings = Reorder::max_gap(5).max_wait(ms(5_000), Clock::Stream);
+    let mut app = App::new("a");
+    app.source(&input())
+        .reorder_by(number, settings.on_gap(OnGap::Fail), &waiting())
+        .ordered()
+        .group_by_key()
+        .windowed_by(Tumbling::of(ms(10)).grace(ms(5_000)))
+        .late_to(&topic("late"))
+        .count(&WindowStore::plain("counts"))
+        .to_stream()
+        .without_windows()
+        .map(|count| count.to_string())
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, &[("0", 0), ("2", 1)]);
+    let text = failing(&mut driver, "3", 6_000);
+    assert!(
+        text.contains("the numbers from 1 to 2 (exclusive)"),
+        "{text}"
+    );
+    driver.restart();
+    pipe(&mut driver, &[("1", 6_001)]);
+    // 0 is in the first window, 1 and 3 are in the window from 6,000 on. The first window took no records after 5,010.
+    assert_eq!(out(&mut driver), ["1", "1", "2"]);
+    assert_eq!(read(&mut driver, "late"), ["2"]);
+    assert_eq!(driver.metrics().unwrap().totals.late_records, 1);
 }
 
 #[test]

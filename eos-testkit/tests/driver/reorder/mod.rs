@@ -3,6 +3,7 @@
 mod by_number;
 mod declarations;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -310,9 +311,11 @@ fn a_waiting_record_that_fails_goes_to_the_policy_alone() {
     );
 }
 
-/// §2.9: whatever the order within the wait, the final state is the same.
+/// §2.9: whatever the order within the wait, the final state is that of the sorted input, also with a crash.
 #[test]
 fn a_hundred_shuffles_end_in_one_state() {
+    const KEYS: [&str; 3] = ["k", "l", "m"];
+    let text = || KeyValueStore::<String, String>::plain("text");
     let start = |by: u32| {
         let mut app = App::new("a");
         let source = app.source(&input());
@@ -324,34 +327,59 @@ fn a_hundred_shuffles_end_in_one_state() {
                 source.reorder_by(number, settings, &waiting()).ordered()
             }
         };
-        // The state depends on the order.
         ordered
             .group_by_key()
-            .reduce(&KeyValueStore::plain("text"), |before, next| {
-                format!("{:08x} {next}", fnv(&before))
-            })
+            .reduce(&text(), |before, next| chained(&before, &next))
             .to(&output());
         TestDriver::new(app)
     };
-    for by in [0, 1] {
-        let mut states = std::collections::BTreeSet::new();
-        for seed in 0..100 {
-            let mut rng = Rng::new(seed);
-            let mut records: Vec<(i64, i64)> = (0..40).map(|n| (n * 7, n)).collect();
-            // A record that is put behind another one by less than the wait is at most this late.
-            records.sort_by_cached_key(|(at, _)| at + rng.between(0, 95));
-            let mut driver = start(by);
-            let records = records.into_iter().map(|(at, n)| {
-                Input::<String, String>::new("k", format!("{n} x")).at(Timestamp(BEGIN + at))
-            });
-            driver.pipe_all(&input(), records.collect::<Vec<_>>());
-            let end = Input::<String, String>::new("k", "40 x").at(Timestamp(BEGIN + 10_000));
-            driver.pipe_input(&input(), end);
-            let rows = driver.store(&KeyValueStore::<String, String>::plain("text"));
-            states.insert(rows.get("k").unwrap().clone());
+    let run = |by: u32, records: &[(i64, i64, &str)], crash: Option<u64>| {
+        let mut driver = start(by);
+        let begun = driver.effects();
+        if let Some(effect) = crash {
+            driver.crash_at_effect(effect);
         }
-        assert_eq!(states.len(), 1, "{by}: {states:?}");
+        let of = |(at, n, key): &(i64, i64, &str)| {
+            Input::<String, String>::new(*key, format!("{n} {key}")).at(Timestamp(BEGIN + at))
+        };
+        driver.pipe_all(&input(), records.iter().map(of));
+        // It ends the waits of the others.
+        let end = Input::<String, String>::new("end", "0 end").at(Timestamp(BEGIN + 10_000));
+        driver.pipe_input(&input(), end);
+        let mut rows = driver.store(&text()).into_map();
+        rows.remove("end");
+        (rows, driver.effects() - begun, driver.crashes())
+    };
+    let expected = KEYS.map(|key| {
+        let values = (0..40).map(|n| format!("{n} {key}"));
+        let state = values.reduce(|before, next| chained(&before, &next));
+        (key.to_owned(), state.unwrap())
+    });
+    let expected = BTreeMap::from(expected);
+    let sorted: Vec<_> = (0..40)
+        .flat_map(|n| KEYS.map(|key| (n * 7, n, key)))
+        .collect();
+    for by in [0, 1] {
+        let (state, effects, _) = run(by, &sorted, None);
+        assert_eq!(state, expected, "{by}: sorted");
+        let half = usize::try_from(effects).unwrap() / 2;
+        for seed in 0..100_u64 {
+            let mut rng = Rng::new(seed);
+            let mut records = sorted.clone();
+            // A record that is put behind another one by less than the wait is at most this late.
+            records.sort_by_cached_key(|(at, ..)| at + rng.between(0, 95));
+            // A shuffle has at least as many effects as the sorted input.
+            let crash = seed.is_multiple_of(4).then(|| 1 + rng.below(half) as u64);
+            let (state, _, crashes) = run(by, &records, crash);
+            assert_eq!(state, expected, "{by}: seed {seed}, crash {crash:?}");
+            assert_eq!(crashes, u32::from(crash.is_some()), "{by}: seed {seed}");
+        }
     }
+}
+
+/// Adds a value to a state that depends on the order of all values.
+fn chained(before: &str, next: &str) -> String {
+    format!("{:08x} {next}", fnv(before))
 }
 
 fn fnv(text: &str) -> u32 {
