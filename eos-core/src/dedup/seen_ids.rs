@@ -280,7 +280,7 @@ impl<K> SeenIds<K> {
     /// # use std::time::Duration;
     /// let seen = SeenIds::<String>::fixed("seen", Duration::from_secs(300));
     /// let sizing = seen.sizing(1_000.0);
-    /// assert_eq!(sizing.rows(), 900_000.0);
+    /// assert_eq!(sizing.rows(), 750_000.0);
     /// println!("{sizing}");
     /// ```
     #[must_use]

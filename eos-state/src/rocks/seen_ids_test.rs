@@ -65,18 +65,26 @@ pub(super) fn store_of(dir: &Path, kind: SeenKind) -> (TaskStore, StoreId) {
     (store.unwrap(), id)
 }
 
-/// Writes ids at a constant rate, and returns the bytes of tables once the first ids have expired: the mean over time.
+/// The sizes of a store.
+struct Measured {
+    /// The bytes of the tables once the first ids have expired: the mean over time.
+    tables: f64,
+    /// The bytes of the filters, per row.
+    filter: f64,
+}
+
+/// Writes ids at a constant rate, and measures the store.
 fn measured(
     per_window: u64,
     expiry: Expiry,
     kind: SeenKind,
     mut key_and_value: impl FnMut(Timestamp, u64) -> (Vec<u8>, Vec<u8>),
-) -> f64 {
+) -> Measured {
     let dir = tempdir().unwrap();
     let (mut store, id) = store_of(dir.path(), kind);
     let mut expiry = expiry;
     let window = u64::try_from(WINDOW.as_millis()).unwrap();
-    let life = expiry.retention() + expiry.step();
+    let life = expiry.retention();
     let end = 4 * per_window * u64::try_from(life.as_millis()).unwrap() / window;
     // Of each life of an id.
     let mut samples: [Vec<u64>; 4] = Default::default();
@@ -110,7 +118,26 @@ fn measured(
     // A compaction that lags in one of the lives does not count.
     let mut lives = [first, third, last];
     lives.sort_by(f64::total_cmp);
-    lives[1]
+    drop(store);
+    Measured {
+        tables: lives[1],
+        filter: filter_per_row(dir.path(), id),
+    }
+}
+
+/// The bytes of the filters of all tables, per row.
+fn filter_per_row(dir: &Path, store: StoreId) -> f64 {
+    let memory = StateMemory::new(64 << 20);
+    let backend = RocksBackend::open(dir, &Family::ALL, &memory).unwrap();
+    let family = family(&backend.db, store).unwrap();
+    let name = "rocksdb.aggregated-table-properties";
+    let text = backend.db.property_value_cf(family, name).unwrap().unwrap();
+    let number = |name: &str| {
+        let found = text.split(';').find_map(|it| it.trim().strip_prefix(name));
+        let number = found.unwrap_or_else(|| panic!("no {name} in {text}"));
+        number.parse::<f64>().unwrap()
+    };
+    number("filter block size=") / number("# entries=")
 }
 
 /// The bytes of the tables once compactions have stopped. The test writes an hour of ids in a minute, so without a pause
@@ -137,11 +164,19 @@ fn tables(dir: &Path) -> u64 {
 }
 
 #[track_caller]
-fn check(name: &str, sizing: Sizing, measured: f64) {
-    let estimate = sizing.key_bytes(KEY as u32).disk_bytes();
-    let part = measured / estimate;
-    eprintln!("{name}: estimated {estimate:.0}, measured {measured:.0}, {part:.3} of the estimate");
-    assert!((0.8..1.2).contains(&part), "{name}: {part}");
+fn check(name: &str, sizing: Sizing, measured: &Measured) {
+    let sizing = sizing.key_bytes(KEY as u32);
+    let filter = sizing.filter_bytes() / sizing.rows();
+    for (what, estimate, measured) in [
+        ("tables", sizing.disk_bytes(), measured.tables),
+        ("filter of a row", filter, measured.filter),
+    ] {
+        let part = measured / estimate;
+        eprintln!(
+            "{name}, {what}: estimated {estimate:.2}, measured {measured:.2}, {part:.3} of the estimate"
+        );
+        assert!((0.8..1.2).contains(&part), "{name}, {what}: {part}");
+    }
 }
 
 /// R55. `EOS_FULL=1` measures a million ids per window.
@@ -153,7 +188,7 @@ fn a_store_has_the_estimated_size() {
     };
     let per_second = per_window as f64 / WINDOW.as_secs_f64();
     let fixed = SeenWindow::fixed(WINDOW);
-    let bytes = measured(
+    let found = measured(
         per_window,
         fixed.expiry(),
         SeenKind::Fixed,
@@ -169,9 +204,9 @@ fn a_store_has_the_estimated_size() {
         },
     );
     let sizing = Sizing::new(SeenKind::Fixed, Some(fixed.expiry()), per_second);
-    check("fixed", sizing, bytes);
+    check("fixed", sizing, &found);
     let timed = TimedIds::remembered_for(WINDOW);
-    let bytes = measured(
+    let found = measured(
         per_window,
         timed.expiry(),
         SeenKind::TimeEmbedded,
@@ -184,5 +219,5 @@ fn a_store_has_the_estimated_size() {
         },
     );
     let sizing = Sizing::new(SeenKind::TimeEmbedded, Some(timed.expiry()), per_second);
-    check("time-embedded", sizing, bytes);
+    check("time-embedded", sizing, &found);
 }
