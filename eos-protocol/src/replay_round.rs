@@ -5,8 +5,8 @@
 //!                     └ place             └ cut
 //! ```
 //!
-//! This start writes no letter before the *place*. A round is cut if it has read many rows and written no letter. The next
-//! round then begins at the *cut*, so that many letters before it do not hide the letters behind it. The place is stored with
+//! This start writes no letter before the *place*. A round is cut if it has read as many rows as it may, or has written no
+//! letter. The next round then begins at the *cut*, so that many letters before it do not hide the letters behind it. The place is stored with
 //! the letters, and arriving letters move it back. The cut is in memory only.
 
 /// The bounds of a round.
@@ -77,8 +77,8 @@ impl Round {
         self.reads(next);
     }
 
-    /// The round has read a letter that this start does not write. The place moves only in front of the first letter that the
-    /// round writes or leaves.
+    /// The round has read a letter that this start does not write. The place moves until the round writes or leaves a
+    /// letter.
     pub fn passes(&mut self, next: Vec<u8>) {
         self.reads(next);
         if self.letters == 0 && !self.waits {
@@ -100,7 +100,8 @@ impl Round {
     /// The key at which the next round begins, if it is not the place. `is_end`: whether the round has read the last row.
     #[must_use]
     pub fn cut(self, is_end: bool) -> Option<Vec<u8>> {
-        (!is_end && self.letters == 0).then_some(self.next)
+        let is_cut = self.letters == 0 || self.read >= self.limits.read;
+        (!is_end && is_cut).then_some(self.next)
     }
 }
 

@@ -95,6 +95,23 @@ impl Start {
 }
 
 proptest! {
+    /// A busy key has a new letter in each round, and sorts before all others.
+    #[test]
+    fn a_busy_key_hides_no_letters(keys in prop::collection::btree_map(1u8.., any::<bool>(), 0..60)) {
+        let mut start = Start::default();
+        for (key, is_written) in &keys {
+            start.arrives(*key, if *is_written { Letter::From(0) } else { Letter::Never });
+        }
+        // A walk through all rows takes a round for three rows, and two letters make a round full.
+        for _ in 0..4 * (keys.len() + 2) {
+            start.arrives(0, Letter::From(0));
+            start.round();
+        }
+        start.rows.remove(&vec![0]);
+        let left = start.rows.values().filter(|it| **it != Letter::Never);
+        prop_assert_eq!(left.count(), 0, "{:?}", start);
+    }
+
     #[test]
     fn each_letter_is_written_and_each_other_one_is_passed(events in events()) {
         let mut start = Start::default();

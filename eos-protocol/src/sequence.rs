@@ -164,9 +164,10 @@ fn offset(text: &str) -> Option<Offset> {
 }
 
 fn invalid(name: &'static str, value: &[u8], example: &'static str) -> SequenceError {
-    let version = words(value)
-        .first()
-        .and_then(|version| version.parse().ok());
+    // Other programs may have a header of this name, so one number is not enough.
+    let words = words(value);
+    let version = words.first().filter(|_| words.len() > 1);
+    let version = version.and_then(|version| version.parse().ok());
     if let Some(version) = version.filter(|version: &u64| *version > u64::from(VERSION)) {
         return SequenceError::Newer { name, version };
     }

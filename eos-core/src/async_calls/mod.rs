@@ -37,6 +37,7 @@ pub struct Calls {
 
 impl Calls {
     /// Limits the calls of each task: at most `n` run at once, and at most `4 * n` records wait for their results.
+    /// The task admits no further record once the waiting records have 64 MiB. Results are not counted.
     ///
     /// A task is one partition number of one stage. So the called service receives at most `n` calls at once from each
     /// task.

@@ -77,6 +77,8 @@ impl App {
     /// A record that is not a dead letter fails with [`ReplayError`]. So does the letter of a timer, of a final result,
     /// or of a record that waited in a reorder step. By default, the app then stops. If a topic of [`Replay::to`] does
     /// not exist, the app does not start.
+    ///
+    /// A letter whose number a newer version of eos wrote stops the app, whatever its policy. Upgrade the replay.
     pub fn replay(letters: &str) -> Replay {
         Replay {
             name: format!("{letters}-replay"),

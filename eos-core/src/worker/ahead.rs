@@ -102,9 +102,12 @@ impl Kept {
 }
 
 impl Kept {
-    /// The size of key and value, in bytes.
+    /// The size of key, value and headers, in bytes.
     fn size(&self) -> usize {
-        self.key.as_ref().map_or(0, |it| it.len()) + self.value.as_ref().map_or(0, |it| it.len())
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let headers = self.headers.iter();
+        let headers = headers.map(|it| it.name().len() + length(it.value()));
+        length(self.key.as_deref()) + length(self.value.as_deref()) + headers.sum::<usize>()
     }
 
     /// The bytes of the record.
@@ -372,5 +375,58 @@ impl Prepared {
             Some(_) => 0,
             None => u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eos_protocol::Partition;
+    use eos_protocol::calls::CallPlan;
+
+    use super::*;
+
+    fn admit(ahead: &mut Ahead, offset: i64, bytes: usize) {
+        let offset = Offset::new(offset).unwrap();
+        let message = Kept {
+            offset,
+            timestamp: None,
+            key: None,
+            value: Some(vec![0; bytes].into()),
+            headers: Headers::new(),
+        };
+        let origin = CallOrigin {
+            partition: TopicPartition::new("t", Partition::ZERO),
+            offset,
+            generation: 0,
+        };
+        ahead.admit((0, message, None), origin, Prepared::default());
+    }
+
+    #[test]
+    fn records_are_admitted_until_they_have_64_mib() {
+        let calls = CallSpec {
+            name: "serve".into(),
+            plan: CallPlan {
+                at_once: 10,
+                time_out: None,
+                retry: None,
+            },
+        };
+        let mut ahead = Ahead::new(&calls, 1, 0);
+        admit(&mut ahead, 0, 40 << 20);
+        assert!(ahead.has_room());
+        admit(&mut ahead, 1, 40 << 20);
+        assert!(!ahead.has_room());
+        assert!(ahead.begin_turn());
+        let prepared = ahead.spend();
+        ahead.repeat(prepared, None);
+        assert!(!ahead.has_room(), "a repeated record is still admitted");
+        ahead.drop_current();
+        assert!(ahead.has_room());
+        // A record that is larger than the limit passes as well.
+        admit(&mut ahead, 2, 100 << 20);
+        assert!(!ahead.has_room());
+        ahead.clear();
+        assert!(ahead.has_room());
     }
 }

@@ -197,10 +197,11 @@ pub(super) fn row_key(topic: &TopicName, key: Option<&[u8]>, offset: Offset) -> 
 
 /// Returns the headers of a dead letter: those of the record, without its place in a replay, and its number.
 pub(super) fn numbered(mut headers: Headers, number: Option<LetterNumber>) -> Headers {
+    // A number of another app or program would be that of another letter.
+    headers.remove(SEQUENCE);
     if let Some(number) = number {
         headers.remove(REPLAY);
         headers.remove(REPLAY_FOR);
-        headers.remove(SEQUENCE);
         headers.push(SEQUENCE, Some(number.header().as_bytes()));
     }
     headers

@@ -9,12 +9,15 @@ use crate::joins::{JoinTerms, OtherJoin};
 /// The number of deletions per retention. A deletion of a range has a cost, and expired windows in the database have
 /// no effect.
 const STEPS: i64 = 8;
+/// The same for buckets.
+const STEPS_OF_BUCKETS: i64 = 64;
 
 /// The time for which a store keeps its windows, in stream time.
 ///
 /// A window that starts at `s` is kept as long as `s + retention > stream time`. With a retention of its length and
 /// grace (the default, as in Kafka Streams), it is kept until it is closed. From then on, the store no longer *reads*
-/// it. The database drops it later, in steps: [`due`](Self::due) runs at each commit.
+/// it. The database drops it later, in steps: [`due`](Self::due) runs at each commit. Buckets have smaller steps:
+/// [`of_buckets`](Self::of_buckets).
 ///
 /// An expired window stays expired, also for a program with a longer retention: see [`Terms`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +57,15 @@ impl Expiry {
         }
     }
 
-    /// Creates the expiry of buckets, which start at the multiples of their length. The database drops each bucket as soon
-    /// as it is expired: buckets are few, and each one has many rows.
+    /// Creates the expiry of buckets, which start at the multiples of their length. The database drops a bucket with the first
+    /// commit after its expiry, or with the next one if a retention has more than 64 buckets.
     #[must_use]
     pub fn of_buckets(retention: Duration, length: Duration) -> Self {
         let expiry = Self::new(retention, length);
         Self {
-            step: expiry.size.max(1),
+            step: (expiry.retention / STEPS_OF_BUCKETS)
+                .max(expiry.size)
+                .max(1),
             are_buckets: true,
             ..expiry
         }
@@ -198,8 +203,10 @@ impl Expiry {
         let mut over = Some(self.expired_before(stream_time)).filter(|over| over.0 > 0)?;
         if self.are_buckets {
             // No bucket starts between this and the next multiple.
-            let rest = over.0.rem_euclid(self.step);
-            over.0 = over.0.saturating_add((self.step - rest) % self.step);
+            let size = self.size.max(1);
+            over.0 = over
+                .0
+                .saturating_add((size - over.0.rem_euclid(size)) % size);
         }
         match self.forgotten {
             Some(before) if over.0 < before.0.saturating_add(self.step) => None,

@@ -153,7 +153,15 @@ impl Scene {
         let mut replay = self.replay(|it| it)?;
         self.send(&input, &[("released", "bad")])?;
         self.await_letters(1 + 10 + 1)?;
-        // It reads the letter, and has several rounds in which it could write one.
+        // It reads the letter, and then has several rounds in which it could write one.
+        let (group, client) = (format!("{letters}-replay"), &mut self.case.client);
+        let last = client.end_offsets(&letters, Isolation::ReadCommitted)?[0];
+        wait_until(PATIENCE, "the replay has committed the last letter", || {
+            let committed = client.committed(&group, &letters)?;
+            let at = committed.into_iter().next().flatten();
+            // The last offset is that of a transaction marker.
+            Ok(at.is_some_and(|(offset, _)| offset >= last - 1))
+        })?;
         thread::sleep(6 * ROUND);
         let after = self.read(&input)?.len();
         ensure!(after == before + 1, "{} more records", after - before);

@@ -315,6 +315,9 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        if fault.is_fatal() {
+            return Done::failed(due_error(task, fault));
+        }
         let (last, letters, _) = last_resort_of_item(task, input_of(shared, task, &fault));
         if let LastResort::Pause(topic) = &last {
             return self.pause(shared, task, unit, (topic.as_ref(), letters), fault, txn);
