@@ -5,9 +5,10 @@
 //!                     └ place             └ cut
 //! ```
 //!
-//! This start writes no letter before the *place*. A round is cut if it has read as many rows as it may, or has written no
-//! letter. The next round then begins at the *cut*, so that many letters before it do not hide the letters behind it. The place is stored with
-//! the letters, and arriving letters move it back. The cut is in memory only.
+//! This start writes no letter before the *place*. It is stored with the letters, and arriving letters move it back.
+//!
+//! A round is cut if it has read as many rows as it may, or has written no letter. The next round then begins at the *cut*, so
+//! that many letters before it do not hide the letters behind it. The cut is in memory only.
 
 /// The bounds of a round.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,8 @@ pub struct Round {
     /// The first key of the round, and then the first key behind the rows that it has read.
     next: Vec<u8>,
     place: Vec<u8>,
+    /// The first key behind the last row that stays.
+    behind_left: Vec<u8>,
     /// Whether a letter behind the place waits for a later round. The place stays in front of it.
     waits: bool,
     read: usize,
@@ -38,11 +41,13 @@ impl Round {
     /// Begins a round at the place of this start, or at the cut of the last round.
     #[must_use]
     pub fn new(place: Vec<u8>, cut: Vec<u8>, limits: RoundLimits) -> Self {
+        let next = place.clone().max(cut);
         Self {
-            // The rows between the place and the cut are not read, so the place stays.
-            waits: cut > place,
-            next: place.clone().max(cut),
             limits,
+            // The rows between the place and the cut are not read, so the place stays.
+            waits: next > place,
+            behind_left: next.clone(),
+            next,
             place,
             read: 0,
             letters: 0,
@@ -68,26 +73,28 @@ impl Round {
     pub fn writes(&mut self, bytes: usize, next: Vec<u8>) {
         self.letters += 1;
         self.bytes += bytes;
-        self.reads(next);
+        self.read += 1;
+        self.next = next;
     }
 
     /// The round has read a letter that a later round writes.
     pub fn leaves(&mut self, next: Vec<u8>) {
         self.waits = true;
-        self.reads(next);
+        self.stays(next);
     }
 
     /// The round has read a letter that this start does not write. The place moves until the round writes or leaves a
     /// letter.
     pub fn passes(&mut self, next: Vec<u8>) {
-        self.reads(next);
+        self.stays(next);
         if self.letters == 0 && !self.waits {
             self.place.clone_from(&self.next);
         }
     }
 
-    fn reads(&mut self, next: Vec<u8>) {
+    fn stays(&mut self, next: Vec<u8>) {
         self.read += 1;
+        self.behind_left.clone_from(&next);
         self.next = next;
     }
 
@@ -98,10 +105,13 @@ impl Round {
     }
 
     /// The key at which the next round begins, if it is not the place. `is_end`: whether the round has read the last row.
+    ///
+    /// Letters that were written behind the last row that stays are before the cut only after a commit, which deletes them.
+    /// After an abort, the next round reads them again, so the letters of a key keep their order.
     #[must_use]
     pub fn cut(self, is_end: bool) -> Option<Vec<u8>> {
         let is_cut = self.letters == 0 || self.read >= self.limits.read;
-        (!is_end && is_cut).then_some(self.next)
+        (!is_end && is_cut).then_some(self.behind_left)
     }
 }
 

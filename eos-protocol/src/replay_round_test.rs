@@ -94,6 +94,18 @@ impl Start {
     }
 }
 
+/// The cut survives an abort, which brings the written letters back. The next round must not begin between two letters of a
+/// key.
+#[test]
+fn a_cut_is_in_front_of_the_letters_that_an_abort_brings_back() {
+    let mut round = Round::new(Vec::new(), Vec::new(), LIMITS);
+    round.passes(vec![1, 0]);
+    round.passes(vec![2, 0]);
+    round.writes(1, vec![3, 0]);
+    assert!(round.is_full());
+    assert_eq!(round.cut(false), Some(vec![2, 0]));
+}
+
 proptest! {
     /// A busy key has a new letter in each round, and sorts before all others.
     #[test]

@@ -370,10 +370,10 @@ pub(crate) fn generation(headers: &Headers) -> Result<u64, Fault> {
     let Some(header) = headers.get(GENERATION) else {
         return Ok(0);
     };
-    let digits = Some(header).filter(|it| it.iter().all(u8::is_ascii_digit));
-    let number = digits
-        .and_then(|digits| str::from_utf8(digits).ok())
-        .and_then(|text| text.parse().ok());
+    let text = str::from_utf8(header).ok();
+    // `parse` accepts a sign.
+    let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| {
         let value = String::from_utf8_lossy(header).into_owned();
         permanent(IdentityError::Generation { value })

@@ -301,7 +301,7 @@ pub struct Sighting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the row of an id has {len} bytes instead of 4 or 12. Run the newest version that ever used this state. If this \
-     version is the newest one, another program wrote to the changelog. Start under another app name"
+     version is the newest one, another program wrote to the changelog: start under another app name"
 )]
 pub struct SightingError {
     /// The number of bytes.

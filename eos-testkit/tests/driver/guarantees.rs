@@ -1,6 +1,7 @@
 //! The three guarantees: the same app, and what a crash may repeat or lose.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -226,6 +227,24 @@ fn pipe_timed(driver: &mut TestDriver, records: &[(&str, &str, i64)]) {
     driver.pipe_all(&clicks(), records.iter().map(timed));
 }
 
+/// Runs the scenario, which returns the missing outputs, with a crash at each effect. `repeated`: the outputs that it found
+/// more than once.
+fn loses_nothing<T: Debug + PartialEq>(
+    app: fn() -> App,
+    scenario: impl Fn(&mut TestDriver) -> Vec<T>,
+    repeated: &AtomicUsize,
+) {
+    let missing = scenario(&mut TestDriver::new(app()));
+    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(repeated.load(Ordering::Relaxed), 0, "no crash at an effect");
+    let places = crash_everywhere(|| TestDriver::new(app()), scenario);
+    assert!(places > 20, "{places}");
+    assert!(
+        repeated.load(Ordering::Relaxed) > 0,
+        "no crash came between output and offsets"
+    );
+}
+
 /// The output of a closed window is acknowledged before the changelog has the cursor behind the window. In the other order, a
 /// crash would lose the result.
 #[test]
@@ -257,15 +276,7 @@ fn at_least_once_a_crash_at_any_effect_loses_no_result_of_a_closed_window() {
         let missing = expected.into_iter().filter(|it| !is_in(it));
         missing.collect::<Vec<_>>()
     };
-    let missing = scenario(&mut TestDriver::new(closing()));
-    assert!(missing.is_empty(), "{missing:?}");
-    assert_eq!(repeated.load(Ordering::Relaxed), 0, "no crash at an effect");
-    let places = crash_everywhere(|| TestDriver::new(closing()), scenario);
-    assert!(places > 20, "{places}");
-    assert!(
-        repeated.into_inner() > 0,
-        "no crash came between output and offsets"
-    );
+    loses_nothing(closing, scenario, &repeated);
 }
 
 /// The output of a timer is acknowledged before the changelog has lost its moment.
@@ -299,15 +310,7 @@ fn at_least_once_a_crash_at_any_effect_loses_no_output_of_a_timer() {
         let missing = expected.into_iter().filter(|it| !is_in(it));
         missing.collect::<Vec<_>>()
     };
-    let missing = scenario(&mut TestDriver::new(ringing()));
-    assert!(missing.is_empty(), "{missing:?}");
-    assert_eq!(repeated.load(Ordering::Relaxed), 0, "no crash at an effect");
-    let places = crash_everywhere(|| TestDriver::new(ringing()), scenario);
-    assert!(places > 20, "{places}");
-    assert!(
-        repeated.into_inner() > 0,
-        "no crash came between output and offsets"
-    );
+    loses_nothing(ringing, scenario, &repeated);
 }
 
 /// The app under the guarantee that is set when its process starts.

@@ -180,7 +180,7 @@ impl Scene {
                 self.await_output(at, &all)?;
             }
         }
-        // A member that left the group and came back would pause anew.
+        // If the member had left the group and joined it again, the task would have another pause.
         ensure!(ids_of(&running) == pauses, "the task has another pause");
         self.await_output(0, &["a"])?;
         ensure!(
