@@ -2,7 +2,7 @@
 
 use eos_protocol::state::StoreId;
 
-use crate::range::KeyRange;
+use crate::expired::ExpiredRows;
 
 /// Writes to the stores of one task, by reference.
 ///
@@ -10,7 +10,7 @@ use crate::range::KeyRange;
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     writes: Vec<Write<'a>>,
-    forgotten: Vec<(StoreId, &'a KeyRange)>,
+    expired: Vec<&'a ExpiredRows>,
     bytes: usize,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Batch<'a> {
     pub const fn new() -> Self {
         Self {
             writes: Vec::new(),
-            forgotten: Vec::new(),
+            expired: Vec::new(),
             bytes: 0,
         }
     }
@@ -41,7 +41,7 @@ impl<'a> Batch<'a> {
     pub fn with_capacity(writes: usize) -> Self {
         Self {
             writes: Vec::with_capacity(writes),
-            forgotten: Vec::new(),
+            expired: Vec::new(),
             bytes: 0,
         }
     }
@@ -52,18 +52,18 @@ impl<'a> Batch<'a> {
         self.writes.push(Write { store, key, value });
     }
 
-    /// Deletes every key of a range, both earlier keys and those that this batch writes: expired windows. A range is
-    /// one entry in the log, whatever its size. An empty range adds no entry.
-    pub fn forget(&mut self, store: StoreId, range: &'a KeyRange) {
-        if !range.is_empty() {
-            self.forgotten.push((store, range));
+    /// Deletes every key of a range, both earlier keys and those that this batch writes. A range is one entry in the
+    /// log, whatever its size. An empty range adds no entry.
+    pub fn delete(&mut self, expired: &'a ExpiredRows) {
+        if !expired.range.is_empty() {
+            self.expired.push(expired);
         }
     }
 
-    /// The ranges to delete, after the writes.
+    /// The rows to delete, after the writes.
     #[must_use]
-    pub fn forgotten(&self) -> &[(StoreId, &'a KeyRange)] {
-        &self.forgotten
+    pub fn expired(&self) -> &[&'a ExpiredRows] {
+        &self.expired
     }
 
     /// The writes, in order.
@@ -81,6 +81,6 @@ impl<'a> Batch<'a> {
     /// Whether the batch is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.forgotten.is_empty()
+        self.writes.is_empty() && self.expired.is_empty()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eos_protocol::state::{Position, StoreId};
 
 use crate::batch::Batch;
+use crate::expired::ExpiredRows;
 use crate::load::Load;
 use crate::overlay::{Entries, KeyHash, Overlay, Table, Written};
 use crate::range::{Direction, KeyRange};
@@ -24,7 +25,7 @@ enum Writes {
     Transaction {
         /// One for each store of the task, in the order of the task's stores.
         stores: Vec<InFlightStore>,
-        over: Vec<(StoreId, KeyRange)>,
+        over: Vec<ExpiredRows>,
     },
     Load(Load),
 }
@@ -41,7 +42,7 @@ pub(crate) struct InFlightStore {
 impl InFlight {
     pub(crate) fn new(
         stores: Vec<InFlightStore>,
-        over: Vec<(StoreId, KeyRange)>,
+        over: Vec<ExpiredRows>,
         position: Position,
     ) -> Self {
         let writes = Writes::Transaction { stores, over };
@@ -77,7 +78,7 @@ impl InFlight {
         }
     }
 
-    fn over(&self) -> &[(StoreId, KeyRange)] {
+    fn over(&self) -> &[ExpiredRows] {
         match &self.writes {
             Writes::Transaction { over, .. } => over,
             Writes::Load(_) => &[],
@@ -104,8 +105,8 @@ impl InFlight {
                 batch.write(store.id, table.key(number), table.value(number));
             }
         }
-        for (store, range) in self.over() {
-            batch.forget(*store, range);
+        for expired in self.over() {
+            batch.delete(expired);
         }
         batch
     }
@@ -122,7 +123,7 @@ impl InFlight {
     /// Whether the transaction deleted a range that contains this key.
     pub(crate) fn is_over(&self, store: StoreId, key: &[u8]) -> bool {
         let mut over = self.over().iter();
-        over.any(|(id, range)| *id == store && range.contains(key))
+        over.any(|over| over.store == store && over.range.contains(key))
     }
 
     /// Returns the writes to a range of one store.
@@ -139,7 +140,7 @@ impl InFlight {
 
     /// The ranges of this store that the transaction deleted.
     pub(crate) fn deleted_ranges(&self, store: StoreId) -> impl Iterator<Item = &KeyRange> {
-        let over = self.over().iter().filter(move |(id, _)| *id == store);
-        over.map(|(_, range)| range)
+        let over = self.over().iter().filter(move |over| over.store == store);
+        over.map(|over| &over.range)
     }
 }

@@ -11,6 +11,7 @@
 //! | [`directory`] | the directories of tasks on disk, and their owners |
 //! | [`TaskStore`] | all stores of a task from a record's view: scratch over overlay over in flight over backend |
 //! | [`DueItem`], [`NextDue`] | rows with a moment, found by an index when they are due |
+//! | [`ExpiredRows`] | rows that a commit deletes because they expired |
 //! | [`StoreBackend`] | the interface of an engine |
 //! | [`Around`] | an engine around another one |
 //! | [`StateReader`] | snapshots of a database for other threads |
@@ -32,6 +33,7 @@ mod cursor;
 pub mod directory;
 mod due;
 mod error;
+mod expired;
 pub mod global;
 mod in_flight;
 mod load;
@@ -55,6 +57,7 @@ pub use cache::CacheMemory;
 pub use cursor::{Cursor, KeyValue};
 pub use due::{due_range, due_row};
 pub use error::{EngineFault, StoreError};
+pub use expired::ExpiredRows;
 pub use in_flight::InFlight;
 pub use load::Load;
 pub use memory::MemoryBackend;

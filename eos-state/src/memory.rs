@@ -107,9 +107,9 @@ impl Data {
                 }
             }
         }
-        for (store, range) in batch.forgotten() {
-            let entries = self.entries_mut(*store);
-            let gone = entries.range::<[u8], _>(range.bounds());
+        for expired in batch.expired() {
+            let entries = self.entries_mut(expired.store);
+            let gone = entries.range::<[u8], _>(expired.range.bounds());
             let gone: Vec<Box<[u8]>> = gone.map(|(key, _)| key.clone()).collect();
             for key in gone {
                 entries.remove(&key);

@@ -9,7 +9,7 @@ use eos_protocol::Timestamp;
 use eos_protocol::joins::OtherJoin;
 use eos_protocol::state::{Family, StoreId};
 use eos_protocol::windows::{AnyWindows, Cursor, Expiry, Hopping, OtherWindows, Terms, TermsError};
-use eos_state::{Direction, DueItem, KeyRange, StoreBackend, StoreError, TaskStore};
+use eos_state::{Direction, DueItem, ExpiredRows, KeyRange, StoreBackend, StoreError, TaskStore};
 
 use crate::rules;
 use crate::store::{StoreSpec, TERMS, window_of, windows_between};
@@ -304,7 +304,7 @@ impl Windows {
         &mut self,
         wrote: bool,
         stream_time: Option<Timestamp>,
-    ) -> Vec<(StoreId, KeyRange)> {
+    ) -> Vec<ExpiredRows> {
         self.changed &= !wrote;
         let mut over = Vec::new();
         for (store, expiry) in &mut self.stores {
@@ -313,7 +313,12 @@ impl Windows {
                 false => after(stream_time, expiry.terms().size()),
             };
             if let Some((from, before)) = expiry.due(stream_time) {
-                over.push((*store, windows_between(from, before)));
+                over.push(ExpiredRows {
+                    store: *store,
+                    range: windows_between(from, before),
+                    // Only stores of ids have buckets.
+                    in_snapshots: !expiry.are_buckets(),
+                });
                 expiry.forgot(before);
             }
         }

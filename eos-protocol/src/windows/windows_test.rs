@@ -127,7 +127,8 @@ fn a_database_forgets_a_bucket_with_the_first_commit_after_its_expiry() {
     let mut dropped = Vec::new();
     for time in (0..400).step_by(7) {
         let over = expiry.expired_before(Some(at(time)));
-        if let Some((_, before)) = expiry.due(Some(at(time))) {
+        if let Some((from, before)) = expiry.due(Some(at(time))) {
+            assert_eq!(from, None, "the range has the earlier buckets as well");
             expiry.forgot(before);
             dropped.push((time, before.0));
         }

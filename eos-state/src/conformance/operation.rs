@@ -3,7 +3,7 @@
 use eos_protocol::state::StoreId;
 use proptest::prelude::*;
 
-use crate::{Direction, KeyRange, StoreKind};
+use crate::{Direction, ExpiredRows, KeyRange, StoreKind};
 
 /// The stores of the test task: both families, both kinds, adjacent ids and the last possible id.
 pub(super) const STORES: [(StoreId, StoreKind); 5] = [
@@ -29,8 +29,8 @@ pub(super) enum Operation {
     Scan(StoreId, KeyRange, Direction),
     KeepRecord,
     DropRecord,
-    /// An apply, with the range to delete, if any.
-    Apply(Option<(StoreId, KeyRange)>),
+    /// An apply, with the rows to delete, if any.
+    Apply(Option<ExpiredRows>),
     Discard,
     /// Writes from a changelog.
     Load(Vec<(StoreId, Key, Option<Vec<u8>>)>),
@@ -77,8 +77,9 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-fn over() -> impl Strategy<Value = Option<(StoreId, KeyRange)>> {
-    proptest::option::weighted(0.3, (store(), range()))
+fn over() -> impl Strategy<Value = Option<ExpiredRows>> {
+    let expired = (store(), range()).prop_map(|(store, range)| ExpiredRows::new(store, range));
+    proptest::option::weighted(0.3, expired)
 }
 
 fn store() -> impl Strategy<Value = StoreId> {

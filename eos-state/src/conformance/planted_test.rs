@@ -96,7 +96,7 @@ impl StoreBackend for Faulty {
     }
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
-        let forgotten = batch.forgotten();
+        let expired = batch.expired();
         let position = match self.inner.position() {
             Some(old) if self.has(3) => old.clone(),
             _ => position.clone(),
@@ -116,8 +116,8 @@ impl StoreBackend for Faulty {
             batch.write(*store, key, value.as_deref());
         }
         if !self.has(7) {
-            for (store, range) in forgotten {
-                batch.forget(*store, range);
+            for expired in expired {
+                batch.delete(expired);
             }
         }
         if self.has(8) {

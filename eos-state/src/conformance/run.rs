@@ -12,7 +12,7 @@ use super::operation::{Key, Operation, STORES};
 use super::snapshots::Snapshots;
 use super::{Engine, Lasts, position};
 use crate::cache::CommittedCache;
-use crate::{CacheMemory, Direction, KeyRange, Load, StoreError, TaskStore};
+use crate::{CacheMemory, Direction, ExpiredRows, KeyRange, Load, StoreError, TaskStore};
 
 type Rows = Vec<(Key, Vec<u8>)>;
 
@@ -116,12 +116,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn apply(&mut self, over: Option<&(StoreId, KeyRange)>) -> Outcome {
+    fn apply(&mut self, over: Option<&ExpiredRows>) -> Outcome {
         self.compare_changes()?;
         // Read before the deletion: the cache must not keep values of the range.
-        if let Some((store, range)) = over {
-            for (key, _) in self.expected.rows(*store, range) {
-                self.compare_key(*store, &key)?;
+        if let Some(over) = over {
+            for (key, _) in self.expected.rows(over.store, &over.range) {
+                self.compare_key(over.store, &key)?;
             }
         }
         let seq = self.expected.seq + 1;
@@ -318,10 +318,10 @@ impl Expected {
     }
 
     /// Deletes the ranges from the next committed state; the current record's writes stay. Returns the deleted keys.
-    fn forget(&mut self, over: &[(StoreId, KeyRange)]) -> Vec<(StoreId, Key)> {
+    fn forget(&mut self, over: &[ExpiredRows]) -> Vec<(StoreId, Key)> {
         let is_over = |(store, key): &&(StoreId, Key)| {
             let mut ranges = over.iter();
-            ranges.any(|(of, range)| of == store && range.contains(key))
+            ranges.any(|over| over.store == *store && over.range.contains(key))
         };
         let gone: Vec<_> = (self.kept.keys()).filter(is_over).cloned().collect();
         for key in &gone {

@@ -221,9 +221,9 @@ fn write_batch(
             None => out.delete_cf(family, &full[..]),
         }
     }
-    for (store, range) in batch.forgotten() {
-        let (from, to) = bounds(*store, range);
-        let family = family(db, *store)?;
+    for expired in batch.expired() {
+        let (from, to) = bounds(expired.store, &expired.range);
+        let family = family(db, expired.store)?;
         match to {
             Some(to) => out.delete_range_cf(family, from, to),
             // No key is above the last id, so there is no end of the range.
@@ -234,7 +234,24 @@ fn write_batch(
     // Batches are sorted: each key's place is near that of the previous one.
     options.set_memtable_insert_hint_per_batch(true);
     db.write_opt(out, &options)
-        .map_err(|error| fault(path, error))
+        .map_err(|error| fault(path, error))?;
+    remove_tables(db, path, batch)
+}
+
+/// Removes the tables that contain only expired rows. Otherwise a table of deleted rows stays on the disk until a
+/// compaction happens to rewrite it.
+///
+/// The tables go at once, but after a power loss the log may end before the batch that deleted their rows. The rows are
+/// expired at the end of the changelog, and no task reads before its restore has reached that.
+fn remove_tables(db: &DB, path: &Path, batch: &Batch<'_>) -> Result<(), StoreError> {
+    let expired = batch.expired().iter();
+    for expired in expired.filter(|expired| !expired.in_snapshots) {
+        if let (from, Some(to)) = bounds(expired.store, &expired.range) {
+            db.delete_file_in_range_cf(family(db, expired.store)?, from, to)
+                .map_err(|error| fault(path, error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Deletes every key from `from` on, one by one, including those that the batch writes.
@@ -458,6 +475,8 @@ mod bulk_test;
 mod conformance_test;
 #[cfg(test)]
 mod damage_test;
+#[cfg(test)]
+mod expired_test;
 #[cfg(test)]
 mod seen_ids_lookup_test;
 #[cfg(test)]

@@ -8,8 +8,7 @@ use eos_protocol::state::StoreId;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use tempfile::tempdir;
 
-use super::seen_ids_test::{row, settled, store_of};
-use super::*;
+use super::seen_ids_test::{buckets, row, settled, store_of};
 use crate::TaskStore;
 use crate::conformance::position;
 
@@ -128,10 +127,8 @@ fn a_year_of_ids_does_not_slow_look_ups_down() {
             number += 1;
             if number.is_multiple_of(TRANSACTION) {
                 let mut over = Vec::new();
-                if let Some((from, before)) = expiry.due(Some(time)) {
-                    let from = from.unwrap_or(Timestamp(i64::MIN));
-                    let [from, to] = [from, before].map(|it| (it.0 ^ i64::MIN).to_be_bytes());
-                    over.push((id, KeyRange::between(&from[..]..&to)));
+                if let Some((_, before)) = expiry.due(Some(time)) {
+                    over.push(buckets(id, before));
                     expiry.forgot(before);
                 }
                 store

@@ -15,7 +15,7 @@ use tempfile::tempdir;
 
 use super::*;
 use crate::conformance::position;
-use crate::{StoreKind, TaskStore};
+use crate::{ExpiredRows, StoreKind, TaskStore};
 
 const WINDOW: Duration = Duration::from_secs(300);
 /// The rows of a transaction.
@@ -65,6 +65,15 @@ pub(super) fn store_of(dir: &Path, kind: SeenKind) -> (TaskStore, StoreId) {
     (store.unwrap(), id)
 }
 
+/// The rows of all buckets that start before this.
+pub(super) fn buckets(store: StoreId, before: Timestamp) -> ExpiredRows {
+    let [from, to] = [Timestamp(i64::MIN), before].map(|it| (it.0 ^ i64::MIN).to_be_bytes());
+    ExpiredRows {
+        in_snapshots: false,
+        ..ExpiredRows::new(store, KeyRange::between(&from[..]..&to))
+    }
+}
+
 /// The sizes of a store.
 struct Measured {
     /// The bytes of the tables once the first ids have expired: the mean over time.
@@ -96,10 +105,8 @@ fn measured(
         store.keep_record();
         if (number + 1) % TRANSACTION == 0 {
             let mut over = Vec::new();
-            if let Some((from, before)) = expiry.due(Some(time)) {
-                let from = from.unwrap_or(Timestamp(i64::MIN));
-                let [from, to] = [from, before].map(|it| (it.0 ^ i64::MIN).to_be_bytes());
-                over.push((id, KeyRange::between(&from[..]..&to)));
+            if let Some((_, before)) = expiry.due(Some(time)) {
+                over.push(buckets(id, before));
                 expiry.forgot(before);
             }
             let seq = number / TRANSACTION + 1;

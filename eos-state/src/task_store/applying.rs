@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use eos_protocol::state::{Position, StoreId};
+use eos_protocol::state::Position;
 
 use super::TaskStore;
 use crate::StoreError;
 use crate::cache::CommittedCache;
+use crate::expired::ExpiredRows;
 use crate::in_flight::{InFlight, InFlightStore};
 use crate::load::Load;
 use crate::overlay::Overlay;
-use crate::range::KeyRange;
 
 impl TaskStore {
     /// Applies the committed transaction: the backend takes its writes and the position, both or neither. The current
@@ -27,8 +27,7 @@ impl TaskStore {
         }
     }
 
-    /// Starts to apply the committed transaction. In the same step, the backend deletes every key in `over`, the ranges
-    /// of expired windows. This includes keys that the transaction wrote. Reads and writes can continue at once.
+    /// Starts to apply the committed transaction. In the same step, the backend deletes every key in `over`. This includes keys that the transaction wrote. Reads and writes can continue at once.
     ///
     /// Transactions are applied in order, so this call waits for the previous transaction.
     ///
@@ -37,7 +36,7 @@ impl TaskStore {
     pub fn begin_apply(
         &mut self,
         position: Position,
-        over: Vec<(StoreId, KeyRange)>,
+        over: Vec<ExpiredRows>,
     ) -> Result<(), StoreError> {
         self.healthy()?;
         self.end_previous()?;
