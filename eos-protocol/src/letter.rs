@@ -98,6 +98,14 @@ impl<'a> WaitingLetter<'a> {
         row_key
     }
 
+    /// Returns a row key that is not behind those of the letters of this key and episode. `None` for a letter that waits for
+    /// no other.
+    #[must_use]
+    pub fn begin_of_episode(&self) -> Option<Vec<u8>> {
+        let episode = self.number.filter(|_| self.key.is_some())?.episode;
+        Some(self.sibling(LetterNumber { episode, n: 0 }))
+    }
+
     /// Returns a row key behind those of all letters of this key and episode. `None` for a letter that waits for no other.
     #[must_use]
     pub fn behind_episode(&self) -> Option<Vec<u8>> {

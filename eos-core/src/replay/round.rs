@@ -100,7 +100,10 @@ impl Rounds {
         let key = letter.row_key(ctx.offset());
         // A letter that failed too late belongs to a later start, which reads all rows. So the place stays.
         if letter.failed_at < self.replay.until {
-            Passed::move_back_to(&ctx.store(&self.rows.passed), self.start, &key)?;
+            // A letter of its key that is too large may be before the place. This one waits for it.
+            let begin = letter.begin_of_episode();
+            let begin = begin.as_deref().unwrap_or(&key);
+            Passed::move_back_to(&ctx.store(&self.rows.passed), self.start, begin)?;
         }
         ctx.store(&self.rows.letters).put(&key, &letter.encode())
     }
