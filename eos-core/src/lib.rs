@@ -294,9 +294,9 @@ pub mod spi {
         pub use crate::failpoints::*;
     }
 
-    /// The replay of one dead letter.
+    /// The replay of one dead letter, and the bounds of a round.
     pub mod replay {
-        pub use crate::replay::replayed;
+        pub use crate::replay::{bounded, replayed};
     }
 
     /// Workers.

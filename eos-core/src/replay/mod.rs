@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use eos_protocol::Timestamp;
 use eos_protocol::letter::{Decisions, LostKey};
+use eos_protocol::replay_round::RoundLimits;
 
 pub use letter::ReplayError;
 use letter::{Place, PlaceCodec};
@@ -51,6 +52,7 @@ pub struct Replay {
     until: Timestamp,
     generation: Option<u64>,
     decisions: Decisions,
+    limits: RoundLimits,
 }
 
 impl App {
@@ -89,6 +91,7 @@ impl App {
             until: time_of_day(),
             generation: None,
             decisions: Decisions::default(),
+            limits: round::LIMITS,
         }
     }
 }
@@ -240,6 +243,12 @@ impl Replay {
             .for_each(move |ctx, record| intake.take(ctx, &record));
         app
     }
+}
+
+/// Sets the bounds of the rounds of a replay. Tests meet lower bounds with a few letters.
+pub fn bounded(mut replay: Replay, limits: RoundLimits) -> Replay {
+    replay.limits = limits;
+    replay
 }
 
 /// Returns the partition of origin of a dead letter, and the headers of its replay.

@@ -20,7 +20,7 @@ use crate::store::{KeyValueStore, OrderedStore, OrderedView};
 use crate::store_handle::Store;
 
 /// The bounds of a round, which is one unit of work.
-const LIMITS: RoundLimits = RoundLimits {
+pub(super) const LIMITS: RoundLimits = RoundLimits {
     read: 4_000,
     letters: 1_000,
     bytes: 1 << 20,
@@ -118,7 +118,7 @@ impl Rounds {
             self.release_lost(ctx)?;
         }
         let cut = self.take_cut(ctx.partition());
-        let mut round = Round::new(passed.key.clone(), cut, LIMITS);
+        let mut round = Round::new(passed.key.clone(), cut, self.replay.limits);
         let mut entries = rows.range(round.next().to_vec()..);
         let (mut written, mut is_end) = (None, false);
         while !round.is_full() {

@@ -1,6 +1,7 @@
 //! Sequenced dead letters and their replay, with a crash at every effect.
 
 mod replay;
+mod replay_model;
 mod starts;
 
 use std::collections::BTreeSet;

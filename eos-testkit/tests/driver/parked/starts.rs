@@ -16,24 +16,24 @@ use eos_testkit::{Input, TestDriver};
 use super::{Bytes, letters, text};
 
 /// The end of the first start, and that of the second one.
-const FIRST: Timestamp = Timestamp(1_000);
-const SECOND: Timestamp = Timestamp(2_000);
+pub(super) const FIRST: Timestamp = Timestamp(1_000);
+pub(super) const SECOND: Timestamp = Timestamp(2_000);
 
 type Settings = Box<dyn Fn(Replay) -> Replay + Send>;
-type Program = Box<dyn Fn() -> App + Send>;
+pub(super) type Program = Box<dyn Fn() -> App + Send>;
 
 /// A replay, whose program changes from start to start.
-struct Starts {
-    driver: TestDriver,
+pub(super) struct Starts {
+    pub(super) driver: TestDriver,
     program: Arc<Mutex<Program>>,
 }
 
-fn program(settings: impl Fn(Replay) -> Replay + Send + 'static) -> Program {
+pub(super) fn program(settings: impl Fn(Replay) -> Replay + Send + 'static) -> Program {
     Box::new(move || settings(App::replay("orders-dlq").to("orders")).app())
 }
 
 impl Starts {
-    fn new(settings: impl Fn(Replay) -> Replay + Send + 'static) -> Self {
+    pub(super) fn new(settings: impl Fn(Replay) -> Replay + Send + 'static) -> Self {
         Self::on(TestDriver::builder(), settings)
     }
 
@@ -48,18 +48,18 @@ impl Starts {
         self.run(program(settings));
     }
 
-    fn run(&mut self, program: Program) {
+    pub(super) fn run(&mut self, program: Program) {
         self.driver.kill();
         *self.program.lock().unwrap() = program;
         self.driver.restart();
     }
 
-    fn pipe(&mut self, letter: Input<Bytes, Bytes>) {
+    pub(super) fn pipe(&mut self, letter: Input<Bytes, Bytes>) {
         self.driver.pipe_input(&letters(), letter);
     }
 
     /// The records that were replayed into a topic: their values and the action.
-    fn read_from(&mut self, topic: &str) -> Vec<(String, String, Headers)> {
+    pub(super) fn read_from(&mut self, topic: &str) -> Vec<(String, String, Headers)> {
         self.driver.advance_wall_clock(Duration::from_secs(3));
         let records = self.driver.read(&PlainTopic::<Bytes, Bytes>::named(topic));
         let records = records.into_iter().map(|it| {
@@ -69,24 +69,29 @@ impl Starts {
         records.collect()
     }
 
-    fn read(&mut self) -> Vec<(String, String)> {
+    pub(super) fn read(&mut self) -> Vec<(String, String)> {
         let records = self.read_from("orders").into_iter();
         records.map(|(value, action, _)| (value, action)).collect()
     }
 }
 
 /// A letter of `orders`: its key, its number, and the time of its failure. Its value is its number.
-fn letter(key: Option<&str>, number: &str, failed_at: i64) -> Input<Bytes, Bytes> {
+pub(super) fn letter(key: Option<&str>, number: &str, failed_at: i64) -> Input<Bytes, Bytes> {
     letter_of("orders", key, number, failed_at)
 }
 
-fn letter_of(origin: &str, key: Option<&str>, number: &str, failed_at: i64) -> Input<Bytes, Bytes> {
+pub(super) fn letter_of(
+    origin: &str,
+    key: Option<&str>,
+    number: &str,
+    failed_at: i64,
+) -> Input<Bytes, Bytes> {
     let record = Input::raw(key.map(str::as_bytes), Some(number.as_bytes()));
     failed(record, origin, number, failed_at)
 }
 
 /// Makes a record a letter.
-fn failed(
+pub(super) fn failed(
     record: Input<Bytes, Bytes>,
     origin: &str,
     number: &str,
@@ -103,7 +108,7 @@ fn plain_letter(key: &str, value: &str, failed_at: i64) -> Input<Bytes, Bytes> {
     failed_at_offset(record, "orders", "3", failed_at)
 }
 
-fn failed_at_offset(
+pub(super) fn failed_at_offset(
     record: Input<Bytes, Bytes>,
     origin: &str,
     offset: &str,
@@ -387,7 +392,7 @@ fn a_letter_of_a_million_bytes_is_replayed() {
     }
 }
 
-fn waiting() -> OrderedStore<Vec<u8>, Vec<u8>> {
+pub(super) fn waiting() -> OrderedStore<Vec<u8>, Vec<u8>> {
     OrderedStore::plain("letters")
 }
 
