@@ -1,8 +1,9 @@
 //! The selection of ids.
 
 use eos_core::codec::{Json, Plain};
+use eos_core::errors::WorkerError;
 use eos_core::identity::{Dedup, SeenIds, presets};
-use eos_core::{App, ErrorPolicy, Timestamp, Topic};
+use eos_core::{App, Error, ErrorPolicy, Timestamp, Topic};
 use eos_testkit::rng::Rng;
 use eos_testkit::{Input, TestDriver};
 use serde::{Deserialize, Serialize};
@@ -287,6 +288,55 @@ fn a_cloud_event_is_its_source_and_its_id() {
     let events = ["a#1", "a#1", "ab#1", "a#b1", "#1", "a#"];
     pipe(&mut driver, &events.map(|event| ("k", event, 0)));
     assert_eq!(ids(&mut driver), ["a#1", "ab#1", "a#b1"]);
+}
+
+/// The headers are bytes. A source and an id that are not text differ byte by byte, and no byte stands for the border of both.
+#[test]
+fn a_cloud_event_whose_headers_are_not_text_has_an_id() {
+    let event = |source: &[u8], id: &[u8], value: &str| {
+        let input = Input::<String, String>::new("k", value);
+        input.header("ce_source", source).header("ce_id", id)
+    };
+    let app = || {
+        app_with(&five_minutes(), ErrorPolicy::fail(), |dedup| {
+            dedup.by_cloud_event_headers()
+        })
+    };
+    let mut driver = TestDriver::new(app());
+    for input in [
+        event(b"/a", b"\xff\xfe", "first"),
+        event(b"/a", b"\xff\xfe", "again"),
+        // Both would be the same replacement character.
+        event(b"/a", b"\xff\xfd", "other id"),
+        event(b"\xff", b"1", "first source"),
+        event(b"\xfe", b"1", "other source"),
+        event(b"\xff", b"1", "again"),
+        event(b"/a\xff", b"\xfe", "other border"),
+        event(b"/a\0", b"b", "zero in the source"),
+        event(b"/a", b"\0b", "zero in the id"),
+    ] {
+        driver.pipe_input(&super::input(), input);
+    }
+    let expected = [
+        "first",
+        "other id",
+        "first source",
+        "other source",
+        "other border",
+        "zero in the source",
+        "zero in the id",
+    ];
+    assert_eq!(ids(&mut driver), expected);
+    for (source, id) in [(&b""[..], &b"\xff"[..]), (b"\xff", b""), (b"", b"")] {
+        let error = TestDriver::new(app())
+            .try_pipe(&super::input(), event(source, id, "empty"))
+            .unwrap_err();
+        let Error::Worker(WorkerError::Record { .. }) = &*error else {
+            panic!("{error:?}");
+        };
+        let text = error.to_string();
+        assert!(text.contains("the record has no id (store seen)"), "{text}");
+    }
 }
 
 /// R68: an id that names its context.

@@ -1,5 +1,6 @@
 //! Sequenced dead letters and their replay, with a crash at every effect.
 
+mod origins;
 mod replay;
 mod replay_model;
 mod starts;
