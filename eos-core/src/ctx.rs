@@ -422,6 +422,16 @@ impl<'r> Ctx<'r> {
         self.scratch.borrow_mut().remove_oversize()
     }
 
+    /// The number of outputs of the record.
+    pub(crate) fn outputs(&self) -> usize {
+        self.scratch.borrow().len()
+    }
+
+    /// Removes the outputs of the record from this number on.
+    pub(crate) fn remove_outputs_from(&self, first: usize) {
+        self.scratch.borrow_mut().remove_from(first);
+    }
+
     /// The number of partitions of an output.
     pub(crate) fn partitions_of(&self, output: usize) -> u32 {
         self.partitions.get(output).copied().unwrap_or(1).max(1)

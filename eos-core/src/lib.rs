@@ -294,9 +294,9 @@ pub mod spi {
         pub use crate::failpoints::*;
     }
 
-    /// The replay of one dead letter, and the bounds of a round.
+    /// The replay of one dead letter, and the limits of a round.
     pub mod replay {
-        pub use crate::replay::{bounded, replayed};
+        pub use crate::replay::{replayed, with_limits};
     }
 
     /// Workers.

@@ -98,22 +98,16 @@ impl<'a> WaitingLetter<'a> {
         row_key
     }
 
-    /// Returns a row key that is not behind those of the letters of this key and episode. `None` for a letter that waits for
-    /// no other.
+    /// Returns a row key before those of all letters of this key and episode, and one behind them. `None` for a letter that
+    /// waits for no other.
     #[must_use]
-    pub fn begin_of_episode(&self) -> Option<Vec<u8>> {
+    pub fn episode(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let episode = self.number.filter(|_| self.key.is_some())?.episode;
-        Some(self.sibling(LetterNumber { episode, n: 0 }))
-    }
-
-    /// Returns a row key behind those of all letters of this key and episode. `None` for a letter that waits for no other.
-    #[must_use]
-    pub fn behind_episode(&self) -> Option<Vec<u8>> {
-        let episode = self.number.filter(|_| self.key.is_some())?.episode;
+        let begin = self.sibling(LetterNumber { episode, n: 0 });
         let n = u64::MAX;
         let mut behind = self.sibling(LetterNumber { episode, n });
         behind.extend_from_slice(&[u8::MAX; 9]);
-        Some(behind)
+        Some((begin, behind))
     }
 
     /// Returns the row.

@@ -5,10 +5,15 @@
 //!                     └ place             └ cut
 //! ```
 //!
-//! This start writes no letter before the *place*. It is stored with the letters, and arriving letters move it back.
+//! This start writes no letter before the *place*. It is stored with the letters, and an arriving letter moves it
+//! back to the first letter of its key and episode.
 //!
 //! A round is cut if it has read as many rows as it may, or has written no letter. The next round then begins at the *cut*, so
 //! that many letters before it do not hide the letters behind it. The cut is in memory only.
+//!
+//! A row that stays and lies between two letters of a key may hide the first one for a round, so that the second one is
+//! written first. That needs a letter that failed later than one with a higher number, by the clocks of two machines. The app
+//! parks the second one again.
 
 /// The bounds of a round.
 #[derive(Debug, Clone, Copy)]

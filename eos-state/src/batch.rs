@@ -60,7 +60,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The rows to delete, after the writes.
+    /// The rows that the engine deletes after the writes.
     #[must_use]
     pub fn expired(&self) -> &[&'a ExpiredRows] {
         &self.expired

@@ -11,19 +11,19 @@ pub struct ExpiredRows {
     pub store: StoreId,
     /// The keys of the rows.
     pub range: KeyRange,
-    /// Whether earlier snapshots keep the rows. If not, the engine may free their space at once. Views read windows in
-    /// snapshots, but no view reads remembered ids.
-    pub in_snapshots: bool,
+    /// The keys of all rows that have expired so far, if no snapshot has to show them. The engine may remove whole tables
+    /// of these rows from the disk at once. `None` for windows, because views read them in snapshots.
+    pub tables: Option<KeyRange>,
 }
 
 impl ExpiredRows {
-    /// Rows that earlier snapshots keep.
+    /// Creates expired rows that earlier snapshots still show.
     #[must_use]
     pub const fn new(store: StoreId, range: KeyRange) -> Self {
         Self {
             store,
             range,
-            in_snapshots: true,
+            tables: None,
         }
     }
 }

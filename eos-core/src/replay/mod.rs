@@ -245,8 +245,8 @@ impl Replay {
     }
 }
 
-/// Sets the bounds of the rounds of a replay. Tests meet lower bounds with a few letters.
-pub fn bounded(mut replay: Replay, limits: RoundLimits) -> Replay {
+/// Sets the limits of a round. With low limits, a test needs only a few letters.
+pub fn with_limits(mut replay: Replay, limits: RoundLimits) -> Replay {
     replay.limits = limits;
     replay
 }

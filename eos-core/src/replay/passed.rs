@@ -64,11 +64,11 @@ impl Passed {
         }
     }
 
-    /// Moves the place back to a letter that arrives before it.
+    /// Moves the place back to this row key, if the place is behind it.
     pub(super) fn move_back_to(
         view: &KeyValueView<'_, u32, Self>,
         start: u64,
-        key: &[u8],
+        to: &[u8],
     ) -> Result<(), Failure> {
         let own = Some(start);
         match view.get(&ROW)? {
@@ -77,8 +77,8 @@ impl Passed {
                 let key = Vec::new();
                 view.put(&ROW, &Self { start: own, key })
             }
-            Some(before) if before.key[..] > *key => {
-                let key = key.to_vec();
+            Some(before) if before.key[..] > *to => {
+                let key = to.to_vec();
                 view.put(&ROW, &Self { key, ..before })
             }
             _ => Ok(()),

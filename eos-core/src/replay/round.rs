@@ -100,10 +100,12 @@ impl Rounds {
         let key = letter.row_key(ctx.offset());
         // A letter that failed too late belongs to a later start, which reads all rows. So the place stays.
         if letter.failed_at < self.replay.until {
-            // A letter of its key that is too large may be before the place. This one waits for it.
-            let begin = letter.begin_of_episode();
-            let begin = begin.as_deref().unwrap_or(&key);
-            Passed::move_back_to(&ctx.store(&self.rows.passed), self.start, begin)?;
+            let is_named = self.outputs.contains_key(letter.topic);
+            let episode = letter.episode().filter(|_| is_named);
+            // An earlier letter of the key may be too large for its topic, and the place is behind it. The new letter must wait
+            // for that letter.
+            let to = episode.as_ref().map_or(&key, |(begin, _)| begin);
+            Passed::move_back_to(&ctx.store(&self.rows.passed), self.start, to)?;
         }
         ctx.store(&self.rows.letters).put(&key, &letter.encode())
     }
@@ -147,7 +149,7 @@ impl Rounds {
             next.push(0);
             // The later letters of its key wait for it.
             if matches!(fate, Fate::Soon | Fate::Stuck(Why::TooLarge { .. }))
-                && let Some(behind) = letter.as_ref().ok().and_then(WaitingLetter::behind_episode)
+                && let Some((_, behind)) = letter.as_ref().ok().and_then(WaitingLetter::episode)
             {
                 entries = rows.range(behind.clone()..);
                 next = behind;
@@ -212,8 +214,8 @@ impl Rounds {
         cuts.insert(of, key);
     }
 
-    /// Writes the discards of lost letters with lower numbers, and then the letter. Returns [`Fate::Stuck`] if a record
-    /// is too large for the topic.
+    /// Writes the discards of lost letters with lower numbers, and then the letter. Writes neither, and returns
+    /// [`Fate::Stuck`], if a record is too large for the topic.
     fn write_letter<'a>(
         &self,
         ctx: &Ctx<'_>,
@@ -222,6 +224,7 @@ impl Rounds {
         last: &mut Written,
     ) -> Result<Fate<'a>, Failure> {
         let (replay, group) = (&self.replay, group_of(letter));
+        let first = ctx.outputs();
         let written = last
             .as_ref()
             .filter(|(last, _)| *last == group)
@@ -236,11 +239,14 @@ impl Rounds {
             }
             let discard = Some(Action::Discard(number));
             if let Some(why) = self.emit(ctx, output, letter, discard)? {
+                ctx.remove_outputs_from(first);
                 return Ok(Fate::Stuck(why));
             }
         }
         let action = replay.decisions.action(letter);
         if let Some(why) = self.emit(ctx, output, letter, action)? {
+            // A later round may read the letter again.
+            ctx.remove_outputs_from(first);
             return Ok(Fate::Stuck(why));
         }
         *last = Some((group, letter.number.map_or(0, |number| number.n)));

@@ -299,7 +299,7 @@ impl Windows {
     }
 
     /// Applies a committed transaction with this stream time, and its terms if it `wrote` to the changelog. Returns the
-    /// windows that the database expires.
+    /// rows that the database deletes.
     pub(super) fn committed(
         &mut self,
         wrote: bool,
@@ -316,8 +316,8 @@ impl Windows {
                 over.push(ExpiredRows {
                     store: *store,
                     range: windows_between(from, before),
-                    // Only stores of ids have buckets.
-                    in_snapshots: !expiry.are_buckets(),
+                    // A table on disk has rows of several buckets. Only stores of ids have buckets, and no view reads ids.
+                    tables: (expiry.has_buckets()).then(|| windows_between(None, before)),
                 });
                 expiry.forgot(before);
             }

@@ -167,9 +167,9 @@ impl Expiry {
         start < self.closed
     }
 
-    /// Whether all rows are in buckets: see [`of_buckets`](Self::of_buckets).
+    /// Whether the windows are buckets: see [`of_buckets`](Self::of_buckets).
     #[must_use]
-    pub fn are_buckets(&self) -> bool {
+    pub fn has_buckets(&self) -> bool {
         self.are_buckets
     }
 
@@ -202,8 +202,7 @@ impl Expiry {
     /// while they are too few.
     ///
     /// Windows that expired before the database was opened are unknown, so the first call returns all expired
-    /// windows. Each call for buckets does: a table on disk has rows of several buckets, and the engine can remove it
-    /// once all of them are in one range.
+    /// windows.
     #[must_use]
     pub fn due(&self, stream_time: Option<Timestamp>) -> Option<(Option<Timestamp>, Timestamp)> {
         // No window starts before 1970.
@@ -217,7 +216,7 @@ impl Expiry {
         }
         match self.forgotten {
             Some(before) if over.0 < before.0.saturating_add(self.step) => None,
-            before => Some((before.filter(|_| !self.are_buckets), over)),
+            before => Some((before, over)),
         }
     }
 

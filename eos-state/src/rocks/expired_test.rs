@@ -1,11 +1,16 @@
-//! The removal of tables of expired rows.
+//! Tests of the removal of tables with expired rows.
 
+use eos_protocol::Timestamp;
 use eos_protocol::state::{Family, StoreId};
 use tempfile::tempdir;
 
+use super::seen_ids_test::buckets;
 use super::*;
 use crate::testing::at;
 use crate::{ExpiredRows, StateReader};
+
+/// The rows of a bucket.
+const ROWS: usize = 100;
 
 /// Two stores of windows. The first one's rows are before the second one's.
 fn stores() -> [StoreId; 2] {
@@ -14,43 +19,58 @@ fn stores() -> [StoreId; 2] {
     stores
 }
 
-/// A database with rows of three buckets of each store, and a table for each bucket.
+/// The first possible key of a bucket.
+fn start(bucket: i64) -> Vec<u8> {
+    (bucket ^ i64::MIN).to_be_bytes().to_vec()
+}
+
+fn open(path: &Path) -> RocksBackend {
+    RocksBackend::open(path, &Family::ALL, &StateMemory::new(8 << 20)).unwrap()
+}
+
+/// Writes rows, and makes them a table of their own.
+fn add_table(database: &mut RocksBackend, store: StoreId, rows: &[Vec<u8>]) {
+    let mut batch = Batch::new();
+    for row in rows {
+        batch.write(store, row, Some(row));
+    }
+    database.apply(&batch, &at(1)).unwrap();
+    bulk::flush(&database.db).unwrap();
+    let (first, last) = (rows.first().unwrap(), rows.last().unwrap());
+    let (from, to) = bounds(store, &KeyRange::between(&first[..]..=last));
+    let family = family(&database.db, store).unwrap();
+    database.db.compact_range_cf(family, Some(from), to);
+}
+
+/// A database with a row beside the windows of each store, a row that has only the start of the third bucket as its key, and
+/// the rows of three buckets.
 fn database(path: &Path) -> RocksBackend {
-    let memory = StateMemory::new(8 << 20);
-    let mut database = RocksBackend::open(path, &Family::ALL, &memory).unwrap();
+    let mut database = open(path);
     for store in stores() {
-        for bucket in 1..=3_u8 {
-            let rows: Vec<[u8; 2]> = (0..100).map(|row| [bucket, row]).collect();
-            let mut batch = Batch::new();
-            for row in &rows {
-                batch.write(store, row, Some(row));
-            }
-            database.apply(&batch, &at(1)).unwrap();
-            bulk::flush(&database.db).unwrap();
-            let (from, to) = bounds(store, &KeyRange::prefix(&[bucket]));
-            let family = family(&database.db, store).unwrap();
-            database.db.compact_range_cf(family, Some(from), to);
+        add_table(&mut database, store, &[Vec::new()]);
+        add_table(&mut database, store, &[start(3)]);
+        for bucket in 1..=3 {
+            let row = |row| [start(bucket), vec![row]].concat();
+            let rows: Vec<_> = (0..ROWS as u8).map(row).collect();
+            add_table(&mut database, store, &rows);
         }
     }
-    assert_eq!(tables(&database), 6);
+    assert_eq!(tables(&database), 10);
     database
 }
 
-/// The number of tables of windowed stores.
+/// The number of tables with rows of windowed stores. A table may have deletions only.
 fn tables(database: &RocksBackend) -> usize {
     let files = database.db.live_files().unwrap();
-    let files = files
-        .iter()
-        .filter(|file| file.column_family_name == WINDOWED);
-    files.filter(|file| file.num_entries > 1).count()
+    let files = files.iter();
+    let files = files.filter(|it| it.column_family_name == WINDOWED);
+    files.filter(|it| it.num_entries > it.num_deletions).count()
 }
 
-/// The rows of a store.
+/// The number of rows of a store.
 fn rows(database: &RocksBackend, store: StoreId) -> usize {
-    let mut rows = database
-        .scan(store, &KeyRange::all(), Direction::Forward)
-        .unwrap();
-    let mut count = 0;
+    let rows = database.scan(store, &KeyRange::all(), Direction::Forward);
+    let (mut rows, mut count) = (rows.unwrap(), 0);
     while rows.entry().is_some() {
         count += 1;
         rows.advance().unwrap();
@@ -58,46 +78,75 @@ fn rows(database: &RocksBackend, store: StoreId) -> usize {
     count
 }
 
-/// The rows before the middle of the second bucket.
-fn expired(store: StoreId) -> ExpiredRows {
-    ExpiredRows::new(store, KeyRange::between(..&[2, 50][..]))
+fn delete(database: &mut RocksBackend, expired: &ExpiredRows) {
+    let mut batch = Batch::new();
+    batch.delete(expired);
+    database.apply(&batch, &at(2)).unwrap();
 }
 
+/// The end of the range is not in it, and neither are the rows beside the windows and those of the other store.
 #[test]
 fn tables_of_expired_rows_are_removed_at_once() {
     let dir = tempdir().unwrap();
     let mut database = database(dir.path());
     let [first, second] = stores();
-    for (store, left) in [(first, 5), (second, 4)] {
-        let expired = ExpiredRows {
-            in_snapshots: false,
-            ..expired(store)
-        };
-        let mut batch = Batch::new();
-        batch.delete(&expired);
-        database.apply(&batch, &at(2)).unwrap();
-        assert_eq!(
-            tables(&database),
-            left,
-            "the table of the second bucket stays"
-        );
-        assert_eq!(rows(&database, store), 150);
+    for (store, left) in [(first, 8), (second, 6)] {
+        delete(&mut database, &buckets(store, None, Timestamp(3)));
+        assert_eq!(tables(&database), left);
+        assert_eq!(rows(&database, store), 2 + ROWS);
     }
-    assert_eq!(rows(&database, first), 150);
+    drop(database);
+    let database = open(dir.path());
+    for store in [first, second] {
+        assert_eq!(rows(&database, store), 2 + ROWS);
+        for key in [Vec::new(), start(3), [start(3), vec![0]].concat()] {
+            assert!(database.get(store, &key, &mut Vec::new()).unwrap());
+        }
+    }
+}
+
+/// A table with rows of two buckets is in the range of neither of them.
+#[test]
+fn a_table_of_several_buckets_is_removed_with_the_last_one() {
+    let dir = tempdir().unwrap();
+    let mut database = open(dir.path());
+    let [store, _] = stores();
+    let two: Vec<_> = [1, 2]
+        .map(|bucket| [start(bucket), vec![0]].concat())
+        .into();
+    add_table(&mut database, store, &two);
+    delete(&mut database, &buckets(store, None, Timestamp(2)));
+    assert_eq!((tables(&database), rows(&database, store)), (1, 1));
+    delete(
+        &mut database,
+        &buckets(store, Some(Timestamp(2)), Timestamp(3)),
+    );
+    assert_eq!((tables(&database), rows(&database, store)), (0, 0));
 }
 
 #[test]
-fn earlier_snapshots_keep_the_rows_that_views_read() {
+fn earlier_snapshots_show_expired_windows() {
     let dir = tempdir().unwrap();
     let mut database = database(dir.path());
     let [store, _] = stores();
     let reader: StateReader = database.reader().unwrap();
     let snapshot = reader.snapshot().unwrap();
-    let expired = expired(store);
-    let mut batch = Batch::new();
-    batch.delete(&expired);
-    database.apply(&batch, &at(2)).unwrap();
-    assert_eq!((tables(&database), rows(&database, store)), (6, 150));
-    let mut value = Vec::new();
-    assert!(snapshot.get(store, &[1, 0], &mut value).unwrap());
+    let expired = ExpiredRows {
+        tables: None,
+        ..buckets(store, None, Timestamp(3))
+    };
+    delete(&mut database, &expired);
+    assert_eq!((tables(&database), rows(&database, store)), (10, 2 + ROWS));
+    let key = [start(1), vec![0]].concat();
+    assert!(snapshot.get(store, &key, &mut Vec::new()).unwrap());
+}
+
+#[test]
+fn the_key_below_is_lower() {
+    for key in [&[1][..], &[0], &[1, 0], &[0, 7], &[255, 255], &[3, 1, 0, 0]] {
+        let below = just_below(key.to_vec());
+        assert!(&below[..] < key, "{key:?} {below:?}");
+    }
+    assert_eq!(just_below(vec![5, 0]), [5]);
+    assert!(just_below(vec![5, 6]) > vec![5, 5, 255, 255]);
 }

@@ -238,20 +238,37 @@ fn write_batch(
     remove_tables(db, path, batch)
 }
 
-/// Removes the tables that contain only expired rows. Otherwise a table of deleted rows stays on the disk until a
-/// compaction happens to rewrite it.
+/// Removes the tables that contain only expired rows. Without this, RocksDB keeps these tables until a compaction rewrites
+/// them.
 ///
-/// The tables go at once, but after a power loss the log may end before the batch that deleted their rows. The rows are
-/// expired at the end of the changelog, and no task reads before its restore has reached that.
+/// RocksDB syncs the removal, but not the log. After a power loss, the database may be at an earlier position without these
+/// tables. The missing rows are expired at the end of the changelog, and a task reads its stores only after it has restored
+/// up to that end. This requires that the brokers keep the committed transaction.
+///
+/// A removed table may have the deletion of rows that another table has. Such rows are there again until their own table is
+/// removed. They are expired, so no task reads them.
 fn remove_tables(db: &DB, path: &Path, batch: &Batch<'_>) -> Result<(), StoreError> {
-    let expired = batch.expired().iter();
-    for expired in expired.filter(|expired| !expired.in_snapshots) {
-        if let (from, Some(to)) = bounds(expired.store, &expired.range) {
-            db.delete_file_in_range_cf(family(db, expired.store)?, from, to)
+    for expired in batch.expired() {
+        if let Some(tables) = &expired.tables
+            && let (from, Some(to)) = bounds(expired.store, tables)
+        {
+            db.delete_file_in_range_cf(family(db, expired.store)?, from, just_below(to))
                 .map_err(|error| fault(path, error))?;
         }
     }
     Ok(())
+}
+
+/// Returns a key below this one, with at most a few keys between them. The end of a range of tables is included.
+fn just_below(mut key: Vec<u8>) -> Vec<u8> {
+    match key.pop() {
+        None | Some(0) => {}
+        Some(last) => {
+            key.push(last - 1);
+            key.extend_from_slice(&[u8::MAX; 32]);
+        }
+    }
+    key
 }
 
 /// Deletes every key from `from` on, one by one, including those that the batch writes.

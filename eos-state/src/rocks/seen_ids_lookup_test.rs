@@ -127,8 +127,8 @@ fn a_year_of_ids_does_not_slow_look_ups_down() {
             number += 1;
             if number.is_multiple_of(TRANSACTION) {
                 let mut over = Vec::new();
-                if let Some((_, before)) = expiry.due(Some(time)) {
-                    over.push(buckets(id, before));
+                if let Some((from, before)) = expiry.due(Some(time)) {
+                    over.push(buckets(id, from, before));
                     expiry.forgot(before);
                 }
                 store

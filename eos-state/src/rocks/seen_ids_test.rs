@@ -65,12 +65,16 @@ pub(super) fn store_of(dir: &Path, kind: SeenKind) -> (TaskStore, StoreId) {
     (store.unwrap(), id)
 }
 
-/// The rows of all buckets that start before this.
-pub(super) fn buckets(store: StoreId, before: Timestamp) -> ExpiredRows {
-    let [from, to] = [Timestamp(i64::MIN), before].map(|it| (it.0 ^ i64::MIN).to_be_bytes());
+/// The rows of the buckets that start in a range.
+pub(super) fn buckets(store: StoreId, from: Option<Timestamp>, before: Timestamp) -> ExpiredRows {
+    let between = |from: Option<Timestamp>| {
+        let from = from.unwrap_or(Timestamp(i64::MIN));
+        let [from, to] = [from, before].map(|it| (it.0 ^ i64::MIN).to_be_bytes());
+        KeyRange::between(&from[..]..&to)
+    };
     ExpiredRows {
-        in_snapshots: false,
-        ..ExpiredRows::new(store, KeyRange::between(&from[..]..&to))
+        tables: Some(between(None)),
+        ..ExpiredRows::new(store, between(from))
     }
 }
 
@@ -105,8 +109,8 @@ fn measured(
         store.keep_record();
         if (number + 1) % TRANSACTION == 0 {
             let mut over = Vec::new();
-            if let Some((_, before)) = expiry.due(Some(time)) {
-                over.push(buckets(id, before));
+            if let Some((from, before)) = expiry.due(Some(time)) {
+                over.push(buckets(id, from, before));
                 expiry.forgot(before);
             }
             let seq = number / TRANSACTION + 1;

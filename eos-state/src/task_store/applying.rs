@@ -27,7 +27,8 @@ impl TaskStore {
         }
     }
 
-    /// Starts to apply the committed transaction. In the same step, the backend deletes every key in `over`. This includes keys that the transaction wrote. Reads and writes can continue at once.
+    /// Starts to apply the committed transaction. In the same step, the backend deletes the rows in `over`, including those
+    /// that the transaction wrote. Reads and writes can continue at once.
     ///
     /// Transactions are applied in order, so this call waits for the previous transaction.
     ///

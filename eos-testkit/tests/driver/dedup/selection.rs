@@ -290,7 +290,8 @@ fn a_cloud_event_is_its_source_and_its_id() {
     assert_eq!(ids(&mut driver), ["a#1", "ab#1", "a#b1"]);
 }
 
-/// The headers are bytes. A source and an id that are not text differ byte by byte, and no byte stands for the border of both.
+/// Headers are bytes, and may not be text. Two sources or ids are equal only if all their bytes are equal. No byte separates the
+/// source from the id.
 #[test]
 fn a_cloud_event_whose_headers_are_not_text_has_an_id() {
     let event = |source: &[u8], id: &[u8], value: &str| {
@@ -306,7 +307,7 @@ fn a_cloud_event_whose_headers_are_not_text_has_an_id() {
     for input in [
         event(b"/a", b"\xff\xfe", "first"),
         event(b"/a", b"\xff\xfe", "again"),
-        // Both would be the same replacement character.
+        // As text, both ids would have the same replacement characters.
         event(b"/a", b"\xff\xfd", "other id"),
         event(b"\xff", b"1", "first source"),
         event(b"\xfe", b"1", "other source"),

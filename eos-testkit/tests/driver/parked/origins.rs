@@ -1,14 +1,14 @@
-//! Topics of origin that are missing.
+//! Replays whose topic of origin is missing, or refuses a letter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use eos_core::Error;
 use eos_core::errors::{PreflightError, TopicChange, TopicRole, WorkerError};
-use eos_testkit::TestDriver;
+use eos_core::Error;
+use eos_testkit::{Input, TestDriver};
 
 use super::pairs;
-use super::starts::{FIRST, SECOND, Starts, letter, letter_of, program, waiting};
+use super::starts::{FIRST, SECOND, Starts, failed, letter, letter_of, program, waiting};
 
 fn start(starts: &mut Starts) -> bool {
     let start = || starts.run(program(|replay| replay.to("clicks").until(SECOND)));
@@ -19,7 +19,7 @@ fn add_topic(driver: &TestDriver) {
     driver.cluster().add_topic("orders", 1).unwrap();
 }
 
-/// Two letters of the later start: of the topic that is deleted, and of another one.
+/// Pipes two letters that the second start writes: one of `orders`, which the tests delete, and one of `clicks`.
 fn two_letters(starts: &mut Starts) {
     starts.pipe(letter(Some("k"), "0 1", 1_500));
     starts.pipe(letter_of("clicks", Some("k"), "7 1", 1_500));
@@ -45,18 +45,23 @@ fn a_start_without_a_topic_of_origin_names_it_and_keeps_all_letters() {
     starts.pipe(letter(Some("k"), "0 2", 1_500));
     for _ in 0..2 {
         assert!(!start(&mut starts));
-        match starts.driver.error() {
-            Some(Error::Preflight(PreflightError::MissingTopics { topics, .. })) => {
-                let names: Vec<_> = topics.iter().map(|it| it.name.as_str()).collect();
-                assert_eq!(names, ["orders"]);
-            }
-            other => panic!("no missing topic: {other:?}"),
-        }
+        is_missing(&starts.driver);
     }
     add_topic(&starts.driver);
     assert!(start(&mut starts));
     let both = [("0 1", "1 record 0 1"), ("0 2", "1 record 0 2")];
     are_written_once(&mut starts, &both);
+}
+
+#[track_caller]
+fn is_missing(driver: &TestDriver) {
+    match driver.error() {
+        Some(Error::Preflight(PreflightError::MissingTopics { topics, .. })) => {
+            let names: Vec<_> = topics.iter().map(|it| it.name.as_str()).collect();
+            assert_eq!(names, ["orders"]);
+        }
+        other => panic!("expected the error for a missing topic, got {other:?}"),
+    }
 }
 
 #[track_caller]
@@ -66,11 +71,11 @@ fn is_deleted(driver: &TestDriver) {
             assert_eq!((it.topic.as_str(), it.role), ("orders", TopicRole::Output));
             assert!(matches!(it.change, TopicChange::Deleted { .. }));
         }
-        other => panic!("no topic is the reason: {other:?}"),
+        other => panic!("expected the error for a deleted topic, got {other:?}"),
     }
 }
 
-/// The letters wait for another start, so only the comparison of the topics notices it.
+/// The first start writes none of these letters. So only the check of the topics finds that `orders` is deleted.
 #[test]
 fn a_topic_of_origin_that_is_deleted_stops_the_replay_and_keeps_all_letters() {
     let mut starts = Starts::new(|replay| replay.to("clicks").until(FIRST));
@@ -78,6 +83,7 @@ fn a_topic_of_origin_that_is_deleted_stops_the_replay_and_keeps_all_letters() {
     starts.driver.delete_topic("orders").unwrap_err();
     is_deleted(&starts.driver);
     assert!(!start(&mut starts));
+    is_missing(&starts.driver);
     add_topic(&starts.driver);
     assert!(start(&mut starts));
     are_written_once(&mut starts, &[("0 1", "1 record 0 1")]);
@@ -99,4 +105,34 @@ fn a_round_that_writes_to_a_deleted_topic_keeps_all_its_letters() {
     add_topic(&starts.driver);
     assert!(start(&mut starts));
     are_written_once(&mut starts, &[("0 1", "1 record 0 1")]);
+}
+
+/// Sets the largest record of `orders`, and starts again.
+fn start_with_limit(starts: &mut Starts, bytes: &str) {
+    let cluster = starts.driver.cluster();
+    let set = cluster.broker(|it| it.configure_topic("orders", "max.message.bytes", bytes));
+    set.unwrap();
+    starts.run(program(|replay| {
+        replay.discard("orders", "k", 1).until(SECOND)
+    }));
+}
+
+/// A round that reads a refused letter again must not repeat the decision about the lost one before it.
+#[test]
+fn the_discard_before_a_letter_that_is_too_large_is_written_with_it() {
+    let mut starts = Starts::new(|replay| replay.until(FIRST));
+    start_with_limit(&mut starts, "1000");
+    let value = "v".repeat(950);
+    let large = Input::raw(Some(b"k"), Some(value.as_bytes()));
+    starts.pipe(failed(large, "orders", "0 2", 1_500));
+    assert!(starts.read().is_empty());
+    starts.pipe(letter(Some("k"), "0 3", 1_500));
+    assert!(starts.read().is_empty());
+    start_with_limit(&mut starts, "2000");
+    let all = [
+        (&*value, "1 discard 0 1"),
+        (&*value, "1 record 0 2"),
+        ("0 3", "1 record 0 3"),
+    ];
+    assert_eq!(starts.read(), pairs(&all));
 }
