@@ -26,7 +26,8 @@ const USUAL: &str = "localhost:9092";
 /// The command that installs `eos`.
 pub const INSTALL: &str = "cargo install --locked --debug --path eos-cli";
 
-/// A program that runs until Ctrl-C, and what it reads: once that is committed, it has done its work.
+/// A program that runs until Ctrl-C, and what it reads: once that is committed and its results are there, it has done its
+/// work.
 #[derive(Debug, Clone, Copy)]
 pub struct Pipeline<'a> {
     /// Its binary.
@@ -37,6 +38,8 @@ pub struct Pipeline<'a> {
     pub inputs: &'a [&'a str],
     /// Those that are: what it writes itself, and reads after the others.
     pub own_outputs: &'a [&'a str],
+    /// Its topics with the least number of committed results, for work that follows later.
+    pub results: &'a [(&'a str, usize)],
 }
 
 /// Who follows instructions.
@@ -65,6 +68,13 @@ impl Pipeline<'_> {
             let behind =
                 |(end, at): (i64, Option<(i64, String)>)| at.is_none_or(|(at, _)| at + rest < end);
             if ends.into_iter().zip(committed).any(behind) {
+                return Ok(false);
+            }
+        }
+        for (topic, least) in self.results {
+            let mut count = 0;
+            client.read_all(topic, Isolation::ReadCommitted, |_, _| count += 1)?;
+            if count < *least {
                 return Ok(false);
             }
         }

@@ -24,12 +24,14 @@ const PIPELINES: [Pipeline<'static>; 2] = [
         app: "hello-v1",
         inputs: &["cities"],
         own_outputs: &[],
+        results: &[],
     },
     Pipeline {
         bin: "pricing",
         app: "pricing-v1",
         inputs: &["orders"],
         own_outputs: &[],
+        results: &[],
     },
 ];
 

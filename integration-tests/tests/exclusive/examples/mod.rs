@@ -1,4 +1,6 @@
-//! Examples 03 to 05, 07 and 08, by the commands in their own headers, and what they do to Kafka.
+//! Examples 03 to 05, 07, 08 and 11 to 13, by the commands in their own headers, and what they do to Kafka.
+
+mod trouble;
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,36 +15,63 @@ use serde::Deserialize;
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-const PIPELINES: [Pipeline<'static>; 5] = [
+const PIPELINES: [Pipeline<'static>; 8] = [
     Pipeline {
         bin: "03-errors",
         app: "errors-v1",
         inputs: &["cities", "tag-orders"],
         own_outputs: &["tag-orders-dlq"],
+        results: &[],
     },
     Pipeline {
         bin: "04-two-topics",
         app: "two-topics-v1",
         inputs: &["departures", "arrivals"],
         own_outputs: &[],
+        results: &[],
     },
     Pipeline {
         bin: "05-configuration",
         app: "configuration-v1",
         inputs: &["cities"],
         own_outputs: &[],
+        results: &[],
     },
     Pipeline {
         bin: "07-page-views",
         app: "page-views-v1",
         inputs: &["page-views"],
         own_outputs: &["page-views-v1-pages-repartition"],
+        results: &[],
     },
     Pipeline {
         bin: "08-enriched-orders",
         app: "enriched-orders-v1",
         inputs: &["customers", "orders"],
         own_outputs: &["enriched-orders-v1-orders-by-customer-repartition"],
+        results: &[],
+    },
+    Pipeline {
+        bin: "11-payments-dedup",
+        app: "payments-dedup-v1",
+        inputs: &["payments"],
+        own_outputs: &[],
+        results: &[],
+    },
+    Pipeline {
+        bin: "12-enrich-async",
+        app: "enrich-async-v1",
+        inputs: &["orders"],
+        own_outputs: &[],
+        results: &[],
+    },
+    Pipeline {
+        bin: "13-dead-letters",
+        app: "dead-letters-v1",
+        inputs: &[],
+        own_outputs: &["tea-orders"],
+        // The replay begins after the first orders are committed.
+        results: &[("paid", 6)],
     },
 ];
 
@@ -60,7 +89,10 @@ fn examples_do_what_their_headers_say() -> Result<()> {
     two_topics(&user, &mut client).context("04-two-topics")?;
     configuration(&user, &mut client).context("05-configuration")?;
     page_views(&user, &mut client).context("07-page-views")?;
-    enriched_orders(&user, &mut client).context("08-enriched-orders")
+    enriched_orders(&user, &mut client).context("08-enriched-orders")?;
+    trouble::payments_dedup(&user, &mut client).context("11-payments-dedup")?;
+    trouble::enrich_async(&user, &mut client).context("12-enrich-async")?;
+    trouble::dead_letters(&user, &mut client).context("13-dead-letters")
 }
 
 /// Runs the commands of an example's header; what they printed, by command.
