@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use eos_core::errors::{PreflightError, TopicChange, TopicRole, WorkerError};
 use eos_core::Error;
+use eos_core::errors::{PreflightError, TopicChange, TopicRole, WorkerError};
 use eos_testkit::{Input, TestDriver};
 
 use super::pairs;
