@@ -1,5 +1,6 @@
 //! Consumed and produced records, as bytes.
 
+use std::fmt;
 use std::sync::Arc;
 
 use eos_protocol::{Offset, Partition, Timestamp};
@@ -38,7 +39,7 @@ pub trait Message {
 }
 
 /// One record header.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Header {
     name: Box<str>,
     value: Option<Box<[u8]>>,
@@ -66,10 +67,22 @@ impl Header {
     }
 }
 
+/// Shows a value that is UTF-8 as text.
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.value().map(str::from_utf8);
+        match text {
+            Some(Ok(text)) => write!(f, "{}: {text:?}", self.name),
+            Some(Err(_)) => write!(f, "{}: {:?}", self.name, self.value()),
+            None => write!(f, "{}: null", self.name),
+        }
+    }
+}
+
 /// A record's headers, in order. Empty headers cost nothing, and clones share the headers.
 //
 // Records are moved often, and most have no headers: one word instead of three.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Option<Arc<Vec<Header>>>);
 
 impl Headers {
@@ -124,6 +137,12 @@ impl Headers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -188,6 +207,18 @@ pub struct Change<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_readable_in_debug_output() {
+        let mut headers = Headers::new();
+        headers.push("a", Some(b"1 17 3"));
+        headers.push("b", Some(b"\xff"));
+        headers.push("c", None);
+        assert_eq!(
+            format!("{headers:?}"),
+            r#"[a: "1 17 3", b: Some([255]), c: null]"#
+        );
+    }
 
     #[test]
     fn clones_share_headers_until_one_of_them_changes() {

@@ -103,6 +103,18 @@ impl Round {
         self.next = next;
     }
 
+    /// Whether the round has written a letter.
+    #[must_use]
+    pub const fn has_written(&self) -> bool {
+        self.letters > 0
+    }
+
+    /// Whether no stored letter is left for a later round of this start. `is_end`: whether the round has read the last row.
+    #[must_use]
+    pub const fn is_last(&self, is_end: bool) -> bool {
+        is_end && self.letters == 0 && !self.waits
+    }
+
     /// The key before which this start writes no letter.
     #[must_use]
     pub fn place(&self) -> &[u8] {

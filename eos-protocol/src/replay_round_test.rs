@@ -89,6 +89,8 @@ impl Start {
             }
         }
         self.rounds += 1;
+        let is_done = self.rows.values().all(|it| *it == Letter::Never);
+        assert!(is_done || !round.is_last(is_end), "{self:?}");
         self.place = round.place().to_vec();
         self.cut = round.cut(is_end).unwrap_or_default();
     }

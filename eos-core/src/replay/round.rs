@@ -1,6 +1,6 @@
 //! The intake of letters, and the rounds that write them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use eos_protocol::letter::{self, WaitingLetter};
@@ -47,6 +47,8 @@ pub(super) struct Rounds {
     rows: Rows,
     outputs: BTreeMap<String, Origin>,
     stuck: Mutex<BTreeMap<Partition, Stuck>>,
+    /// The tasks that have written letters since they last logged that none is left.
+    busy: Mutex<BTreeSet<Partition>>,
     /// The cuts of the last rounds, see [`Round::cut`].
     cuts: Mutex<BTreeMap<Partition, Vec<u8>>>,
 }
@@ -86,6 +88,7 @@ impl Rounds {
             rows,
             outputs,
             stuck: Mutex::default(),
+            busy: Mutex::default(),
             cuts: Mutex::default(),
         }
     }
@@ -170,6 +173,7 @@ impl Rounds {
         if is_end {
             self.warn(ctx.partition());
         }
+        self.log_end(ctx.partition(), &round, is_end);
         round.place().clone_into(&mut passed.key);
         if let Some(key) = round.cut(is_end) {
             self.cut_at(ctx.partition(), key);
@@ -295,6 +299,21 @@ impl Rounds {
         match is_new {
             true => Fate::Soon,
             false => Fate::Written(output),
+        }
+    }
+
+    /// Logs that a task has written all its letters of this start.
+    fn log_end(&self, of: Partition, round: &Round, is_end: bool) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if round.has_written() {
+            busy.insert(of);
+        } else if round.is_last(is_end) && busy.remove(&of) {
+            tracing::info!(
+                app = self.replay.name,
+                partition = %of,
+                "all letters of this start are written. The replay continues for letters that arrive later. Stop it if none \
+                 will arrive"
+            );
         }
     }
 

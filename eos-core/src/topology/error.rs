@@ -628,8 +628,9 @@ pub enum Mistake {
     /// A stage with asynchronous calls has sequenced dead letters.
     #[error(
         "one stage has the calls {name} of `map_async` and the sequenced dead letters {store:?}. The calls of a record start \
-         before earlier records of its key have passed, so a record behind a dead letter would not wait. Write the records \
-         to a topic between them, with `.to(&topic)` and `app.source(&topic)`"
+         before earlier records of its key have passed, so a record behind a dead letter would not wait. To keep the order of \
+         failed calls, use `ErrorPolicy::pause()`, or make the call in `try_map`, which blocks the task. If only other steps \
+         need the order, write their results to a topic, and make the calls in another stage"
     )]
     SequenceWithCalls {
         /// The name of the calls.
