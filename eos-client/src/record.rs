@@ -67,14 +67,14 @@ impl Header {
     }
 }
 
-/// Shows a value that is UTF-8 as text.
+/// Formats UTF-8 values as text, and other values as bytes.
 impl fmt::Debug for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.value().map(str::from_utf8);
         match text {
-            Some(Ok(text)) => write!(f, "{}: {text:?}", self.name),
-            Some(Err(_)) => write!(f, "{}: {:?}", self.name, self.value()),
-            None => write!(f, "{}: null", self.name),
+            Some(Ok(text)) => write!(f, "{:?}: {text:?}", self.name),
+            Some(Err(_)) => write!(f, "{:?}: {:?}", self.name, self.value().unwrap_or_default()),
+            None => write!(f, "{:?}: null", self.name),
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
         headers.push("c", None);
         assert_eq!(
             format!("{headers:?}"),
-            r#"[a: "1 17 3", b: Some([255]), c: null]"#
+            r#"["a": "1 17 3", "b": [255], "c": null]"#
         );
     }
 

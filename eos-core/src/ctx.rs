@@ -423,13 +423,13 @@ impl<'r> Ctx<'r> {
     }
 
     /// The number of outputs of the record.
-    pub(crate) fn outputs(&self) -> usize {
+    pub(crate) fn output_count(&self) -> usize {
         self.scratch.borrow().len()
     }
 
-    /// Removes the outputs of the record from this number on.
+    /// Removes the outputs of the record from index `first` on.
     pub(crate) fn remove_outputs_from(&self, first: usize) {
-        self.scratch.borrow_mut().remove_from(first);
+        self.scratch.borrow_mut().remove_outputs_from(first);
     }
 
     /// The number of partitions of an output.

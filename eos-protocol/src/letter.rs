@@ -98,10 +98,10 @@ impl<'a> WaitingLetter<'a> {
         row_key
     }
 
-    /// Returns a row key before those of all letters of this key and episode, and one behind them. `None` for a letter that
-    /// waits for no other.
+    /// Returns a row key before those of all letters of this key and episode, and one behind them. `None` for a letter
+    /// without a key or a number, which waits for no other.
     #[must_use]
-    pub fn episode(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub fn episode_range(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let episode = self.number.filter(|_| self.key.is_some())?.episode;
         let begin = self.sibling(LetterNumber { episode, n: 0 });
         let n = u64::MAX;

@@ -5,15 +5,14 @@
 //!                     └ place             └ cut
 //! ```
 //!
-//! This start writes no letter before the *place*. It is stored with the letters, and an arriving letter moves it
-//! back to the first letter of its key and episode.
+//! This start writes no letter before the *place*. The place is stored with the letters. An arriving letter moves
+//! it back to the begin of its episode.
 //!
 //! A round is cut if it has read as many rows as it may, or has written no letter. The next round then begins at the *cut*, so
 //! that many letters before it do not hide the letters behind it. The cut is in memory only.
 //!
-//! A row that stays and lies between two letters of a key may hide the first one for a round, so that the second one is
-//! written first. That needs a letter that failed later than one with a higher number, by the clocks of two machines. The app
-//! parks the second one again.
+//! A late row between two letters of a key may cause a cut between them. The replay then writes the second letter first, and the
+//! app parks it again. This happens only if the clocks of two machines disagree.
 
 /// The bounds of a round.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +108,7 @@ impl Round {
         self.letters > 0
     }
 
-    /// Whether no stored letter is left for a later round of this start. `is_end`: whether the round has read the last row.
+    /// Whether later rounds have no stored letter to write. `is_end`: whether the round has read the last row.
     #[must_use]
     pub const fn is_last(&self, is_end: bool) -> bool {
         is_end && self.letters == 0 && !self.waits

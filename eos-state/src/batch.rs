@@ -54,13 +54,13 @@ impl<'a> Batch<'a> {
 
     /// Deletes every key of a range, both earlier keys and those that this batch writes. A range is one entry in the
     /// log, whatever its size. An empty range adds no entry.
-    pub fn delete(&mut self, expired: &'a ExpiredRows) {
+    pub fn delete_expired(&mut self, expired: &'a ExpiredRows) {
         if !expired.range.is_empty() {
             self.expired.push(expired);
         }
     }
 
-    /// The rows that the engine deletes after the writes.
+    /// The expired rows, which the engine deletes after the writes.
     #[must_use]
     pub fn expired(&self) -> &[&'a ExpiredRows] {
         &self.expired

@@ -11,19 +11,19 @@ pub struct ExpiredRows {
     pub store: StoreId,
     /// The keys of the rows.
     pub range: KeyRange,
-    /// The keys of all rows that have expired so far, if no snapshot has to show them. The engine may remove whole tables
-    /// of these rows from the disk at once. `None` for windows, because views read them in snapshots.
-    pub tables: Option<KeyRange>,
+    /// The keys of all rows that have expired so far. The engine may remove tables that contain only these rows, so
+    /// snapshots may lose them. `None` for windows, because views read windows in snapshots.
+    pub removable: Option<KeyRange>,
 }
 
 impl ExpiredRows {
-    /// Creates expired rows that earlier snapshots still show.
+    /// Creates expired rows that stay in earlier snapshots.
     #[must_use]
     pub const fn new(store: StoreId, range: KeyRange) -> Self {
         Self {
             store,
             range,
-            tables: None,
+            removable: None,
         }
     }
 }

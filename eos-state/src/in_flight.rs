@@ -106,7 +106,7 @@ impl InFlight {
             }
         }
         for expired in self.over() {
-            batch.delete(expired);
+            batch.delete_expired(expired);
         }
         batch
     }

@@ -10,7 +10,7 @@
 //!   well, because the error policy keeps the dead letters of a key in sequence. Ada's orders are paid.
 //! - **Look.** The log contains the reason. The headers of each letter contain its reason and its place in the
 //!   sequence.
-//! - **Fix.** After three seconds, the price list gets a price for tea.
+//! - **Fix.** Three seconds after the failure, the price list gets a price for tea.
 //! - **Replay.** A second app writes the letters back to `tea-orders`. Emmy's orders are paid, each once and in order,
 //!   even if you kill this program.
 //!
@@ -29,13 +29,16 @@ use std::time::Duration;
 
 use eos_core::{App, ErrorPolicy, Failure, PlainTopic, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
+use tokio::sync::Notify;
 
 const THREE_SECONDS: Duration = Duration::from_secs(3);
+const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 /// The prices in cents.
 #[derive(Debug, Clone, Default)]
 struct Prices {
     has_tea: Arc<AtomicBool>,
+    failed: Arc<Notify>,
 }
 
 impl Prices {
@@ -44,7 +47,10 @@ impl Prices {
             "coffee" => Ok(320),
             "cake" => Ok(450),
             "tea" if self.has_tea.load(Ordering::Relaxed) => Ok(280),
-            _ => Err(format!("{item} has no price").into()),
+            _ => {
+                self.failed.notify_one();
+                Err(format!("{item} has no price").into())
+            }
         }
     }
 
@@ -61,6 +67,8 @@ async fn main() -> anyhow::Result<()> {
     let prices = Prices::default();
     let shop = shop(&prices);
     let replay = async {
+        // In a second run, the order of tea has already failed.
+        let _ = tokio::time::timeout(TEN_SECONDS, prices.failed.notified()).await;
         tokio::time::sleep(THREE_SECONDS).await;
         println!("tea has a price now; the replay begins");
         prices.fix();

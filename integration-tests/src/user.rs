@@ -26,8 +26,7 @@ const USUAL: &str = "localhost:9092";
 /// The command that installs `eos`.
 pub const INSTALL: &str = "cargo install --locked --debug --path eos-cli";
 
-/// A program that runs until Ctrl-C, and what it reads: once that is committed and its results are there, it has done its
-/// work.
+/// A program that runs until Ctrl-C, and its topics. Its work is done once its inputs and its results are committed.
 #[derive(Debug, Clone, Copy)]
 pub struct Pipeline<'a> {
     /// Its binary.
@@ -38,7 +37,7 @@ pub struct Pipeline<'a> {
     pub inputs: &'a [&'a str],
     /// Those that are: what it writes itself, and reads after the others.
     pub own_outputs: &'a [&'a str],
-    /// Its topics with the least number of committed results, for work that follows later.
+    /// Output topics, with the minimum number of committed records. For programs that write after their inputs are committed.
     pub results: &'a [(&'a str, usize)],
 }
 

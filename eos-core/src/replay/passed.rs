@@ -64,7 +64,7 @@ impl Passed {
         }
     }
 
-    /// Moves the place back to this row key, if the place is behind it.
+    /// Moves the place back to the row key `to`, if the place is behind it.
     pub(super) fn move_back_to(
         view: &KeyValueView<'_, u32, Self>,
         start: u64,

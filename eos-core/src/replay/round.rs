@@ -47,8 +47,8 @@ pub(super) struct Rounds {
     rows: Rows,
     outputs: BTreeMap<String, Origin>,
     stuck: Mutex<BTreeMap<Partition, Stuck>>,
-    /// The tasks that have written letters since they last logged that none is left.
-    busy: Mutex<BTreeSet<Partition>>,
+    /// The partitions with letters that were written since the last log line about the end.
+    unreported: Mutex<BTreeSet<Partition>>,
     /// The cuts of the last rounds, see [`Round::cut`].
     cuts: Mutex<BTreeMap<Partition, Vec<u8>>>,
 }
@@ -88,7 +88,7 @@ impl Rounds {
             rows,
             outputs,
             stuck: Mutex::default(),
-            busy: Mutex::default(),
+            unreported: Mutex::default(),
             cuts: Mutex::default(),
         }
     }
@@ -103,10 +103,13 @@ impl Rounds {
         let key = letter.row_key(ctx.offset());
         // A letter that failed too late belongs to a later start, which reads all rows. So the place stays.
         if letter.failed_at < self.replay.until {
-            let is_named = self.outputs.contains_key(letter.topic);
-            let episode = letter.episode().filter(|_| is_named);
-            // An earlier letter of the key may be too large for its topic, and the place is behind it. The new letter must wait
-            // for that letter.
+            let output = self.outputs.get(letter.topic);
+            let exists = |output: &Origin| letter.partition < ctx.partitions_of(output.index);
+            let episode = letter
+                .episode_range()
+                .filter(|_| output.is_some_and(exists));
+            // If an earlier letter of the key is too large for its topic, the place is behind it. The new letter must wait for
+            // the earlier one.
             let to = episode.as_ref().map_or(&key, |(begin, _)| begin);
             Passed::move_back_to(&ctx.store(&self.rows.passed), self.start, to)?;
         }
@@ -152,7 +155,8 @@ impl Rounds {
             next.push(0);
             // The later letters of its key wait for it.
             if matches!(fate, Fate::Soon | Fate::Stuck(Why::TooLarge { .. }))
-                && let Some((_, behind)) = letter.as_ref().ok().and_then(WaitingLetter::episode)
+                && let Some((_, behind)) =
+                    letter.as_ref().ok().and_then(WaitingLetter::episode_range)
             {
                 entries = rows.range(behind.clone()..);
                 next = behind;
@@ -173,7 +177,7 @@ impl Rounds {
         if is_end {
             self.warn(ctx.partition());
         }
-        self.log_end(ctx.partition(), &round, is_end);
+        self.log_end(ctx, &round, is_end);
         round.place().clone_into(&mut passed.key);
         if let Some(key) = round.cut(is_end) {
             self.cut_at(ctx.partition(), key);
@@ -228,7 +232,7 @@ impl Rounds {
         last: &mut Written,
     ) -> Result<Fate<'a>, Failure> {
         let (replay, group) = (&self.replay, group_of(letter));
-        let first = ctx.outputs();
+        let first = ctx.output_count();
         let written = last
             .as_ref()
             .filter(|(last, _)| *last == group)
@@ -249,7 +253,7 @@ impl Rounds {
         }
         let action = replay.decisions.action(letter);
         if let Some(why) = self.emit(ctx, output, letter, action)? {
-            // A later round may read the letter again.
+            // A later round may read the letter again, and write the discards again.
             ctx.remove_outputs_from(first);
             return Ok(Fate::Stuck(why));
         }
@@ -302,17 +306,23 @@ impl Rounds {
         }
     }
 
-    /// Logs that a task has written all its letters of this start.
-    fn log_end(&self, of: Partition, round: &Round, is_end: bool) {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Logs when a task has no stored letter left to write.
+    fn log_end(&self, ctx: &Ctx<'_>, round: &Round, is_end: bool) {
+        let of = ctx.partition();
+        // Otherwise a letter that fails again is one of this start, and the topic always has unread letters.
+        let is_over = ctx.time_of(Clock::Wall) >= Some(self.replay.until);
+        let mut unreported = self
+            .unreported
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if round.has_written() {
-            busy.insert(of);
-        } else if round.is_last(is_end) && busy.remove(&of) {
+            unreported.insert(of);
+        } else if is_over && round.is_last(is_end) && unreported.remove(&of) {
             tracing::info!(
                 app = self.replay.name,
                 partition = %of,
-                "all letters of this start are written. The replay continues for letters that arrive later. Stop it if none \
-                 will arrive"
+                "wrote all stored letters that this start can write; waiting for more. Stop the replay once the dead-letter \
+                 topic has no unread letters"
             );
         }
     }

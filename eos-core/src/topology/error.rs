@@ -627,10 +627,10 @@ pub enum Mistake {
     },
     /// A stage with asynchronous calls has sequenced dead letters.
     #[error(
-        "one stage has the calls {name} of `map_async` and the sequenced dead letters {store:?}. The calls of a record start \
-         before earlier records of its key have passed, so a record behind a dead letter would not wait. To keep the order of \
-         failed calls, use `ErrorPolicy::pause()`, or make the call in `try_map`, which blocks the task. If only other steps \
-         need the order, write their results to a topic, and make the calls in another stage"
+        "one stage has the calls {name} of `map_async` and the sequenced dead letters {store:?}. The call of a record starts \
+         before earlier records of its key are processed, so later records would not wait for a dead letter. To keep the order \
+         of failed calls, use `ErrorPolicy::pause()`, or make the call in `try_map`, which blocks the task. If only other steps \
+         need the order, move `map_async` into another stage: write the results of these steps to a topic, and read that topic"
     )]
     SequenceWithCalls {
         /// The name of the calls.

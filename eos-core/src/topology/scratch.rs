@@ -264,12 +264,12 @@ impl Scratch {
     pub(crate) fn remove_oversize(&mut self) -> Option<usize> {
         let last = self.outputs.len().checked_sub(1)?;
         let (_, _, limit) = self.oversize(last)?;
-        self.remove_from(last);
+        self.remove_outputs_from(last);
         Some(limit)
     }
 
-    /// Removes the outputs from this number on.
-    pub(crate) fn remove_from(&mut self, first: usize) {
+    /// Removes the outputs from index `first` on.
+    pub(crate) fn remove_outputs_from(&mut self, first: usize) {
         for output in self.outputs.drain(first.min(self.outputs.len())..).rev() {
             let ranges = [output.key, output.value].into_iter().flatten();
             if let Some(start) = ranges.map(|range| range.start).min() {

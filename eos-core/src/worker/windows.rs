@@ -316,8 +316,9 @@ impl Windows {
                 over.push(ExpiredRows {
                     store: *store,
                     range: windows_between(from, before),
-                    // A table on disk has rows of several buckets. Only stores of ids have buckets, and no view reads ids.
-                    tables: (expiry.has_buckets()).then(|| windows_between(None, before)),
+                    // A table may have rows of several buckets, so the range begins at the first one. Only stores of ids have
+                    // buckets, and no view reads them.
+                    removable: (expiry.has_buckets()).then(|| windows_between(None, before)),
                 });
                 expiry.forgot(before);
             }

@@ -128,8 +128,7 @@ fn a_database_forgets_a_bucket_with_the_first_commit_after_its_expiry() {
     for time in (0..400).step_by(7) {
         let over = expiry.expired_before(Some(at(time)));
         if let Some((from, before)) = expiry.due(Some(at(time))) {
-            // RocksDB looks through all deletions since the last flush. If they overlapped, their total length would grow with
-            // the square of their number.
+            // RocksDB reads all range deletions since the last flush. Overlapping ones would have quadratic cost.
             let last: Option<&(i64, i64)> = dropped.last();
             assert_eq!(from, last.map(|it| at(it.1)));
             expiry.forgot(before);

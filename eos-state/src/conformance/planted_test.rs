@@ -117,7 +117,7 @@ impl StoreBackend for Faulty {
         }
         if !self.has(7) {
             for expired in expired {
-                batch.delete(expired);
+                batch.delete_expired(expired);
             }
         }
         if self.has(8) {

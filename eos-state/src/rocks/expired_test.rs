@@ -28,7 +28,7 @@ fn open(path: &Path) -> RocksBackend {
     RocksBackend::open(path, &Family::ALL, &StateMemory::new(8 << 20)).unwrap()
 }
 
-/// Writes rows, and makes them a table of their own.
+/// Writes rows into a table of their own.
 fn add_table(database: &mut RocksBackend, store: StoreId, rows: &[Vec<u8>]) {
     let mut batch = Batch::new();
     for row in rows {
@@ -42,8 +42,7 @@ fn add_table(database: &mut RocksBackend, store: StoreId, rows: &[Vec<u8>]) {
     database.db.compact_range_cf(family, Some(from), to);
 }
 
-/// A database with a row beside the windows of each store, a row that has only the start of the third bucket as its key, and
-/// the rows of three buckets.
+/// Creates a database with five tables for each store: the empty key, the bare start of bucket 3, and three buckets.
 fn database(path: &Path) -> RocksBackend {
     let mut database = open(path);
     for store in stores() {
@@ -59,7 +58,7 @@ fn database(path: &Path) -> RocksBackend {
     database
 }
 
-/// The number of tables with rows of windowed stores. A table may have deletions only.
+/// The number of tables with rows of windowed stores. Ignores tables that contain only deletions.
 fn tables(database: &RocksBackend) -> usize {
     let files = database.db.live_files().unwrap();
     let files = files.iter();
@@ -80,7 +79,7 @@ fn rows(database: &RocksBackend, store: StoreId) -> usize {
 
 fn delete(database: &mut RocksBackend, expired: &ExpiredRows) {
     let mut batch = Batch::new();
-    batch.delete(expired);
+    batch.delete_expired(expired);
     database.apply(&batch, &at(2)).unwrap();
 }
 
@@ -105,7 +104,7 @@ fn tables_of_expired_rows_are_removed_at_once() {
     }
 }
 
-/// A table with rows of two buckets is in the range of neither of them.
+/// A table with rows of two buckets is in the range of neither bucket.
 #[test]
 fn a_table_of_several_buckets_is_removed_with_the_last_one() {
     let dir = tempdir().unwrap();
@@ -132,7 +131,7 @@ fn earlier_snapshots_show_expired_windows() {
     let reader: StateReader = database.reader().unwrap();
     let snapshot = reader.snapshot().unwrap();
     let expired = ExpiredRows {
-        tables: None,
+        removable: None,
         ..buckets(store, None, Timestamp(3))
     };
     delete(&mut database, &expired);

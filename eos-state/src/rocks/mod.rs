@@ -241,16 +241,16 @@ fn write_batch(
 /// Removes the tables that contain only expired rows. Without this, RocksDB keeps these tables until a compaction rewrites
 /// them.
 ///
-/// RocksDB syncs the removal, but not the log. After a power loss, the database may be at an earlier position without these
+/// RocksDB syncs the removal, and eos does not sync the log. After a power loss, the database may be at an earlier position without these
 /// tables. The missing rows are expired at the end of the changelog, and a task reads its stores only after it has restored
-/// up to that end. This requires that the brokers keep the committed transaction.
+/// up to that end. This requires that the brokers keep committed transactions.
 ///
-/// A removed table may have the deletion of rows that another table has. Such rows are there again until their own table is
-/// removed. They are expired, so no task reads them.
+/// A removed table may contain deletions of rows in other tables. These rows reappear until RocksDB removes their table. They
+/// are expired, so no task reads them.
 fn remove_tables(db: &DB, path: &Path, batch: &Batch<'_>) -> Result<(), StoreError> {
     for expired in batch.expired() {
-        if let Some(tables) = &expired.tables
-            && let (from, Some(to)) = bounds(expired.store, tables)
+        if let Some(range) = &expired.removable
+            && let (from, Some(to)) = bounds(expired.store, range)
         {
             db.delete_file_in_range_cf(family(db, expired.store)?, from, just_below(to))
                 .map_err(|error| fault(path, error))?;
@@ -259,7 +259,8 @@ fn remove_tables(db: &DB, path: &Path, batch: &Batch<'_>) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Returns a key below this one, with at most a few keys between them. The end of a range of tables is included.
+/// Returns a lower key. Only keys that end in 32 bytes `ff` and more may lie between. RocksDB includes the end of a range of
+/// tables.
 fn just_below(mut key: Vec<u8>) -> Vec<u8> {
     match key.pop() {
         None | Some(0) => {}

@@ -73,7 +73,7 @@ pub(super) fn buckets(store: StoreId, from: Option<Timestamp>, before: Timestamp
         KeyRange::between(&from[..]..&to)
     };
     ExpiredRows {
-        tables: Some(between(None)),
+        removable: Some(between(None)),
         ..ExpiredRows::new(store, between(from))
     }
 }

@@ -307,7 +307,7 @@ fn a_cloud_event_whose_headers_are_not_text_has_an_id() {
     for input in [
         event(b"/a", b"\xff\xfe", "first"),
         event(b"/a", b"\xff\xfe", "again"),
-        // As text, both ids would have the same replacement characters.
+        // As text, both ids would be equal.
         event(b"/a", b"\xff\xfd", "other id"),
         event(b"\xff", b"1", "first source"),
         event(b"\xfe", b"1", "other source"),

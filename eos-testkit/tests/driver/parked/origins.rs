@@ -1,4 +1,4 @@
-//! Replays whose topic of origin is missing, or refuses a letter.
+//! Topics of origin that are missing, or refuse a letter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -25,9 +25,9 @@ fn two_letters(starts: &mut Starts) {
     starts.pipe(letter_of("clicks", Some("k"), "7 1", 1_500));
 }
 
-/// Whether the letters are written once, after those of `orders`.
+/// Asserts that the replay writes each letter once.
 #[track_caller]
-fn are_written_once(starts: &mut Starts, orders: &[(&str, &str)]) {
+fn assert_written_once(starts: &mut Starts, orders: &[(&str, &str)]) {
     assert_eq!(starts.read(), pairs(orders));
     let clicks = starts.read_from("clicks").into_iter();
     let clicks: Vec<_> = clicks.map(|it| (it.0, it.1)).collect();
@@ -45,16 +45,16 @@ fn a_start_without_a_topic_of_origin_names_it_and_keeps_all_letters() {
     starts.pipe(letter(Some("k"), "0 2", 1_500));
     for _ in 0..2 {
         assert!(!start(&mut starts));
-        is_missing(&starts.driver);
+        assert_missing(&starts.driver);
     }
     add_topic(&starts.driver);
     assert!(start(&mut starts));
     let both = [("0 1", "1 record 0 1"), ("0 2", "1 record 0 2")];
-    are_written_once(&mut starts, &both);
+    assert_written_once(&mut starts, &both);
 }
 
 #[track_caller]
-fn is_missing(driver: &TestDriver) {
+fn assert_missing(driver: &TestDriver) {
     match driver.error() {
         Some(Error::Preflight(PreflightError::MissingTopics { topics, .. })) => {
             let names: Vec<_> = topics.iter().map(|it| it.name.as_str()).collect();
@@ -65,7 +65,7 @@ fn is_missing(driver: &TestDriver) {
 }
 
 #[track_caller]
-fn is_deleted(driver: &TestDriver) {
+fn assert_deleted(driver: &TestDriver) {
     match driver.error() {
         Some(Error::Worker(WorkerError::TopicChanged(it))) => {
             assert_eq!((it.topic.as_str(), it.role), ("orders", TopicRole::Output));
@@ -75,18 +75,18 @@ fn is_deleted(driver: &TestDriver) {
     }
 }
 
-/// The first start writes none of these letters. So only the check of the topics finds that `orders` is deleted.
+/// The first start writes none of these letters. Only the periodic check of the topics finds that `orders` is deleted.
 #[test]
-fn a_topic_of_origin_that_is_deleted_stops_the_replay_and_keeps_all_letters() {
+fn a_topic_of_origin_that_assert_deleted_stops_the_replay_and_keeps_all_letters() {
     let mut starts = Starts::new(|replay| replay.to("clicks").until(FIRST));
     two_letters(&mut starts);
     starts.driver.delete_topic("orders").unwrap_err();
-    is_deleted(&starts.driver);
+    assert_deleted(&starts.driver);
     assert!(!start(&mut starts));
-    is_missing(&starts.driver);
+    assert_missing(&starts.driver);
     add_topic(&starts.driver);
     assert!(start(&mut starts));
-    are_written_once(&mut starts, &[("0 1", "1 record 0 1")]);
+    assert_written_once(&mut starts, &[("0 1", "1 record 0 1")]);
 }
 
 /// The next round writes to the deleted topic, together with the letter of another topic.
@@ -101,10 +101,10 @@ fn a_round_that_writes_to_a_deleted_topic_keeps_all_its_letters() {
         starts.driver.advance_wall_clock(Duration::from_secs(60));
     };
     assert!(catch_unwind(AssertUnwindSafe(write)).is_err());
-    is_deleted(&starts.driver);
+    assert_deleted(&starts.driver);
     add_topic(&starts.driver);
     assert!(start(&mut starts));
-    are_written_once(&mut starts, &[("0 1", "1 record 0 1")]);
+    assert_written_once(&mut starts, &[("0 1", "1 record 0 1")]);
 }
 
 /// Sets the largest record of `orders`, and starts again.
@@ -117,7 +117,7 @@ fn start_with_limit(starts: &mut Starts, bytes: &str) {
     }));
 }
 
-/// A round that reads a refused letter again must not repeat the decision about the lost one before it.
+/// A round that reads a large letter again must not write the discard of the lost letter again.
 #[test]
 fn the_discard_before_a_letter_that_is_too_large_is_written_with_it() {
     let mut starts = Starts::new(|replay| replay.until(FIRST));

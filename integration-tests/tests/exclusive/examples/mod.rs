@@ -70,7 +70,7 @@ const PIPELINES: [Pipeline<'static>; 8] = [
         app: "dead-letters-v1",
         inputs: &[],
         own_outputs: &["tea-orders"],
-        // The replay begins after the first orders are committed.
+        // The replay starts later, so committed inputs alone do not end the example.
         results: &[("paid", 6)],
     },
 ];

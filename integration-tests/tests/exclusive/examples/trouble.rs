@@ -77,7 +77,7 @@ pub(super) fn payments_dedup(user: &User<'_>, client: &mut Client) -> Result<()>
     Ok(())
 }
 
-/// It reads `orders`, in which example 08 has left orders of another format.
+/// Example 08 wrote orders of another format to `orders`.
 pub(super) fn enrich_async(user: &User<'_>, client: &mut Client) -> Result<()> {
     let before = committed(client, "orders")?.len();
     let printed = follow(user, "12-enrich-async")?;
