@@ -70,10 +70,10 @@ impl Pipeline<'_> {
                 return Ok(false);
             }
         }
-        for (topic, least) in self.results {
+        for (topic, minimum) in self.results {
             let mut count = 0;
             client.read_all(topic, Isolation::ReadCommitted, |_, _| count += 1)?;
-            if count < *least {
+            if count < *minimum {
                 return Ok(false);
             }
         }

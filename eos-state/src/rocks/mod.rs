@@ -241,9 +241,9 @@ fn write_batch(
 /// Removes the tables that contain only expired rows. Without this, RocksDB keeps these tables until a compaction rewrites
 /// them.
 ///
-/// RocksDB syncs the removal, and eos does not sync the log. After a power loss, the database may be at an earlier position without these
-/// tables. The missing rows are expired at the end of the changelog, and a task reads its stores only after it has restored
-/// up to that end. This requires that the brokers keep committed transactions.
+/// RocksDB syncs the removal, and eos does not sync the log. After a power loss, the database may be at an earlier position
+/// without these tables. The missing rows are expired at the end of the changelog, and a task reads its stores only after it
+/// has restored up to that end. This requires that the brokers keep committed transactions.
 ///
 /// A removed table may contain deletions of rows in other tables. These rows reappear until RocksDB removes their table. They
 /// are expired, so no task reads them.

@@ -1,6 +1,6 @@
 //! Examples 03 to 05, 07, 08 and 11 to 13, by the commands in their own headers, and what they do to Kafka.
 
-mod trouble;
+mod failures;
 
 use std::collections::HashMap;
 use std::fs;
@@ -90,9 +90,9 @@ fn examples_do_what_their_headers_say() -> Result<()> {
     configuration(&user, &mut client).context("05-configuration")?;
     page_views(&user, &mut client).context("07-page-views")?;
     enriched_orders(&user, &mut client).context("08-enriched-orders")?;
-    trouble::payments_dedup(&user, &mut client).context("11-payments-dedup")?;
-    trouble::enrich_async(&user, &mut client).context("12-enrich-async")?;
-    trouble::dead_letters(&user, &mut client).context("13-dead-letters")
+    failures::payments_dedup(&user, &mut client).context("11-payments-dedup")?;
+    failures::enrich_async(&user, &mut client).context("12-enrich-async")?;
+    failures::dead_letters(&user, &mut client).context("13-dead-letters")
 }
 
 /// Runs the commands of an example's header; what they printed, by command.

@@ -1,4 +1,4 @@
-//! The examples of duplicates, calls and dead letters.
+//! Examples 11 to 13: duplicates, calls that fail, and dead letters.
 
 use std::collections::HashMap;
 
