@@ -21,12 +21,11 @@ pub const ARTICLES: usize = 24;
 
 /// The statements that create the tables of the shop.
 ///
-/// `bookings` has no unique key, which would hide a second booking. A rollback does not take back numbers of `n`, so the
-/// numbers tell how many rows were rolled back.
+/// `bookings` has no unique key, which would hide a second booking.
 #[must_use]
 pub fn tables() -> String {
     format!(
-        "CREATE TABLE bookings (n bigserial, order_id text NOT NULL, sku text NOT NULL, \
+        "CREATE TABLE bookings (order_id text NOT NULL, sku text NOT NULL, \
            units bigint NOT NULL CHECK (units > 0)); \
          CREATE TABLE stock (sku text PRIMARY KEY, units bigint NOT NULL); \
          INSERT INTO stock SELECT 's' || n, {OPENING} FROM generate_series(0, {}) AS n",

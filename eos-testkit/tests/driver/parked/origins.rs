@@ -77,7 +77,7 @@ fn assert_deleted(driver: &TestDriver) {
 
 /// The first start writes none of these letters. Only the periodic check of the topics finds that `orders` is deleted.
 #[test]
-fn a_topic_of_origin_that_assert_deleted_stops_the_replay_and_keeps_all_letters() {
+fn a_topic_of_origin_that_is_deleted_stops_the_replay_and_keeps_all_letters() {
     let mut starts = Starts::new(|replay| replay.to("clicks").until(FIRST));
     two_letters(&mut starts);
     starts.driver.delete_topic("orders").unwrap_err();

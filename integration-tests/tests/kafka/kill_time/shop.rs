@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use eos_postgres::testing::{Cluster, run, value};
 use integration_tests::fate::Fate;
 use integration_tests::kill::Random;
-use integration_tests::shop::{ARTICLES, Verdict, psql, tables, torn_now};
+use integration_tests::shop::{ARTICLES, Verdict, tables, torn_now};
 use kafka_launcher::os::Signal;
 
 use super::scene::{Input, Scene, now, seed};
@@ -21,13 +21,11 @@ const JUDGE_PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a session with an open transaction is searched for.
 const SEARCH: Duration = Duration::from_secs(2);
-/// A crash of the server skips this many numbers of a sequence.
-const SKIPPED: i64 = 32;
 
-/// Ends one session of the app that has an open transaction.
-const END_SESSION: &str = "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity \
+/// Ends one session of the app whose transaction has written rows. Returns the id of the transaction.
+const END_SESSION: &str = "SELECT xid FROM (SELECT pid, backend_xid::text AS xid FROM pg_stat_activity \
      WHERE datname = current_database() AND application_name ~ '^eos/[0-9a-f]{16}/[0-9]+/s$' \
-       AND xact_start IS NOT NULL ORDER BY random() LIMIT 1) AS one";
+       AND backend_xid IS NOT NULL ORDER BY random() LIMIT 1) AS one WHERE pg_terminate_backend(pid)";
 
 /// The faults of the database.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,7 +43,8 @@ pub(super) struct Shop {
     plan: Plan,
     /// When the server started, as it says: another time after each restart.
     starts: Vec<String>,
-    ended: usize,
+    /// The ids of the transactions of ended sessions.
+    ended: Vec<String>,
     looks: usize,
     looked: Instant,
 }
@@ -60,7 +59,7 @@ impl Shop {
             url,
             plan,
             starts: Vec::new(),
-            ended: 0,
+            ended: Vec::new(),
             looks: 0,
             looked: Instant::now(),
         };
@@ -98,7 +97,8 @@ impl Shop {
             self.cluster.restart_immediate()?;
             self.starts.push(self.started_at()?);
         }
-        if self.ended < self.plan.ends && done * (self.plan.ends + 1) >= 1_000 * (self.ended + 1) {
+        let ended = self.ended.len();
+        if ended < self.plan.ends && done * (self.plan.ends + 1) >= 1_000 * (ended + 1) {
             self.end_session()?;
         }
         if self.looked.elapsed() >= LOOK {
@@ -113,8 +113,9 @@ impl Shop {
     fn end_session(&mut self) -> Result<()> {
         let since = Instant::now();
         while since.elapsed() < SEARCH {
-            if value(&self.url, END_SESSION)? == "t" {
-                self.ended += 1;
+            let transaction = value(&self.url, END_SESSION)?;
+            if !transaction.is_empty() {
+                self.ended.push(transaction);
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(5));
@@ -168,24 +169,33 @@ impl Shop {
             restarts.len()
         );
         ensure!(
-            self.ended == ends,
+            self.ended.len() == ends,
             "{} of {ends} sessions ended",
-            self.ended
+            self.ended.len()
         );
         ensure!(self.looks > 0, "no look at bookings and stock");
-        let rows = psql(
-            &self.url,
-            "SELECT (SELECT last_value FROM bookings_n_seq) - (SELECT count(*) FROM bookings)",
-        )?;
-        let rolled_back = rows.first().and_then(|row| row.first());
-        let rolled_back: i64 = rolled_back.context("no row")?.parse()?;
-        let skipped = SKIPPED * i64::try_from(restarts.len())?;
+        let rolled_back = self.rolled_back()?;
+        // A session may commit between the search and the signal.
+        ensure!(
+            2 * rolled_back > ends,
+            "{rolled_back} of {ends} ended sessions rolled their transaction back"
+        );
         Ok(Struck {
             restarts: starts.len() - 1,
-            ended: self.ended,
+            ended: ends,
             looks: self.looks,
-            rolled_back: rolled_back - skipped,
+            rolled_back,
         })
+    }
+
+    /// The number of ended sessions whose transaction did not commit.
+    fn rolled_back(&self) -> Result<usize> {
+        let mut rolled_back = 0;
+        for transaction in &self.ended {
+            let status = format!("SELECT pg_xact_status('{transaction}'::xid8)");
+            rolled_back += usize::from(value(&self.url, &status)? == "aborted");
+        }
+        Ok(rolled_back)
     }
 }
 
@@ -195,16 +205,16 @@ pub(super) struct Struck {
     ended: usize,
     /// How often bookings and stock were compared during the run.
     looks: usize,
-    /// At least this many rows of `bookings` were written and rolled back.
-    pub(super) rolled_back: i64,
+    /// The transactions with rows that the ended sessions rolled back.
+    rolled_back: usize,
 }
 
 impl fmt::Display for Struck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} restarts of the server, {} sessions ended, {} looks, {} rows rolled back",
-            self.restarts, self.ended, self.looks, self.rolled_back
+            "{} restarts of the server, {} sessions ended, {} of them rolled rows back, {} looks",
+            self.restarts, self.ended, self.rolled_back, self.looks
         )
     }
 }
