@@ -174,18 +174,6 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
         })
     }
 
-    /// Ends the wait of all records of a key with a lower number than this one. They come up in order.
-    fn call_lower(
-        rows: &WaitingRows<'_>,
-        scope: &[u8],
-        turn: &Turn,
-        number: u64,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let lower = rows.below(scope, turn, number)?;
-        lower.iter().try_for_each(|key| rows.call(key, now))
-    }
-
     /// Lets a record wait. If it is too far from the next number, or if the waiting records are too large, it fails, or
     /// its wait ends now.
     fn wait(
@@ -219,10 +207,8 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
             return Err(full(&self.rows, totals));
         }
         let until = match passes_on && (is_too_far || is_full) {
-            true => {
-                Self::call_lower(rows, scope, &turn, number, now).map_err(failed)?;
-                now
-            }
+            // Once it is due, it lets those with lower numbers go first.
+            true => now,
             false => self.settings.until(now),
         };
         rows.hold(&number_key(scope, number), until, &row)

@@ -402,8 +402,7 @@ mod tests {
         ahead.admit((0, message, None), origin, Prepared::default());
     }
 
-    #[test]
-    fn records_are_admitted_until_they_have_64_mib() {
+    fn ahead(start: u32) -> Ahead {
         let calls = CallSpec {
             name: "serve".into(),
             plan: CallPlan {
@@ -412,7 +411,27 @@ mod tests {
                 retry: None,
             },
         };
-        let mut ahead = Ahead::new(&calls, 1, 0);
+        Ahead::new(&calls, 1, start)
+    }
+
+    /// A task that moves away and back would otherwise take the results of its earlier calls.
+    #[test]
+    fn each_start_and_each_rewind_has_an_incarnation_of_its_own() {
+        let (mut first, mut second) = (ahead(1), ahead(2));
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            for ahead in [&mut first, &mut second] {
+                let incarnation = ahead.queue.incarnation();
+                assert!(!seen.contains(&incarnation), "{incarnation} in {seen:?}");
+                seen.push(incarnation);
+                ahead.clear();
+            }
+        }
+    }
+
+    #[test]
+    fn records_are_admitted_until_they_have_64_mib() {
+        let mut ahead = ahead(0);
         admit(&mut ahead, 0, 40 << 20);
         assert!(ahead.has_room());
         admit(&mut ahead, 1, 40 << 20);

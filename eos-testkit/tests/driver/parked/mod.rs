@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eos_core::identity::SeenIds;
+use eos_core::reorder::{OnGap, Reorder};
+use eos_core::state::ReorderStore;
+use eos_core::timers::Clock;
 use eos_core::{
     App, Backoff, ErrorPolicy, Failure, Headers, PlainTopic, Record, Timer, Timestamp, Topic,
 };
@@ -384,6 +387,40 @@ fn a_replay_meets_the_deduplication() {
         }
         assert_eq!(read(&mut driver), expected, "{generation:?}");
     }
+}
+
+/// The number of a letter is not passed over: its replay comes before the later records of its key.
+#[test]
+fn a_letter_keeps_its_place_in_an_order() {
+    let is_down = broken(&["1"]);
+    let mut app = App::new("a");
+    let broken = Arc::clone(&is_down);
+    let settings = Reorder::max_gap(5).max_wait(Duration::from_secs(60), Clock::Stream);
+    app.source(&orders())
+        .on_error(policy())
+        .reorder_by(
+            |order: &String| order.parse::<u64>().unwrap_or_default(),
+            settings.on_gap(OnGap::PassOn).starts_at(1),
+            &ReorderStore::plain("waiting"),
+        )
+        .ordered()
+        .try_map(
+            move |order: String| match broken.lock().unwrap().contains(&*order) {
+                true => Err(Failure::from("the service is down")),
+                false => Ok(order),
+            },
+        )
+        .to(&paid());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, &[("k", "1"), ("k", "2"), ("k", "3")]);
+    let letters = read_letters(&mut driver);
+    let expected = [("1", "1 0 1"), ("2", "1 0 2"), ("3", "1 0 3")];
+    assert_eq!(numbers(&letters), pairs(&expected));
+    is_down.lock().unwrap().clear();
+    for letter in &letters {
+        send(&mut driver, letter);
+    }
+    assert_eq!(read(&mut driver), ["1", "2", "3"]);
 }
 
 /// A letter about a moment of a timer has no number.

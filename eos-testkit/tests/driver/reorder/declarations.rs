@@ -1,5 +1,7 @@
 //! What the build accepts around an order.
 
+use eos_core::identity::{HighWatermarks, SeenIds, Sequence};
+
 use super::*;
 
 /// Windows behind it see each record at the end of its wait.
@@ -76,6 +78,35 @@ fn two_dead_letter_topics_in_front_of_an_order_are_refused() {
     let text = app.describe().unwrap_err().to_string();
     let expected = "the dead-letter topics left-letters and right-letters";
     assert!(text.contains(expected), "{text}");
+}
+
+/// A deduplication would judge a record by the time at which it leaves the order, and by the topic of another record.
+#[test]
+fn a_deduplication_behind_an_order_is_refused() {
+    let refused = |behind: &dyn Fn(Stream<String, String>) -> Stream<String, String>| {
+        let orders: [&dyn Fn(Stream<String, String>) -> Order; 2] =
+            [&by_time, &by_number(OnGap::PassOn)];
+        for order in orders {
+            let mut app = App::new("a");
+            let ordered = order(app.source(&input())).ordered();
+            behind(ordered).to(&output());
+            let text = app.describe().unwrap_err().to_string();
+            let expected = "the deduplication seen comes after this step";
+            assert!(text.contains(expected), "{text}");
+        }
+    };
+    refused(&|it| it.dedup(&SeenIds::fixed("seen", ms(100))).by(String::clone));
+    refused(&|it| {
+        let sequence = |value: &String| Sequence {
+            producer: Some(value.clone()),
+            epoch: 0,
+            number: u128::from(number(value)),
+        };
+        let marks = HighWatermarks::new("seen");
+        it.map(|value| value)
+            .dedup_by_sequence(&marks, sequence)
+            .accepted()
+    });
 }
 
 /// Two orders in a row: the second one sees each record at the end of its first wait.

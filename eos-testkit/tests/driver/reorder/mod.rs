@@ -224,6 +224,43 @@ fn a_record_without_a_time_fails() {
     assert!(text.contains("the record has no timestamp"), "{text}");
 }
 
+/// A record of the far future would wait until its time. The time may be that of the input record, or one that a step in
+/// front has set.
+#[test]
+fn a_record_of_the_far_future_fails() {
+    let far = 2 * 3_600_000;
+    let app = || {
+        let mut app = App::new("a");
+        let source = app
+            .source(&input())
+            .on_error(ErrorPolicy::dead_letter("letters"));
+        let timed = source.process_values(move |ctx, record| {
+            let ahead = if record.value == "set" { far } else { 0 };
+            let time = record.timestamp.map(|it| Timestamp(it.0 + ahead));
+            ctx.forward_record(record.at(time.unwrap_or_default()))
+        });
+        by_time(timed).ordered().to(&output());
+        app
+    };
+    let scenario = |driver: &mut TestDriver| {
+        pipe(
+            driver,
+            &[
+                ("far", far),
+                ("b", 20),
+                ("set", 30),
+                ("a", 10),
+                ("end", 500),
+            ],
+        );
+        (read(driver, "letters"), out(driver))
+    };
+    let (letters, ordered) = scenario(&mut TestDriver::new(app()));
+    assert_eq!(letters, ["far", "set"]);
+    assert_eq!(ordered, ["a", "b"]);
+    crash_everywhere(|| TestDriver::new(app()), scenario);
+}
+
 /// §9 C1: a jump of stream time makes all waiting records due. None of them is expired, also not by a crash between
 /// the transactions that release them.
 #[test]
@@ -439,12 +476,36 @@ fn a_due_timer_makes_no_room_for_a_record_that_is_too_far_ahead() {
     assert_eq!(read(&mut driver, "letters"), ["9"], "it is too far ahead");
 }
 
+/// A record of 1 MB, `n` milliseconds after the begin.
+fn large(n: i64) -> Input<String, String> {
+    let value = format!("{} {}", 100 - n, "x".repeat(1_000_000));
+    Input::new("k", value).at(Timestamp(BEGIN + n))
+}
+
+#[test]
+fn records_that_leave_or_fail_make_room() {
+    for fails in [false, true] {
+        let order = |it: Stream<String, String>| it.reorder_by_time(ms(100_000), &waiting());
+        let behind = move |it: Order| {
+            it.ordered().try_map(move |value| match fails {
+                true => Err(Failure::from("bad")),
+                false => Ok(value),
+            })
+        };
+        let mut driver = TestDriver::new(app_with(ErrorPolicy::skip(), order, behind));
+        driver.pipe_all(&input(), (0..60).map(large).collect::<Vec<_>>());
+        driver.pipe_input(&input(), large(100_100));
+        driver.advance_wall_clock(ms(1_000));
+        let left = if fails { 0 } else { 60 };
+        assert_eq!(out(&mut driver).len(), left);
+        let more = (100_101..100_160).map(large);
+        driver.pipe_all(&input(), more.collect::<Vec<_>>());
+        assert_eq!(driver.store(&waiting()).len(), 60, "fails: {fails}");
+    }
+}
+
 #[test]
 fn more_than_64_mib_do_not_wait() {
-    let large = |n: i64| {
-        let value = format!("{} {}", 100 - n, "x".repeat(1_000_000));
-        Input::<String, String>::new("k", value).at(Timestamp(BEGIN + n))
-    };
     let order = |it: Stream<String, String>| it.reorder_by_time(ms(100_000), &waiting());
     let mut driver = TestDriver::new(app_with(ErrorPolicy::fail(), order, Order::ordered));
     driver.pipe_all(&input(), (0..67).map(large).collect::<Vec<_>>());
