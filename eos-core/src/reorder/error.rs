@@ -116,8 +116,8 @@ pub enum OrderError {
     NoLetters(TopicName),
     /// A deduplication follows the order.
     #[error(
-        "the deduplication {0} comes after this step. It would use the time at which a record leaves this step, and \
-         the topic of another record. Call the deduplication before this step"
+        "the deduplication {0} comes after this step. It would use the time at which a record leaves this step. Call the \
+         deduplication before this step"
     )]
     Deduplication(String),
     /// Windows behind the order would drop its waiting records as late.

@@ -87,9 +87,9 @@ impl<'c> WaitingRows<'c> {
     pub(crate) fn call(&self, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let mut row = Vec::new();
         match self.task.get_due(self.id, key, &mut row)? {
-            // It may have ended before.
-            Some(until) => self.task.put_due(self.id, key, until.min(now), &row),
-            None => Ok(()),
+            Some(until) if until > now => self.task.put_due(self.id, key, now, &row),
+            // It has ended before, or the record does not wait.
+            _ => Ok(()),
         }
     }
 
@@ -132,6 +132,19 @@ impl<'c> WaitingRows<'c> {
             keys.push(key.to_vec());
         }
         Ok(keys)
+    }
+
+    /// Whether the item of a waiting record only lets lower numbers of its key come first.
+    pub(crate) fn waits_for_lower(&self, of: OwnRows, key: &[u8]) -> Result<bool, StoreError> {
+        let Some((scope, number)) =
+            scope_and_number(key).filter(|_| of == OwnRows::WaitingByNumber)
+        else {
+            return Ok(false);
+        };
+        match self.turn(scope)? {
+            Some(turn) => Ok(!self.below(scope, &turn, number)?.is_empty()),
+            None => Ok(false),
+        }
     }
 
     /// Removes a waiting record, and returns its row.

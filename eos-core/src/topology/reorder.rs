@@ -207,7 +207,7 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
             return Err(full(&self.rows, totals));
         }
         let until = match passes_on && (is_too_far || is_full) {
-            // Once it is due, it lets those with lower numbers go first.
+            // Its item lets the lower numbers come first.
             true => now,
             false => self.settings.until(now),
         };

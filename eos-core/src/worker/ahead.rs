@@ -416,7 +416,7 @@ mod tests {
 
     /// A task that moves away and back would otherwise take the results of its earlier calls.
     #[test]
-    fn each_start_and_each_rewind_has_an_incarnation_of_its_own() {
+    fn rewinds_and_starts_with_other_numbers_have_other_incarnations() {
         let (mut first, mut second) = (ahead(1), ahead(2));
         let mut seen = Vec::new();
         for _ in 0..3 {

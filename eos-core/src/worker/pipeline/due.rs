@@ -13,16 +13,17 @@ use eos_protocol::windows::AnyWindows;
 use eos_protocol::{Clock, CommitCause, ItemName, Offset, Place, Timestamp, TopicPartition};
 use eos_state::{DueItem, NextDue, StoreError, TaskStore};
 
-use super::policy::{aborts, due_error, last_resort_of_item, pass_over};
+use super::policy::{aborts, due_error, last_resort_of_item, pass_over, store_failed};
 use super::{Done, Failed, Pipeline, Processed, Unit};
 use crate::client::{Client, Headers, Records};
 use crate::ctx::Origin;
 use crate::error_policy::LastResort;
+use crate::reorder::WaitingRows;
 use crate::store::StoreSpec;
 use crate::topology::{DueOf, Fault, Moment, ROUNDS};
 use crate::worker::shared::Shared;
 use crate::worker::task::{DueAttempt, Task};
-use crate::worker::task_state::Dropped;
+use crate::worker::task_state::{Dropped, TaskState};
 use crate::worker::ticks::{self, Ticks};
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
@@ -145,10 +146,18 @@ impl Pipeline {
             unit: Unit::Due(item.clock, name),
             ..unit
         };
-        if let Some(done) = self.meets_item(shared, task, (index, &item.place.key, item.due), txn) {
+        let is_blamed = txn.blame.has_culprit() && txn.blame.is_culprit(&own(), Offset::ZERO);
+        // After an abort, lower numbers may wait again. Then the item only waits for them, and must not take them along.
+        let waits_again = (is_blamed || !task.pauses.is_empty())
+            && match waits_for_lower(shared, task.state.as_ref(), index, item) {
+                Ok(waits) => waits,
+                Err(source) => return store_failed(unit, source),
+            };
+        let place = (index, &*item.place.key, item.due);
+        if !waits_again && let Some(done) = self.meets_item(shared, task, place, txn) {
             return done;
         }
-        if txn.blame.has_culprit() && txn.blame.is_culprit(&own(), Offset::ZERO) {
+        if !waits_again && is_blamed {
             self.numbers.clear();
             let fault = fault(aborts(txn));
             if txn.blame.is_hopeless(&own(), Offset::ZERO) {
@@ -497,6 +506,23 @@ fn arm_ticks<C: Client>(
     }
     ticks.set_from(clock, from);
     Ok(set)
+}
+
+/// Whether an item is a waiting record that lets lower numbers of its key come first.
+fn waits_for_lower<C: Client>(
+    shared: &Shared<C>,
+    state: Option<&TaskState>,
+    index: usize,
+    item: &DueItem,
+) -> Result<bool, StoreError> {
+    let spec = shared.topology.stores().get(index);
+    let waiting = spec.and_then(|spec| Some((spec, spec.waiting_rows()?)));
+    match (waiting, state) {
+        (Some((spec, of)), Some(state)) => {
+            WaitingRows::new(&state.store, spec).waits_for_lower(of, &item.place.key)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Returns the index and the name of an item's store.

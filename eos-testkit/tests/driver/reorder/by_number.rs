@@ -264,6 +264,70 @@ fn the_number_of_a_skipped_pause_is_passed_over() {
     assert_eq!(out(&mut driver), ["0", "2", "3"]);
 }
 
+#[test]
+fn records_that_leave_or_fail_make_room_for_other_numbers() {
+    let large = |number: u64, at: i64| {
+        let value = format!("{number} {}", "x".repeat(1_000_000));
+        Input::<String, String>::new("k", value).at(Timestamp(BEGIN + at))
+    };
+    for fails in [false, true] {
+        let settings = Reorder::max_gap(1_000).max_wait(ms(100), Clock::Stream);
+        let settings = settings.on_gap(OnGap::PassOn);
+        let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
+        let mut driver = TestDriver::new(app_with(ErrorPolicy::skip(), order, move |it| {
+            it.ordered().try_map(move |value| match fails {
+                true => Err(Failure::from("bad")),
+                false => Ok(value),
+            })
+        }));
+        driver.pipe_all(&input(), (1..61).map(|n| large(n, 0)).collect::<Vec<_>>());
+        pipe(&mut driver, &[("61", 500)]);
+        driver.advance_wall_clock(ms(1_000));
+        assert_eq!(out(&mut driver).len(), if fails { 0 } else { 61 });
+        let more = (63..123).map(|n| large(n, 500));
+        driver.pipe_all(&input(), more.collect::<Vec<_>>());
+        assert_eq!(driver.store(&waiting()).len(), 60, "fails: {fails}");
+    }
+}
+
+/// The last record begins behind 2 and fails. This transaction aborts, so 2 waits again when the decision arrives. The decision
+/// must not take 2 along.
+#[test]
+fn a_decision_about_a_waiting_record_spares_lower_numbers_after_an_abort() {
+    // The wait of 4 ends with the tick. 9 is too far ahead, so its wait ends at once.
+    let waits = [("4 bad", 10), ("2", 50), ("0 tick", 110)];
+    let is_too_far = [("1", 5), ("2", 10), ("9 bad", 50)];
+    for (how, records) in [
+        (Resume::Skip, waits),
+        (Resume::DeadLetter, waits),
+        (Resume::Skip, is_too_far),
+        (Resume::DeadLetter, is_too_far),
+    ] {
+        let policy = ErrorPolicy::pause().dead_letters_to("letters");
+        let app = app_with(policy.into(), by_number(OnGap::PassOn), |it| {
+            let good = |value: String| match value.ends_with("bad") {
+                true => Err(Failure::from("bad")),
+                false => Ok(value),
+            };
+            it.drop_late().ordered().try_map(good)
+        });
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, &records[..2]);
+        driver.hold();
+        driver.abort_next();
+        pipe(&mut driver, &records[2..]);
+        driver.release();
+        let id = driver.paused()[0].id;
+        driver.resume(id, how).unwrap();
+        pipe(&mut driver, &[("0 tock", 900)]);
+        let spared: Vec<_> = out(&mut driver);
+        assert_eq!(spared.last().unwrap(), "2", "{how:?}: {spared:?}");
+        let letters = read(&mut driver, "letters");
+        let expected = usize::from(how == Resume::DeadLetter);
+        assert_eq!(letters.len(), expected, "{letters:?}");
+    }
+}
+
 /// Records that fail do not move stream time. The wait of the others ends nevertheless, with the first record behind it.
 #[test]
 fn records_that_are_too_far_ahead_do_not_stop_the_wait_of_others() {
@@ -304,7 +368,8 @@ fn a_record_behind_an_order_by_time_may_not_be_too_far_ahead() {
     pipe(&mut driver, &[("9", 0), ("0", 50), ("1", 200), ("2", 500)]);
     assert_eq!(read(&mut driver, "letters"), ["9"]);
     assert_eq!(out(&mut driver), ["0", "1"]);
-    // The wait of 1 ends at the moment of 9, but this makes no room for 9: it fails first.
+    // 9 leaves the order by time at the moment at which the wait of 1 ends. The item of 9 comes first, by the ids of the
+    // stores. It moves no stream time, so it makes no room for itself.
     let mut driver = start();
     pipe(&mut driver, &[("1", 10), ("9", 110), ("2", 500)]);
     assert_eq!(read(&mut driver, "letters"), ["9", "1"]);

@@ -80,7 +80,7 @@ fn two_dead_letter_topics_in_front_of_an_order_are_refused() {
     assert!(text.contains(expected), "{text}");
 }
 
-/// A deduplication would judge a record by the time at which it leaves the order, and by the topic of another record.
+/// A deduplication would judge a record by the time at which it leaves the order. A step may be between them.
 #[test]
 fn a_deduplication_behind_an_order_is_refused() {
     let refused = |behind: &dyn Fn(Stream<String, String>) -> Stream<String, String>| {

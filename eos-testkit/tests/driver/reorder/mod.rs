@@ -476,7 +476,7 @@ fn a_due_timer_makes_no_room_for_a_record_that_is_too_far_ahead() {
     assert_eq!(read(&mut driver, "letters"), ["9"], "it is too far ahead");
 }
 
-/// A record of 1 MB, `n` milliseconds after the begin.
+/// A record of 1 MB with the number `100 - n`, `n` milliseconds after the begin.
 fn large(n: i64) -> Input<String, String> {
     let value = format!("{} {}", 100 - n, "x".repeat(1_000_000));
     Input::new("k", value).at(Timestamp(BEGIN + n))
