@@ -65,9 +65,10 @@ impl CacheMemory {
 
 /// Committed values of one store, and its known missing keys.
 ///
-/// The cache has two generations. Used entries go into the young one. A full young generation becomes the old one,
-/// and the previous old one is dropped with its unused entries. The cache holds only committed values, so an abort
-/// does not change it.
+/// The cache has two generations. Used entries go into the young one, which may have two thirds of the memory, so the values of
+/// a store that need no more than that all stay. A full young generation becomes the old one, and a new young one begins in
+/// the last third. Once this third is full as well, the old generation is dropped with its unused entries, and the
+/// young one moves into its memory. The cache holds only committed values, so an abort does not change it.
 ///
 /// Every value that the engine receives passes [`put`](Self::put) or is followed by [`clear`](Self::clear). So a
 /// windowed store knows which keys of its new windows are missing.
@@ -138,11 +139,11 @@ impl CommittedCache {
         (self.memory.part() / IDS_SHARE).min(IDS_BYTES)
     }
 
-    /// The maximum memory of a generation. There are two.
+    /// The maximum memory of both generations together.
     fn limit(&self) -> usize {
         let filters = [&self.new_windows, &self.ids];
         let filters = filters.into_iter().flatten().map(NewWindows::bytes).sum();
-        self.memory.part().saturating_sub(filters) / 2
+        self.memory.part().saturating_sub(filters)
     }
 
     /// The memory of one of the two filters of new windows.
@@ -151,7 +152,7 @@ impl CommittedCache {
     }
 
     /// Shrinks to the current part of the memory, which is smaller with more stores, and returns the maximum memory of
-    /// a generation.
+    /// both generations.
     pub(crate) fn keep_to_limit(&mut self) -> usize {
         let filter = self.filter_bytes();
         if let Some(windows) = &mut self.new_windows
@@ -165,14 +166,44 @@ impl CommittedCache {
         let limit = self.limit();
         // A cleared table would keep its memory. The old generation may have former values of keys in the young one, so
         // the young one is never dropped alone.
-        if self.young.room() > limit {
+        if self.young.room() > most_young(limit) {
             self.young = Table::new();
             self.old = Table::new();
         }
-        if self.old.room() > limit {
+        if self.young.room() + self.old.room() > limit {
             self.old = Table::new();
         }
         limit
+    }
+
+    /// Whether an entry with this length fits into the young generation, beside the old one.
+    fn has_room(&self, len: usize, limit: usize) -> bool {
+        let beside_old = limit.saturating_sub(self.old.room());
+        self.young.fits(len, beside_old.min(most_young(limit)))
+    }
+
+    /// Makes room for an entry with this length in the young generation.
+    fn make_room(&mut self, len: usize, limit: usize) {
+        if self.has_room(len, limit) {
+            return;
+        }
+        let is_full = !self.young.fits(len, most_young(limit));
+        std::mem::swap(&mut self.young, &mut self.old);
+        // An empty table that is cleared again would free its vectors.
+        if !self.young.is_empty() {
+            self.young.clear();
+        }
+        if !is_full {
+            // The old generation was in the way. New vectors would cost more than the copies.
+            for number in self.old.numbers() {
+                let (hash, key) = (self.old.hash(number), self.old.key(number));
+                self.young.write(hash, key, self.old.value(number));
+            }
+            self.old.clear();
+        }
+        if !self.has_room(len, limit) {
+            self.old = Table::new();
+        }
     }
 
     /// The known state of a key: a value or a missing key. `None` if it is unknown.
@@ -185,23 +216,16 @@ impl CommittedCache {
             let windows = self.new_windows.as_ref();
             return windows.filter(|it| it.lacks(hash, key)).map(|_| None);
         };
-        if self
-            .young
-            .fits(key.len() + value.map_or(0, <[u8]>::len), limit)
-        {
+        let len = key.len() + value.map_or(0, <[u8]>::len);
+        if self.has_room(len, limit) {
             let (number, _) = self.young.write(hash, key, value);
             return Some(self.young.value(number));
         }
-        // `turn_old` drops the generation of this value, so copy the value first.
+        // The old generation may be dropped, so copy the value first.
         let value = value.map(<[u8]>::to_vec);
-        self.turn_old();
+        self.make_room(len, limit);
         let (number, _) = self.young.write(hash, key, value.as_deref());
         Some(self.young.value(number))
-    }
-
-    fn turn_old(&mut self) {
-        std::mem::swap(&mut self.young, &mut self.old);
-        self.young.clear();
     }
 
     /// Stores the new state of a key.
@@ -210,13 +234,11 @@ impl CommittedCache {
         if let Some(windows) = self.new_windows.as_mut().filter(|_| value.is_some()) {
             windows.note(hash, key);
         }
-        if limit == 0 {
+        if most_young(limit) == 0 {
             return;
         }
         let len = key.len() + value.map_or(0, <[u8]>::len);
-        if !self.young.fits(len, limit) {
-            self.turn_old();
-        }
+        self.make_room(len, limit);
         // Write even a value above the limit, because the old generation may have a former value.
         self.young.write(hash, key, value);
     }
@@ -251,6 +273,11 @@ impl CommittedCache {
         }
         self.ids = None;
     }
+}
+
+/// The maximum memory of the young generation, if both together may have this much.
+fn most_young(limit: usize) -> usize {
+    limit / 3 * 2
 }
 
 impl Drop for CommittedCache {
@@ -290,7 +317,7 @@ mod tests {
         for key in [b"a1", b"a2", b"b1"] {
             cache.put(hasher.hash(key), key, Some(b"1"));
         }
-        cache.turn_old();
+        std::mem::swap(&mut cache.young, &mut cache.old);
         cache.put(hasher.hash(b"a2"), b"a2", Some(b"2"));
         cache.put(hasher.hash(b"b2"), b"b2", Some(b"2"));
         cache.delete(&KeyRange::prefix(b"a"));
@@ -303,26 +330,71 @@ mod tests {
 
     #[test]
     fn a_smaller_limit_never_brings_back_a_former_value() {
-        let (memory, hasher) = (CacheMemory::new(65_536), KeyHasher::random());
+        let hasher = KeyHasher::random();
+        let mut shadowed = 0;
+        for former in 0..600 {
+            let memory = CacheMemory::new(65_536);
+            let mut cache = CommittedCache::new(&memory);
+            let mut others = vec![CommittedCache::new(&memory)];
+            let put = |cache: &mut CommittedCache, key: u32, value: &[u8]| {
+                let key = key.to_be_bytes();
+                cache.put(hasher.hash(&key), &key, Some(value));
+            };
+            for key in (0..former).rev() {
+                put(&mut cache, key, &[1; 4]);
+            }
+            for key in 0..35 {
+                put(&mut cache, key, &[2; 104]);
+            }
+            let key = 0_u32.to_be_bytes();
+            shadowed += u32::from(cache.old.get(hasher.hash(&key), &key).is_some());
+            others.push(CommittedCache::new(&memory));
+            for key in 0..35_u32 {
+                let key = key.to_be_bytes();
+                let latest = Some(Some(&[2; 104][..]));
+                let found = cache.get(hasher.hash(&key), &key);
+                assert!(found.is_none() || found == latest, "{former}: {found:?}");
+            }
+        }
+        assert!(shadowed > 0, "no former value in the old generation");
+    }
+
+    /// All values are read in turn, and all stay, if they need no more than two thirds of the memory.
+    #[test]
+    fn values_that_fit_into_two_thirds_stay() {
+        let (memory, hasher) = (CacheMemory::new(1 << 20), KeyHasher::random());
         let mut cache = CommittedCache::new(&memory);
-        let mut others = vec![CommittedCache::new(&memory)];
-        let put = |cache: &mut CommittedCache, key: u32, value: &[u8]| {
-            let key = key.to_be_bytes();
-            cache.put(hasher.hash(&key), &key, Some(value));
+        // 64 bytes of an entry, 130 of key and value, a quarter of growth, and up to 16 of the slots.
+        let keys = || (0..2_600_u32).map(u32::to_be_bytes);
+        for round in 0..3 {
+            for key in keys() {
+                let hash = hasher.hash(&key);
+                let expected = (round > 0).then_some(Some(&[7; 126][..]));
+                assert_eq!(cache.get(hash, &key), expected, "{round}");
+                cache.put(hash, &key, Some(&[7; 126]));
+                assert!(held(&cache) <= memory.bytes());
+            }
+        }
+    }
+
+    /// The vectors of the generations are used again, however many values pass.
+    #[test]
+    fn a_stream_of_new_values_allocates_no_new_memory() {
+        let (memory, hasher) = (CacheMemory::new(1 << 20), KeyHasher::random());
+        let mut cache = CommittedCache::new(&memory);
+        let write = |cache: &mut CommittedCache, keys: std::ops::Range<u32>| {
+            for key in keys.map(u32::to_be_bytes) {
+                cache.put(hasher.hash(&key), &key, Some(&[7; 126]));
+            }
+            let mut rooms = [cache.young.room(), cache.old.room()];
+            rooms.sort_unstable();
+            rooms
         };
-        for key in 0..=128 {
-            put(&mut cache, key, &[1; 4]);
+        let before = write(&mut cache, 0..20_000);
+        for n in 2..20 {
+            let rooms = write(&mut cache, n * 10_000..(n + 1) * 10_000);
+            assert_eq!(rooms, before, "{n}");
         }
-        assert!(!cache.old.is_empty(), "key 0 is in the old generation");
-        for key in 0..35 {
-            put(&mut cache, key, &[2; 104]);
-        }
-        let key = 0_u32.to_be_bytes();
-        let latest = Some(Some(&[2; 104][..]));
-        assert_eq!(cache.get(hasher.hash(&key), &key), latest);
-        others.push(CommittedCache::new(&memory));
-        let found = cache.get(hasher.hash(&key), &key);
-        assert!(found.is_none() || found == latest, "{found:?}");
     }
 
     #[test]
@@ -406,8 +478,8 @@ mod tests {
         let mut hits = 0;
         for key in keys().rev() {
             hits += usize::from(cache.get(hasher.hash(&key), &key) == Some(Some(&[7; 16])));
-            let (young, limit) = (cache.young.room(), cache.limit());
-            assert!(young < limit + 128, "{young} of {limit}");
+            let (held, limit) = (held(&cache), cache.limit());
+            assert!(held < limit + 128, "{held} of {limit}");
         }
         assert!(hits > 100, "{hits}");
     }
@@ -416,7 +488,8 @@ mod tests {
     fn a_value_written_later_hides_the_old_generation() {
         let hasher = KeyHasher::random();
         let mut cache = CommittedCache::new(&CacheMemory::new(1));
-        assert_eq!(cache.limit(), 0, "that is none");
+        cache.put(hasher.hash(b"k"), b"k", Some(b"1"));
+        assert_eq!(held(&cache), 0, "that is none");
         cache = CommittedCache::new(&CacheMemory::new(2_000));
         let hash = hasher.hash(b"k");
         cache.put(hash, b"k", Some(b"1"));

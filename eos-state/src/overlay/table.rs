@@ -104,17 +104,17 @@ impl Table {
     }
 
     /// Whether the table stays within `limit` allocated bytes after the write of a key and a value with `len` bytes
-    /// together. A full vector doubles.
+    /// together.
     pub(crate) fn fits(&self, len: usize, limit: usize) -> bool {
         let mut room = self.room();
         if self.entries.len() == self.entries.capacity() {
-            room += self.entries.capacity() * size_of::<Entry>();
+            room += more(self.entries.capacity(), 4) * size_of::<Entry>();
         }
         if (self.entries.len() + 1) * 2 > self.slots.len() {
             room += self.slots.len() * size_of::<u32>();
         }
         if len > SHORT && self.bytes.len() + len > self.bytes.capacity() {
-            room += self.bytes.capacity().max(len);
+            room += more(self.bytes.capacity(), len);
         }
         room <= limit
     }
@@ -165,9 +165,13 @@ impl Table {
                 } else {
                     entry.at = self.bytes.len();
                     entry.room = written.len() as u32;
-                    self.bytes.reserve(len);
+                    self.reserve_bytes(len);
                     self.bytes.extend_from_slice(key);
                     self.bytes.extend_from_slice(written);
+                }
+                let capacity = self.entries.capacity();
+                if self.entries.len() == capacity {
+                    self.entries.reserve_exact(more(capacity, 4));
                 }
                 self.entries.push(entry);
                 self.slots[slot] = slot_content(number, hash.0, self.mask());
@@ -341,21 +345,31 @@ impl Table {
         };
         let (len, key_len) = (value.len() as u32, entry.key_len as usize);
         if len > entry.room {
+            self.reserve_bytes(key_len + value.len());
+            let entry = &mut self.entries[number as usize];
             let at = self.bytes.len();
             match entry.at {
                 HERE => self.bytes.extend_from_slice(&entry.short[..key_len]),
                 before => self.bytes.extend_from_within(before..before + key_len),
             }
             self.bytes.extend_from_slice(value);
-            (entry.at, entry.room) = (at, len);
+            (entry.at, entry.room, entry.value_len) = (at, len, len);
         } else {
             let bytes = match entry.at {
                 HERE => &mut entry.short[..],
                 at => &mut self.bytes[at..],
             };
             bytes[key_len..][..value.len()].copy_from_slice(value);
+            entry.value_len = len;
         }
-        entry.value_len = len;
+    }
+
+    /// Makes room for `len` more bytes of keys and values.
+    fn reserve_bytes(&mut self, len: usize) {
+        let capacity = self.bytes.capacity();
+        if self.bytes.len() + len > capacity {
+            self.bytes.reserve_exact(more(capacity, len));
+        }
     }
 
     fn grow(&mut self) {
@@ -371,6 +385,11 @@ impl Table {
             self.slots[slot as usize] = slot_content(number as u32, entry.hash, mask);
         }
     }
+}
+
+/// By how much a full vector grows that needs room for `len` more. The cache counts unused room, so vectors do not double.
+fn more(capacity: usize, len: usize) -> usize {
+    (capacity / 4).max(len)
 }
 
 /// Returns the content of an entry's slot.
