@@ -32,6 +32,7 @@ fn size() -> Size {
             plan: Plan {
                 restarts: &[250, 600, 850],
                 ends: 20,
+                ends_writers: true,
             },
         },
         false => Size {
@@ -41,6 +42,7 @@ fn size() -> Size {
             plan: Plan {
                 restarts: &[250],
                 ends: 6,
+                ends_writers: true,
             },
         },
     }

@@ -19,23 +19,32 @@ pub(super) const PARTITIONS: i32 = 6;
 const JUDGE_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at bookings and stock.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a session that has written bookings is searched for.
+/// How long a session with an open transaction is searched for.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// Ends one session of the app that has written bookings in an open transaction. Returns the id of the transaction.
-const END_SESSION: &str = "SELECT xid FROM (SELECT a.pid, a.backend_xid::text AS xid FROM pg_stat_activity AS a \
-     WHERE a.datname = current_database() AND a.application_name ~ '^eos/[0-9a-f]{16}/[0-9]+/s$' \
-       AND a.backend_xid IS NOT NULL AND EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND l.granted \
-         AND l.relation = 'bookings'::regclass AND l.mode = 'RowExclusiveLock') \
-     ORDER BY random() LIMIT 1) AS one WHERE pg_terminate_backend(pid)";
+/// The condition that a session has written bookings in its transaction.
+const HAS_WRITTEN: &str = "AND EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND l.granted \
+     AND l.relation = 'bookings'::regclass AND l.mode = 'RowExclusiveLock')";
+
+/// The statement that ends one session of the app with an open transaction, and returns the id of the transaction.
+fn end_session_if(condition: &str) -> String {
+    format!(
+        "SELECT xid FROM (SELECT a.pid, a.backend_xid::text AS xid FROM pg_stat_activity AS a \
+         WHERE a.datname = current_database() AND a.application_name ~ '^eos/[0-9a-f]{{16}}/[0-9]+/s$' \
+           AND a.backend_xid IS NOT NULL {condition} \
+         ORDER BY random() LIMIT 1) AS one WHERE pg_terminate_backend(pid)"
+    )
+}
 
 /// The faults of the database.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Plan {
     /// When the server restarts, in thousandths of the orders.
     pub(super) restarts: &'static [usize],
-    /// How many sessions end and roll bookings back.
+    /// How many sessions with an open transaction end.
     pub(super) ends: usize,
+    /// Whether these transactions have written bookings.
+    pub(super) ends_writers: bool,
 }
 
 /// The database of a shop, and what happens to it.
@@ -45,7 +54,7 @@ pub(super) struct Shop {
     plan: Plan,
     /// When the server started, as it says: another time after each restart.
     starts: Vec<String>,
-    /// The sessions that were ended and rolled bookings back.
+    /// The ended sessions whose transaction did not commit.
     ended: usize,
     looks: usize,
     looked: Instant,
@@ -112,9 +121,13 @@ impl Shop {
     }
 
     fn end_session(&mut self) -> Result<()> {
+        let statement = end_session_if(match self.plan.ends_writers {
+            true => HAS_WRITTEN,
+            false => "",
+        });
         let since = Instant::now();
         while since.elapsed() < SEARCH {
-            let transaction = value(&self.url, END_SESSION)?;
+            let transaction = value(&self.url, &statement)?;
             // A session may commit before the signal arrives.
             if !transaction.is_empty() && self.rolls_back(&transaction, since)? {
                 self.ended += 1;
@@ -173,7 +186,7 @@ impl Shop {
 
     /// Fails unless every fault of the database happened.
     pub(super) fn check(&self) -> Result<Struck> {
-        let Plan { restarts, ends } = self.plan;
+        let Plan { restarts, ends, .. } = self.plan;
         let mut starts = self.starts.clone();
         starts.dedup();
         ensure!(
@@ -184,7 +197,7 @@ impl Shop {
         );
         ensure!(
             self.ended == ends,
-            "{} of {ends} sessions ended and rolled bookings back",
+            "{} of {ends} sessions ended and rolled back",
             self.ended
         );
         ensure!(self.looks > 0, "no look at bookings and stock");
@@ -208,7 +221,7 @@ impl fmt::Display for Struck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} restarts of the server, {} sessions ended and rolled bookings back, {} looks",
+            "{} restarts of the server, {} sessions ended and rolled back, {} looks",
             self.restarts, self.ended, self.looks
         )
     }
