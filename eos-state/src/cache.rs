@@ -65,10 +65,10 @@ impl CacheMemory {
 
 /// Committed values of one store, and its known missing keys.
 ///
-/// The cache has two generations. Used entries go into the young one, which may have two thirds of the memory, so the values of
-/// a store that need no more than that all stay. A full young generation becomes the old one, and a new young one begins in
-/// the last third. Once this third is full as well, the old generation is dropped with its unused entries, and the
-/// young one moves into its memory. The cache holds only committed values, so an abort does not change it.
+/// The cache has two generations. Used entries go into the young one. It may have two thirds of the memory, unused room
+/// included. A full young generation becomes the old one, and a new young one begins in the remaining memory. Once both
+/// fill the memory, the cache drops the old generation and its unused entries. It copies the young one into the vectors
+/// of the old one. The cache holds only committed values, so an abort does not change it.
 ///
 /// Every value that the engine receives passes [`put`](Self::put) or is followed by [`clear`](Self::clear). So a
 /// windowed store knows which keys of its new windows are missing.
@@ -187,14 +187,19 @@ impl CommittedCache {
         if self.has_room(len, limit) {
             return;
         }
-        let is_full = !self.young.fits(len, most_young(limit));
-        std::mem::swap(&mut self.young, &mut self.old);
-        // An empty table that is cleared again would free its vectors.
-        if !self.young.is_empty() {
+        if !self.young.fits(len, most_young(limit)) {
+            std::mem::swap(&mut self.young, &mut self.old);
+            // `clear` frees the vectors of an empty table.
+            if !self.young.is_empty() {
+                self.young.clear();
+            }
+            if !self.has_room(len, limit) {
+                self.young = Table::new();
+            }
+        } else if !self.old.is_empty() && self.old.can_take(&self.young, len) {
+            // The old generation has the memory that the young one needs. Copies into its vectors cost less than new vectors.
+            std::mem::swap(&mut self.young, &mut self.old);
             self.young.clear();
-        }
-        if !is_full {
-            // The old generation was in the way. New vectors would cost more than the copies.
             for number in self.old.numbers() {
                 let (hash, key) = (self.old.hash(number), self.old.key(number));
                 self.young.write(hash, key, self.old.value(number));
@@ -221,7 +226,7 @@ impl CommittedCache {
             let (number, _) = self.young.write(hash, key, value);
             return Some(self.young.value(number));
         }
-        // The old generation may be dropped, so copy the value first.
+        // `make_room` may drop the old generation, so copy the value first.
         let value = value.map(<[u8]>::to_vec);
         self.make_room(len, limit);
         let (number, _) = self.young.write(hash, key, value.as_deref());
@@ -238,7 +243,9 @@ impl CommittedCache {
             return;
         }
         let len = key.len() + value.map_or(0, <[u8]>::len);
-        self.make_room(len, limit);
+        if !self.has_room(len, limit) && !self.young.takes_in_place(hash, key, value) {
+            self.make_room(len, limit);
+        }
         // Write even a value above the limit, because the old generation may have a former value.
         self.young.write(hash, key, value);
     }
@@ -275,7 +282,7 @@ impl CommittedCache {
     }
 }
 
-/// The maximum memory of the young generation, if both together may have this much.
+/// The maximum memory of the young generation, in bytes. `limit` is that of both generations.
 fn most_young(limit: usize) -> usize {
     limit / 3 * 2
 }
@@ -330,41 +337,71 @@ mod tests {
 
     #[test]
     fn a_smaller_limit_never_brings_back_a_former_value() {
-        let hasher = KeyHasher::random();
-        let mut shadowed = 0;
-        for former in 0..600 {
-            let memory = CacheMemory::new(65_536);
-            let mut cache = CommittedCache::new(&memory);
-            let mut others = vec![CommittedCache::new(&memory)];
-            let put = |cache: &mut CommittedCache, key: u32, value: &[u8]| {
-                let key = key.to_be_bytes();
-                cache.put(hasher.hash(&key), &key, Some(value));
-            };
-            for key in (0..former).rev() {
-                put(&mut cache, key, &[1; 4]);
-            }
-            for key in 0..35 {
-                put(&mut cache, key, &[2; 104]);
-            }
-            let key = 0_u32.to_be_bytes();
-            shadowed += u32::from(cache.old.get(hasher.hash(&key), &key).is_some());
-            others.push(CommittedCache::new(&memory));
-            for key in 0..35_u32 {
-                let key = key.to_be_bytes();
-                let latest = Some(Some(&[2; 104][..]));
-                let found = cache.get(hasher.hash(&key), &key);
-                assert!(found.is_none() || found == latest, "{former}: {found:?}");
-            }
-        }
-        assert!(shadowed > 0, "no former value in the old generation");
+        let (memory, hasher) = (CacheMemory::new(65_536), KeyHasher::random());
+        let mut cache = CommittedCache::new(&memory);
+        let hash = hasher.hash(b"k");
+        cache.put(hasher.hash(b"other"), b"other", Some(&[0; 13_000]));
+        cache.put(hash, b"k", Some(b"1"));
+        cache.put(hash, b"k", Some(&[2; 32_000]));
+        assert_eq!(cache.old.get(hash, b"k"), Some(Some(&b"1"[..])));
+        let _second = CommittedCache::new(&memory);
+        assert!(cache.young.room() > most_young(memory.part()));
+        assert!(cache.old.room() <= memory.part());
+        assert_eq!(cache.get(hash, b"k"), None);
     }
 
-    /// All values are read in turn, and all stay, if they need no more than two thirds of the memory.
+    /// The values of a phase are long, and those of the next one are short.
+    #[test]
+    fn values_of_other_lengths_keep_to_the_limit_and_spare_a_used_value() {
+        for (long, short) in [
+            (1_000, Some(10)),
+            (2_000, Some(20)),
+            (220, None),
+            (60, Some(5)),
+        ] {
+            let (memory, hasher) = (CacheMemory::new(1 << 20), KeyHasher::random());
+            let mut cache = CommittedCache::new(&memory);
+            let (hot, mut misses) = (hasher.hash(b"hot"), 0);
+            for n in 0..130_000_u32 {
+                let len = if n % 13_000 < 3_000 {
+                    Some(long)
+                } else {
+                    short
+                };
+                let value = len.map(|len| vec![7; len]);
+                let key = n.to_be_bytes();
+                cache.put(hasher.hash(&key), &key, value.as_deref());
+                assert!(held(&cache) <= memory.bytes(), "{long}: {}", held(&cache));
+                if cache.get(hot, b"hot").is_none() {
+                    misses += 1;
+                    cache.put(hot, b"hot", Some(b"1"));
+                }
+            }
+            assert!(misses <= 2, "{long}: {misses}");
+        }
+    }
+
+    /// A deleted key stays deleted when the young generation moves into the vectors of the old one.
+    #[test]
+    fn a_deletion_survives_the_moves_of_its_generation() {
+        let (memory, hasher) = (CacheMemory::new(64 * 1024), KeyHasher::random());
+        let mut cache = CommittedCache::new(&memory);
+        let hash = hasher.hash(b"gone");
+        cache.put(hash, b"gone", Some(b"1"));
+        cache.put(hash, b"gone", None);
+        for n in 0..10_000_u32 {
+            let key = n.to_be_bytes();
+            cache.put(hasher.hash(&key), &key, Some(&[7; 60]));
+            assert_eq!(cache.get(hash, b"gone"), Some(None), "{n}");
+        }
+    }
+
+    /// The test reads all values in turn. All stay, because they need less than two thirds of the memory.
     #[test]
     fn values_that_fit_into_two_thirds_stay() {
         let (memory, hasher) = (CacheMemory::new(1 << 20), KeyHasher::random());
         let mut cache = CommittedCache::new(&memory);
-        // 64 bytes of an entry, 130 of key and value, a quarter of growth, and up to 16 of the slots.
+        // An entry has 64 bytes, its key and value 130, and its slots up to 16. A vector may have a quarter of unused room.
         let keys = || (0..2_600_u32).map(u32::to_be_bytes);
         for round in 0..3 {
             for key in keys() {
@@ -377,7 +414,7 @@ mod tests {
         }
     }
 
-    /// The vectors of the generations are used again, however many values pass.
+    /// The generations reuse their vectors.
     #[test]
     fn a_stream_of_new_values_allocates_no_new_memory() {
         let (memory, hasher) = (CacheMemory::new(1 << 20), KeyHasher::random());

@@ -88,7 +88,7 @@ impl<'c> WaitingRows<'c> {
         let mut row = Vec::new();
         match self.task.get_due(self.id, key, &mut row)? {
             Some(until) if until > now => self.task.put_due(self.id, key, now, &row),
-            // It has ended before, or the record does not wait.
+            // The wait has ended before, or the record does not wait.
             _ => Ok(()),
         }
     }
@@ -134,8 +134,8 @@ impl<'c> WaitingRows<'c> {
         Ok(keys)
     }
 
-    /// Whether the item of a waiting record only lets lower numbers of its key come first.
-    pub(crate) fn waits_for_lower(&self, of: OwnRows, key: &[u8]) -> Result<bool, StoreError> {
+    /// Whether records of the same key wait with lower numbers.
+    pub(crate) fn has_lower(&self, of: OwnRows, key: &[u8]) -> Result<bool, StoreError> {
         let Some((scope, number)) =
             scope_and_number(key).filter(|_| of == OwnRows::WaitingByNumber)
         else {

@@ -207,7 +207,7 @@ impl<K: 'static, V: 'static> ReorderByNumber<K, V> {
             return Err(full(&self.rows, totals));
         }
         let until = match passes_on && (is_too_far || is_full) {
-            // Its item lets the lower numbers come first.
+            // Its item first ends the waits of lower numbers.
             true => now,
             false => self.settings.until(now),
         };

@@ -103,20 +103,36 @@ impl Table {
         self.bytes.capacity() + entries + self.slots.len() * size_of::<u32>()
     }
 
-    /// Whether the table stays within `limit` allocated bytes after the write of a key and a value with `len` bytes
-    /// together.
+    /// Whether the table has at most `limit` allocated bytes after the write of a key and a value. `len` is the length of
+    /// both, in bytes.
     pub(crate) fn fits(&self, len: usize, limit: usize) -> bool {
         let mut room = self.room();
         if self.entries.len() == self.entries.capacity() {
             room += more(self.entries.capacity(), 4) * size_of::<Entry>();
         }
         if (self.entries.len() + 1) * 2 > self.slots.len() {
-            room += self.slots.len() * size_of::<u32>();
+            room += self.slots.len().max(16) * size_of::<u32>();
         }
         if len > SHORT && self.bytes.len() + len > self.bytes.capacity() {
             room += more(self.bytes.capacity(), len);
         }
         room <= limit
+    }
+
+    /// Whether this table, once it is cleared, takes the entries of another one without new memory, and one more entry with
+    /// a key and a value of `len` bytes.
+    pub(crate) fn can_take(&self, other: &Self, len: usize) -> bool {
+        let entries = other.entries.len() + 1;
+        entries <= self.entries.capacity()
+            && entries * 2 <= self.slots.len()
+            && other.bytes.len() + len <= self.bytes.capacity()
+    }
+
+    /// Whether a key is there with enough room for this value.
+    pub(crate) fn takes_in_place(&self, hash: KeyHash, key: &[u8], value: Written<'_>) -> bool {
+        let room = |number| self.entries[number as usize].room as usize;
+        let len = value.map_or(0, <[u8]>::len);
+        self.find(hash, key).is_ok_and(|number| len <= room(number))
     }
 
     /// Bytes in use: keys, values and their index.
@@ -387,7 +403,8 @@ impl Table {
     }
 }
 
-/// By how much a full vector grows that needs room for `len` more. The cache counts unused room, so vectors do not double.
+/// The growth of a full vector that needs room for `len` more elements. Vectors do not double, because the cache counts
+/// unused room.
 fn more(capacity: usize, len: usize) -> usize {
     (capacity / 4).max(len)
 }

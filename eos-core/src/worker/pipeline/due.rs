@@ -147,20 +147,23 @@ impl Pipeline {
             ..unit
         };
         let is_blamed = txn.blame.has_culprit() && txn.blame.is_culprit(&own(), Offset::ZERO);
-        // After an abort, lower numbers may wait again. Then the item only waits for them, and must not take them along.
-        let waits_again = (is_blamed || !task.pauses.is_empty())
-            && match waits_for_lower(shared, task.state.as_ref(), index, item) {
-                Ok(waits) => waits,
+        let is_hopeless = is_blamed && txn.blame.is_hopeless(&own(), Offset::ZERO);
+        // After an abort, lower numbers may wait again. A decision would remove these records too. So the item runs first and
+        // ends their waits.
+        let has_lower = !is_hopeless
+            && (is_blamed || !task.pauses.is_empty())
+            && match has_lower(shared, task.state.as_ref(), index, item) {
+                Ok(has_lower) => has_lower,
                 Err(source) => return store_failed(unit, source),
             };
         let place = (index, &*item.place.key, item.due);
-        if !waits_again && let Some(done) = self.meets_item(shared, task, place, txn) {
+        if !has_lower && let Some(done) = self.meets_item(shared, task, place, txn) {
             return done;
         }
-        if !waits_again && is_blamed {
+        if !has_lower && is_blamed {
             self.numbers.clear();
             let fault = fault(aborts(txn));
-            if txn.blame.is_hopeless(&own(), Offset::ZERO) {
+            if is_hopeless {
                 return Done::failed(due_error(task, fault));
             }
             return self.drop_item(shared, task, unit, fault, txn);
@@ -508,8 +511,8 @@ fn arm_ticks<C: Client>(
     Ok(set)
 }
 
-/// Whether an item is a waiting record that lets lower numbers of its key come first.
-fn waits_for_lower<C: Client>(
+/// Whether records of the same key wait with lower numbers. The item then only ends their waits.
+fn has_lower<C: Client>(
     shared: &Shared<C>,
     state: Option<&TaskState>,
     index: usize,
@@ -519,7 +522,7 @@ fn waits_for_lower<C: Client>(
     let waiting = spec.and_then(|spec| Some((spec, spec.waiting_rows()?)));
     match (waiting, state) {
         (Some((spec, of)), Some(state)) => {
-            WaitingRows::new(&state.store, spec).waits_for_lower(of, &item.place.key)
+            WaitingRows::new(&state.store, spec).has_lower(of, &item.place.key)
         }
         _ => Ok(false),
     }

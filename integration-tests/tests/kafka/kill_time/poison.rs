@@ -50,7 +50,7 @@ fn refused_orders_are_dead_letters_and_leave_no_row() -> Result<()> {
     let mut shop = Shop::open(Plan {
         restarts: &[],
         ends: size.ends,
-        // Its rows are written just before the commit.
+        // The app writes its rows just before the commit.
         ends_writers: false,
     })?;
     let mut scene = shop.scene(kafka.bootstrap(), "poison", "dead_letter")?;

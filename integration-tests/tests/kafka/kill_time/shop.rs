@@ -19,7 +19,7 @@ pub(super) const PARTITIONS: i32 = 6;
 const JUDGE_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at bookings and stock.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a session with an open transaction is searched for.
+/// The maximum time of the search for a session with an open transaction.
 const SEARCH: Duration = Duration::from_secs(2);
 
 /// The condition that a session has written bookings in its transaction.
