@@ -313,7 +313,7 @@ fn a_decision_about_a_waiting_record_spares_lower_numbers_after_an_abort() {
         let id = driver.paused()[0].id;
         driver.resume(id, how).unwrap();
         pipe(&mut driver, &[("0 tock", 900)]);
-        assert_eq!(out(&mut driver), ["2"], "{how:?}");
+        assert_eq!(out(&mut driver), ["0 tick", "2"], "{how:?}");
         let letters = read(&mut driver, "letters");
         let expected = usize::from(how == Resume::DeadLetter);
         assert_eq!(letters.len(), expected, "{letters:?}");
