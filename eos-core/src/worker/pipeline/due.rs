@@ -150,17 +150,17 @@ impl Pipeline {
         let is_hopeless = is_blamed && txn.blame.is_hopeless(&own(), Offset::ZERO);
         // After an abort, lower numbers may wait again. A decision would remove these records too. So the item runs first and
         // ends their waits.
-        let has_lower = !is_hopeless
+        let goes_first = !is_hopeless
             && (is_blamed || !task.pauses.is_empty())
             && match has_lower(shared, task.state.as_ref(), index, item) {
                 Ok(has_lower) => has_lower,
                 Err(source) => return store_failed(unit, source),
             };
         let place = (index, &*item.place.key, item.due);
-        if !has_lower && let Some(done) = self.meets_item(shared, task, place, txn) {
+        if !goes_first && let Some(done) = self.meets_item(shared, task, place, txn) {
             return done;
         }
-        if !has_lower && is_blamed {
+        if !goes_first && is_blamed {
             self.numbers.clear();
             let fault = fault(aborts(txn));
             if is_hopeless {

@@ -1,5 +1,6 @@
 //! Sequenced dead letters and their replay, with a crash at every effect.
 
+mod operators;
 mod origins;
 mod replay;
 mod replay_model;
@@ -10,9 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eos_core::identity::SeenIds;
-use eos_core::reorder::{OnGap, Reorder};
-use eos_core::state::ReorderStore;
-use eos_core::timers::Clock;
 use eos_core::{
     App, Backoff, ErrorPolicy, Failure, Headers, PlainTopic, Record, Timer, Timestamp, Topic,
 };
@@ -45,18 +43,21 @@ fn broken(values: &[&'static str]) -> Broken {
     Arc::new(Mutex::new(values.iter().copied().collect()))
 }
 
+/// Fails the broken values.
+fn fail_if(broken: &Broken) -> impl Fn(String) -> Result<String, Failure> + use<> {
+    let broken = Arc::clone(broken);
+    move |order| match broken.lock().unwrap().contains(&*order) {
+        true => Err(Failure::from("broken")),
+        false => Ok(order),
+    }
+}
+
 /// Copies each record that is not broken.
 fn app(broken: &Broken) -> App {
     let mut app = App::new("a");
-    let broken = Arc::clone(broken);
     app.source(&orders())
         .on_error(policy())
-        .try_map(
-            move |order: String| match broken.lock().unwrap().contains(&*order) {
-                true => Err(Failure::from("broken")),
-                false => Ok(order),
-            },
-        )
+        .try_map(fail_if(broken))
         .to(&paid());
     app
 }
@@ -346,105 +347,6 @@ fn crashes_everywhere_change_nothing() {
         },
     );
     assert!(places > 40, "{places}");
-}
-
-/// P fails behind the deduplication and is not remembered. Its sender sends it again. The replay of P is then a duplicate,
-/// unless a person asks for a new generation.
-#[test]
-fn a_replay_meets_the_deduplication() {
-    let is_down = broken(&["p"]);
-    let mut app = App::new("a");
-    let broken = Arc::clone(&is_down);
-    let seen = SeenIds::for_ever("seen");
-    app.source(&orders())
-        .on_error(ErrorPolicy::dead_letter("orders-dlq"))
-        .dedup(&seen)
-        .by(|order: &String| order.clone())
-        .try_map(
-            move |order: String| match broken.lock().unwrap().contains(&*order) {
-                true => Err(Failure::from("the service is down")),
-                false => Ok(order),
-            },
-        )
-        .to(&paid());
-    let mut driver = TestDriver::new(app);
-    pipe(&mut driver, &[("k", "p")]);
-    let letters = driver.read(&letters());
-    is_down.lock().unwrap().clear();
-    pipe(&mut driver, &[("k", "p")]);
-    assert_eq!(read(&mut driver), ["p"]);
-    for (generation, expected) in [(None, vec![]), (Some(1), vec!["p"]), (Some(1), vec![])] {
-        let mut replay = Replay::start(&driver, generation);
-        for letter in &letters {
-            replay.pipe(
-                letter.key.as_deref(),
-                letter.value.as_deref(),
-                &letter.headers,
-            );
-        }
-        for record in replay.read() {
-            driver.pipe_input(&orders(), record.1);
-        }
-        assert_eq!(read(&mut driver), expected, "{generation:?}");
-    }
-}
-
-/// The number of a letter is not passed over: its replay comes before the later records of its key.
-#[test]
-fn a_letter_keeps_its_place_in_an_order() {
-    let is_down = broken(&["1"]);
-    let mut app = App::new("a");
-    let broken = Arc::clone(&is_down);
-    let settings = Reorder::max_gap(5).max_wait(Duration::from_secs(60), Clock::Stream);
-    app.source(&orders())
-        .on_error(policy())
-        .reorder_by(
-            |order: &String| order.parse::<u64>().unwrap_or_default(),
-            settings.on_gap(OnGap::PassOn).starts_at(1),
-            &ReorderStore::plain("waiting"),
-        )
-        .ordered()
-        .try_map(
-            move |order: String| match broken.lock().unwrap().contains(&*order) {
-                true => Err(Failure::from("the service is down")),
-                false => Ok(order),
-            },
-        )
-        .to(&paid());
-    let mut driver = TestDriver::new(app);
-    pipe(&mut driver, &[("k", "1"), ("k", "2"), ("k", "3")]);
-    let letters = read_letters(&mut driver);
-    let expected = [("1", "1 0 1"), ("2", "1 0 2"), ("3", "1 0 3")];
-    assert_eq!(numbers(&letters), pairs(&expected));
-    is_down.lock().unwrap().clear();
-    for letter in &letters {
-        send(&mut driver, letter);
-    }
-    assert_eq!(read(&mut driver), ["1", "2", "3"]);
-}
-
-/// A letter about a moment of a timer has no number.
-#[test]
-fn a_failing_timer_handler_writes_a_letter_that_the_replay_refuses() {
-    let mut app = App::new("a");
-    let timer = app.timer(&Timer::<String>::event_time("soon"));
-    app.source(&orders())
-        .on_error(policy())
-        .on_timer(&timer, |_, _| Err::<(), _>(Failure::from("broken")))
-        .process(move |ctx, record: Record<String, String>| {
-            ctx.timer(&timer)
-                .set_in(&record.key, Duration::from_secs(1))?;
-            ctx.forward(record.key, record.value)
-        })
-        .to(&paid());
-    let mut driver = TestDriver::new(app);
-    driver.pipe_at(&orders(), "k", "1", Timestamp(0));
-    driver.pipe_at(&orders(), "l", "2", Timestamp(5_000));
-    driver.pipe_at(&orders(), "k", "3", Timestamp(5_000));
-    let letters = read_letters(&mut driver);
-    assert_eq!(letters[0].2.get("eos-sequence"), None);
-    assert_eq!(text(letters[0].2.get("eos-due")), "soon 1000");
-    assert_eq!(read(&mut driver), ["1", "2", "3"], "its key is not parked");
 }
 
 #[test]

@@ -7,6 +7,13 @@ use eos_core::run::Resume;
 
 use super::*;
 
+fn good(value: String) -> Result<String, Failure> {
+    match value.ends_with("bad") {
+        true => Err(Failure::from("bad")),
+        false => Ok(value),
+    }
+}
+
 #[test]
 fn numbers_of_a_key_come_out_in_order() {
     let start = || {
@@ -184,10 +191,6 @@ fn the_number_of_a_failed_record_is_passed_over() {
         let start = || {
             let order = by_number(OnGap::PassOn);
             TestDriver::new(app_with(policy.clone(), order, |it| {
-                let good = |value: String| match value.ends_with("bad") {
-                    true => Err(Failure::from("bad")),
-                    false => Ok(value),
-                };
                 it.drop_late().ordered().try_map(good)
             }))
         };
@@ -250,10 +253,6 @@ fn a_wait_never_ends_later_than_planned() {
 fn the_number_of_a_skipped_pause_is_passed_over() {
     let order = by_number(OnGap::PassOn);
     let app = app_with(ErrorPolicy::pause().into(), order, |it| {
-        let good = |value: String| match value.ends_with("bad") {
-            true => Err(Failure::from("bad")),
-            false => Ok(value),
-        };
         it.drop_late().ordered().try_map(good)
     });
     let mut driver = TestDriver::new(app);
@@ -264,32 +263,6 @@ fn the_number_of_a_skipped_pause_is_passed_over() {
     assert_eq!(out(&mut driver), ["0", "2", "3"]);
 }
 
-#[test]
-fn records_that_leave_or_fail_make_room_for_other_numbers() {
-    let large = |number: u64, at: i64| {
-        let value = format!("{number} {}", "x".repeat(1_000_000));
-        Input::<String, String>::new("k", value).at(Timestamp(BEGIN + at))
-    };
-    for fails in [false, true] {
-        let settings = Reorder::max_gap(1_000).max_wait(ms(100), Clock::Stream);
-        let settings = settings.on_gap(OnGap::PassOn);
-        let order = move |it: Stream<_, _>| it.reorder_by(number, settings, &waiting());
-        let mut driver = TestDriver::new(app_with(ErrorPolicy::skip(), order, move |it| {
-            it.ordered().try_map(move |value| match fails {
-                true => Err(Failure::from("bad")),
-                false => Ok(value),
-            })
-        }));
-        driver.pipe_all(&input(), (1..61).map(|n| large(n, 0)).collect::<Vec<_>>());
-        pipe(&mut driver, &[("61", 500)]);
-        driver.advance_wall_clock(ms(1_000));
-        assert_eq!(out(&mut driver).len(), if fails { 0 } else { 61 });
-        let more = (63..123).map(|n| large(n, 500));
-        driver.pipe_all(&input(), more.collect::<Vec<_>>());
-        assert_eq!(driver.store(&waiting()).len(), 60, "fails: {fails}");
-    }
-}
-
 /// The item of 4 first ends the wait of 2, and then fails. The transaction aborts, so 2 waits again. The decision must not
 /// remove 2.
 #[test]
@@ -297,10 +270,6 @@ fn a_decision_about_a_waiting_record_spares_lower_numbers_after_an_abort() {
     for how in [Resume::Skip, Resume::DeadLetter] {
         let policy = ErrorPolicy::pause().dead_letters_to("letters");
         let app = app_with(policy.into(), by_number(OnGap::PassOn), |it| {
-            let good = |value: String| match value.ends_with("bad") {
-                true => Err(Failure::from("bad")),
-                false => Ok(value),
-            };
             it.drop_late().ordered().try_map(good)
         });
         let mut driver = TestDriver::new(app);
