@@ -33,16 +33,18 @@ const INDEXES: &str = "SELECT (SELECT pg_catalog.array_agg(a.attname::text) FROM
      WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL \
        AND i.indexprs IS NULL";
 
-/// Partitions that lose rows in a crash, or are elsewhere. $1 the table.
-const ODD_PARTITIONS: &str = "SELECT c.oid::regclass::text, c.relkind::text, c.relpersistence::text \
+/// The partitions of all levels. $1 the table, which is not among them.
+const PARTITIONS: &str = "SELECT c.oid, c.oid::regclass::text, c.relkind::text, c.relpersistence::text \
      FROM pg_catalog.pg_partition_tree($1::oid::regclass) AS p JOIN pg_catalog.pg_class AS c ON c.oid = p.relid \
-     WHERE c.relpersistence <> 'p' OR c.relkind NOT IN ('r', 'p')";
+     WHERE c.oid <> $1";
 
 /// A place that is fit for use.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     /// The names of a table. `None` for a statement.
     pub(crate) names: Option<Names>,
+    /// The table and its partitions.
+    pub(crate) tables: Vec<u32>,
 }
 
 struct Found {
@@ -80,7 +82,30 @@ pub(crate) async fn resolve(
             };
             lookup.run().await
         }
-        Shape::Statement(_) | Shape::Apply(_) | Shape::Letters => Ok(Ok(Resolved { names: None })),
+        Shape::Statement(_) | Shape::Apply(_) | Shape::Letters => Ok(Ok(Resolved {
+            names: None,
+            tables: Vec::new(),
+        })),
+    }
+}
+
+/// Why a table of this kind must not be written: its rows must be exactly as durable as their positions.
+pub(crate) fn unfit_storage(
+    kind: &str,
+    persistence: &str,
+    needs_logged: bool,
+) -> Option<&'static str> {
+    match (kind, persistence) {
+        (_, "u") if needs_logged => Some(
+            "is UNLOGGED: a crash of the server empties it, but keeps the position. ALTER TABLE … SET LOGGED",
+        ),
+        (_, "t") => Some("is temporary: it ends with the session. Create an ordinary table"),
+        ("r" | "p", _) => None,
+        ("f", _) => Some(
+            "is a foreign table: it commits on another server, before the position. Write to that server",
+        ),
+        ("v" | "m", _) => Some("is a view: name the table under it"),
+        _ => Some("is no table"),
     }
 }
 
@@ -124,15 +149,12 @@ impl Lookup<'_> {
             )]));
         };
         let found = self.read(&row, &mut mistakes)?;
-        let partitions = self.client.query(ODD_PARTITIONS, &[&found.oid]).await?;
-        for partition in partitions {
-            let name: String = partition.try_get(0)?;
-            self.storage(
-                &name,
-                partition.try_get(1)?,
-                partition.try_get(2)?,
-                &mut mistakes,
-            );
+        let mut tables = vec![found.oid];
+        for partition in self.client.query(PARTITIONS, &[&found.oid]).await? {
+            tables.push(partition.try_get(0)?);
+            let name: String = partition.try_get(1)?;
+            let (kind, persistence) = (partition.try_get(2)?, partition.try_get(3)?);
+            self.storage(&name, kind, persistence, &mut mistakes);
         }
         let columns = self.columns(found.oid).await?;
         let types = self.match_columns(&found, &columns, &mut mistakes);
@@ -143,7 +165,7 @@ impl Lookup<'_> {
                 table: found.table,
                 types,
             });
-            Ok(Ok(Resolved { names }))
+            Ok(Ok(Resolved { names, tables }))
         } else {
             Ok(Err(mistakes))
         }
@@ -174,21 +196,10 @@ impl Lookup<'_> {
         Ok(found)
     }
 
-    /// Rows must be exactly as durable as their positions.
-    fn storage(&self, name: &str, kind: String, persistence: String, mistakes: &mut Vec<String>) {
-        let reason = match (kind.as_str(), persistence.as_str()) {
-            (_, "u") if self.needs_logged => {
-                "is UNLOGGED: a crash of the server empties it, but keeps the position. ALTER TABLE … SET LOGGED"
-            }
-            (_, "t") => "is temporary: it ends with the session. Create an ordinary table",
-            ("r" | "p", _) => return,
-            ("f", _) => {
-                "is a foreign table: it commits on another server, before the position. Write to that server"
-            }
-            ("v" | "m", _) => "is a view: name the table under it",
-            _ => "is no table",
-        };
-        mistakes.push(format!("table {name} {reason}"));
+    fn storage(&self, name: &str, kind: &str, persistence: &str, mistakes: &mut Vec<String>) {
+        if let Some(reason) = unfit_storage(kind, persistence, self.needs_logged) {
+            mistakes.push(format!("table {name} {reason}"));
+        }
     }
 
     async fn columns(&self, oid: u32) -> Result<Vec<FoundColumn>, Error> {

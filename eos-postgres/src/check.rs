@@ -9,10 +9,11 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use crate::array::Param;
 use crate::catalog;
 use crate::error::{Failed, describe};
-use crate::place::{Definition, Shape};
+use crate::place::{Definition, Shape, StatementShape};
 use crate::schema;
 use crate::sql::quote;
 use crate::sqlstate::{Call, Reaction};
+use crate::targets::{self, Overlaps, Target};
 
 /// The oldest server with everything that eos uses: `client_connection_check_interval`.
 const OLDEST_SERVER: i32 = 140_000;
@@ -63,17 +64,23 @@ pub(crate) async fn check(
     let has_schema = eos_schema(client, &role, definitions, &mut mistakes)
         .await
         .map_err(failed)?;
+    let mut overlaps = Overlaps::default();
     for definition in definitions {
         let found = catalog::resolve(client, definition, true)
             .await
             .map_err(failed)?;
-        if let Err(found) = found {
-            mistakes.extend(found);
+        match found {
+            Ok(resolved) => overlaps.add_table(&definition.name, resolved.tables),
+            Err(found) => mistakes.extend(found),
         }
-        if has_schema && let Shape::Statement(_) = &definition.shape {
-            mistakes.extend(statement(client, definition).await);
+        if has_schema && let Shape::Statement(shape) = &definition.shape {
+            match statement(client, &definition.name, shape).await {
+                Ok(targets) => overlaps.add_statement(&definition.name, targets),
+                Err(found) => mistakes.extend(found),
+            }
         }
     }
+    mistakes.extend(overlaps.mistakes());
     if mistakes.is_empty() {
         return Ok(());
     }
@@ -246,26 +253,38 @@ async fn eos_table(
     Ok(())
 }
 
-/// Whether the server understands a statement.
-async fn statement(client: &Client, definition: &Definition) -> Option<String> {
-    let Shape::Statement(shape) = &definition.shape else {
-        return None;
-    };
+/// Checks that the server understands a statement. Returns the tables that the statement writes, or the mistakes.
+async fn statement(
+    client: &Client,
+    name: &str,
+    shape: &StatementShape,
+) -> Result<Vec<Target>, Vec<String>> {
     let declared: Vec<_> = shape.params.iter().copied().map(Param::declared).collect();
-    match client.prepare_typed(&shape.sql, &declared).await {
-        Ok(prepared) if prepared.params().len() != shape.params.len() => Some(format!(
-            "{} has {} parameters in its text, and {} calls of `.param(..)`",
-            definition.name,
+    let prepared = targets::prepare(client, &shape.sql, &declared).await;
+    let (prepared, targets) = prepared.map_err(|error| {
+        let answer = describe(&error);
+        vec![format!("{name} is refused by the server: {answer}")]
+    })?;
+    let mut mistakes = unfit(name, &targets, true);
+    if prepared.params().len() != shape.params.len() {
+        mistakes.push(format!(
+            "{name} has {} parameters in its text, and {} calls of `.param(..)`",
             prepared.params().len(),
             shape.params.len()
-        )),
-        Ok(_) => None,
-        Err(error) => Some(format!(
-            "{} is refused by the server: {}",
-            definition.name,
-            describe(&error)
-        )),
+        ));
     }
+    match mistakes.is_empty() {
+        true => Ok(targets),
+        false => Err(mistakes),
+    }
+}
+
+/// The tables that a statement must not write.
+pub(crate) fn unfit(name: &str, targets: &[Target], needs_logged: bool) -> Vec<String> {
+    let mistakes = targets
+        .iter()
+        .map(|target| target.mistake(name, needs_logged));
+    mistakes.flatten().collect()
 }
 
 /// All mistakes as one failure of a session.

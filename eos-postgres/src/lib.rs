@@ -32,6 +32,7 @@ mod sql;
 mod sqlstate;
 mod stream;
 mod table;
+mod targets;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;

@@ -15,9 +15,11 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
+use crate::check;
 use crate::control::control_word;
 use crate::error::Failed;
 use crate::sqlstate::{Call, Reaction};
+use crate::targets;
 
 /// The most texts whose prepared statements a session keeps.
 const MAX_PREPARED: usize = 256;
@@ -37,8 +39,19 @@ pub struct Tx {
 }
 
 /// The prepared statements of a session, by text.
-#[derive(Default)]
-pub(crate) struct PreparedStatements(RefCell<HashMap<String, Statement>>);
+pub(crate) struct PreparedStatements {
+    by_text: RefCell<HashMap<String, Statement>>,
+    needs_logged: bool,
+}
+
+impl PreparedStatements {
+    pub(crate) fn new(needs_logged: bool) -> Self {
+        Self {
+            by_text: RefCell::default(),
+            needs_logged,
+        }
+    }
+}
 
 /// A record for a closure, as JSON.
 #[derive(Debug, Clone, Copy)]
@@ -206,13 +219,17 @@ impl Tx {
             );
             return Err(self.note(Failed::new(Reaction::Stop, text)));
         }
-        let known = self.prepared.0.borrow().get(sql).cloned();
+        let known = self.prepared.by_text.borrow().get(sql).cloned();
         if let Some(statement) = known {
             return Ok(statement);
         }
-        let statement = self.client.prepare(sql).await;
-        let statement = statement.map_err(|error| self.fail(&error))?;
-        let mut prepared = self.prepared.0.borrow_mut();
+        let prepared = targets::prepare_within(&self.client, sql).await;
+        let (statement, targets) = prepared.map_err(|error| self.fail(&error))?;
+        let unfit = check::unfit(&self.what, &targets, self.prepared.needs_logged);
+        if let Some(mistake) = unfit.into_iter().next() {
+            return Err(self.note(Failed::new(Reaction::Stop, mistake)));
+        }
+        let mut prepared = self.prepared.by_text.borrow_mut();
         if prepared.len() >= MAX_PREPARED {
             prepared.clear();
         }
@@ -227,7 +244,7 @@ impl Tx {
             failed.reaction = Reaction::Stop;
         } else if failed.code == STALE_PLAN {
             // A table has changed since the statement was prepared. The next transaction prepares it again.
-            self.prepared.0.borrow_mut().clear();
+            self.prepared.by_text.borrow_mut().clear();
             failed.reaction = Reaction::Abort;
         }
         self.note(failed)

@@ -87,7 +87,9 @@ impl Opening {
             hold: prepare(sql::HOLD).await?,
             set: prepare(&self.postgres.statements().set).await?,
             claim: prepare(sql::CLAIM).await?,
-            prepared: Rc::default(),
+            prepared: Rc::new(PreparedStatements::new(
+                self.postgres.has(Defence::LoggedTables),
+            )),
             client: Rc::new(client),
         })
     }

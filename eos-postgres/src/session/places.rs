@@ -23,6 +23,7 @@ use crate::postgres::Postgres;
 use crate::row::{self, Malformed, Values};
 use crate::sql::{self, TableSql};
 use crate::sqlstate::{Call, Reaction};
+use crate::targets::{self, Target};
 use crate::tx::{AppliedShape, Encoded, Tx};
 
 /// PostgreSQL takes messages of 1 GiB. A row has to fit with its array.
@@ -91,7 +92,11 @@ pub(super) async fn prepare(
             (Shape::Table(shape), Some(names)) => {
                 table(client, &sql::table_sql(shape, &names)).await
             }
-            (Shape::Statement(shape), _) => user(client, shape).await,
+            (Shape::Statement(shape), _) => {
+                let user = user(client, shape).await.map_err(failed)?;
+                mistakes.extend(check::unfit(&definition.name, &user.1, needs_logged));
+                Ok(Statements::User(user.0))
+            }
             (Shape::Apply(closure), _) => Ok(Statements::Closure(closure.clone())),
             (Shape::Letters, _) => client
                 .prepare(sql::DEAD_LETTER)
@@ -128,10 +133,9 @@ async fn table(client: &Client, sql: &TableSql) -> Result<Statements, tokio_post
 async fn user(
     client: &Client,
     shape: &StatementShape,
-) -> Result<Statements, tokio_postgres::Error> {
+) -> Result<(Statement, Vec<Target>), tokio_postgres::Error> {
     let declared: Vec<_> = shape.params.iter().copied().map(Param::declared).collect();
-    let statement = client.prepare_typed(&shape.sql, &declared).await?;
-    Ok(Statements::User(statement))
+    targets::prepare(client, &shape.sql, &declared).await
 }
 
 impl Prepared {

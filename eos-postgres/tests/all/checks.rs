@@ -54,7 +54,10 @@ fn all_mistakes_are_listed() {
         "mistakes",
         "CREATE TABLE a (x text, y int, z int NOT NULL); CREATE UNLOGGED TABLE b (x text);
          CREATE VIEW c AS SELECT 1 AS x; CREATE TABLE d (x text PRIMARY KEY DEFERRABLE);
-         CREATE TABLE e (x int) PARTITION BY RANGE (x); CREATE UNLOGGED TABLE e1 PARTITION OF e DEFAULT",
+         CREATE TABLE e (x int) PARTITION BY RANGE (x); CREATE UNLOGGED TABLE e1 PARTITION OF e DEFAULT;
+         CREATE FOREIGN DATA WRAPPER w; CREATE SERVER far FOREIGN DATA WRAPPER w;
+         CREATE FOREIGN TABLE f (x text) SERVER far;
+         CREATE FOREIGN TABLE e2 PARTITION OF e FOR VALUES FROM (0) TO (9) SERVER far",
     );
     let shop = Postgres::connect(&url).unwrap();
     let table = |name: &str| shop.table::<String, i64>(name);
@@ -69,6 +72,7 @@ fn all_mistakes_are_listed() {
         x("c"),
         table("d").key("x", |k, _| k.clone()).register(),
         table("e").column("x", |_, v| *v).register(),
+        x("f"),
         x("nowhere"),
         shop.statement::<String, i64>("s", "UPDATE nowhere SET x = 1")
             .register(),
@@ -86,6 +90,8 @@ fn all_mistakes_are_listed() {
             "table c is a view",
             "CREATE UNIQUE INDEX ON \"public\".\"d\"",
             "table e1 is UNLOGGED",
+            "table e2 is a foreign table",
+            "table f is a foreign table",
             "table nowhere does not exist",
             "statement s is refused by the server",
             "statement n has 1 parameters in its text, and 0 calls",
@@ -99,6 +105,84 @@ fn all_mistakes_are_listed() {
     let mut session = shop.session(&plan(&places), &identity).unwrap();
     let error = crate::support::wait(|slice| session.init(slice)).unwrap_err();
     assert_eq!(error.failure, LedgerFailure::Fatal);
+}
+
+/// C2 of the design. A statement has no table in its definition, but the server knows which tables it writes.
+#[test]
+fn a_statement_that_writes_a_table_without_a_log_is_refused() {
+    let url = database("statement_targets", TARGETS);
+    let shop = Postgres::connect(&url).unwrap();
+    let cases = [
+        ("INSERT INTO audit VALUES ('a')", "table audit, which is UNLOGGED"),
+        ("WITH a AS (DELETE FROM audit RETURNING x) SELECT x FROM a", "table audit, which is UNLOGGED"),
+        ("UPDATE seen SET x = 'a'", "table audit, which is UNLOGGED"),
+        ("INSERT INTO parts VALUES (1)", "table parts_1, which is UNLOGGED"),
+        ("UPDATE family SET x = 'a'", "table child, which is UNLOGGED"),
+        ("INSERT INTO ruled VALUES ('a')", "table audit, which is UNLOGGED"),
+        ("INSERT INTO far VALUES ('a')", "table far, which is a foreign table"),
+        // Reads do not matter, and neither does a view of a logged table.
+        ("INSERT INTO good SELECT x FROM audit", ""),
+        ("UPDATE fine SET x = 'a'", ""),
+    ];
+    for (at, (sql, expected)) in cases.into_iter().enumerate() {
+        let name = format!("s{at}");
+        let place = shop.statement::<String, i64>(&name, sql).register();
+        if expected.is_empty() {
+            check(&shop, &[place]).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            continue;
+        }
+        let expected = format!("statement {name} writes {expected}");
+        assert_contains(&mistakes(&shop, std::slice::from_ref(&place)), &[&expected]);
+        // The table may have changed since the start.
+        let identity = eos_core::boundary::Identity {
+            worker: "w".into(),
+            owner: 1,
+        };
+        let mut session = shop.session(&plan(&[place]), &identity).unwrap();
+        let error = crate::support::wait(|slice| session.init(slice)).unwrap_err();
+        assert_eq!(error.failure, LedgerFailure::Fatal);
+        assert_contains(&error.text, &[&expected]);
+    }
+}
+
+const TARGETS: &str = "CREATE UNLOGGED TABLE audit (x text); CREATE VIEW seen AS SELECT x FROM audit;
+    CREATE TABLE parts (x int) PARTITION BY RANGE (x); CREATE UNLOGGED TABLE parts_1 PARTITION OF parts DEFAULT;
+    CREATE TABLE family (x text); CREATE UNLOGGED TABLE child () INHERITS (family);
+    CREATE TABLE good (x text); CREATE VIEW fine AS SELECT x FROM good;
+    CREATE TABLE ruled (x text); CREATE RULE also AS ON INSERT TO ruled DO ALSO INSERT INTO audit VALUES (NEW.x);
+    CREATE FOREIGN DATA WRAPPER w; CREATE SERVER far FOREIGN DATA WRAPPER w;
+    CREATE FOREIGN TABLE far (x text) SERVER far";
+
+/// M6 of the design: rows of a table are sent in chunks, and a statement for each record.
+#[test]
+fn a_table_that_a_statement_writes_as_well_is_refused() {
+    let url = database(
+        "overlap",
+        "CREATE TABLE t (x int) PARTITION BY RANGE (x); CREATE TABLE t_1 PARTITION OF t DEFAULT;
+         CREATE TABLE other (x int)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let t = shop.table::<String, i64>("t").column("x", |_, v| *v).register();
+    let statement = |name: &str, sql: &str| shop.statement::<String, i64>(name, sql).register();
+    let places = [
+        t.clone(),
+        statement("one", "UPDATE t SET x = 1"),
+        statement("leaf", "DELETE FROM t_1"),
+    ];
+    assert_contains(
+        &mistakes(&shop, &places),
+        &[
+            "statement one and table t write the same table t,",
+            "statement leaf and table t write the same table t_1,",
+            "use statements for both, or `.apply(..)` instead of statement one",
+        ],
+    );
+    let apart = [
+        t,
+        statement("more", "INSERT INTO other SELECT x FROM t"),
+        statement("again", "UPDATE other SET x = 1"),
+    ];
+    check(&shop, &apart).unwrap();
 }
 
 /// `a` and `A`, or `a` and `a `, are one row, and two keys for eos.

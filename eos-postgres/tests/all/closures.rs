@@ -169,6 +169,32 @@ fn a_closure_cannot_end_its_transaction() {
     assert_eq!(rows(&url, "SELECT count(*) FROM u"), "0");
 }
 
+/// C2 of the design. The tables that a trigger writes are its own affair.
+#[test]
+fn a_closure_cannot_write_a_table_without_a_log() {
+    let tables = "CREATE UNLOGGED TABLE audit (n bigint);
+        CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+          $$ BEGIN INSERT INTO audit VALUES (NEW.n); RETURN NEW; END $$;
+        CREATE TRIGGER note AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION note()";
+    let url = database("closures_unlogged", &format!("{T}; {tables}"));
+    let insert = async |tx: &mut Tx, record: Record<String, Option<i64>>| {
+        let sql = match record.key.as_str() {
+            "bad" => "INSERT INTO audit VALUES (7)",
+            _ => "INSERT INTO u VALUES (1)",
+        };
+        tx.execute(sql, &[]).await?;
+        Ok(())
+    };
+    write(&url, insert, Refused::Skip, &[("a", 1)]).unwrap();
+    run(&url, "DROP TRIGGER note ON t; DELETE FROM audit").unwrap();
+    let error = write(&url, insert, Refused::Skip, &[("a", 1), ("bad", 2)]).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Fatal);
+    let expected = "closure check writes table audit, which is UNLOGGED";
+    assert!(error.text.contains(expected), "{error}");
+    assert_eq!(rows(&url, "SELECT count(*) FROM t"), "1");
+    assert_eq!(rows(&url, "SELECT count(*) FROM audit"), "0");
+}
+
 /// The move of positions finds a transaction that is not the one of its begin.
 #[test]
 fn a_closure_that_hides_a_commit_is_found() {

@@ -3,9 +3,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use eos_core::Record;
 use eos_core::boundary::{LedgerFailure, Taken};
 use eos_postgres::testing::{Cluster, run, value};
-use eos_postgres::{Defence, Postgres, Refused, SqlTable};
+use eos_postgres::{Apply, Defence, Postgres, Refused, SqlTable};
 
 use crate::support::{Register, Worker, database, partition, rows, wait};
 
@@ -35,6 +36,30 @@ fn an_unlogged_table_loses_rows_and_keeps_their_position() {
     run(&url, "CREATE UNLOGGED TABLE t (n bigint)").unwrap();
     let (mut worker, table) = worker(&url, "w", &[Defence::LoggedTables]);
     let taken = write(&mut worker, &table);
+    worker.finish(&taken, 1).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t"), "1");
+    cluster.kill9().unwrap();
+    assert_eq!(rows(&url, "SELECT next_offset FROM eos.positions"), "1");
+    assert_eq!(rows(&url, "SELECT n FROM t"), "", "lost");
+}
+
+/// C2 of the design, for a closure. See `closures`.
+#[test]
+fn an_unlogged_table_of_a_closure_loses_rows_and_keeps_their_position() {
+    let mut cluster = Cluster::temporary(&[]).unwrap();
+    let url = cluster.database("unlogged_closure").unwrap();
+    run(&url, "CREATE UNLOGGED TABLE t (n bigint)").unwrap();
+    let shop = Postgres::connect_without(&url, &[Defence::LoggedTables]).unwrap();
+    let insert: Apply<String, Option<i64>> =
+        shop.apply("insert", async |tx, record: Record<String, Option<i64>>| {
+            tx.execute("INSERT INTO t VALUES ($1)", &[&record.value])
+                .await?;
+            Ok(())
+        });
+    let mut worker = Worker::new(&shop, &[insert.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    worker.put(&insert, (0, 0), &"k".into(), Some(&1)).unwrap();
     worker.finish(&taken, 1).unwrap();
     assert_eq!(rows(&url, "SELECT n FROM t"), "1");
     cluster.kill9().unwrap();
