@@ -164,6 +164,11 @@ pub(crate) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// The name of a table, for a statement.
+pub(crate) fn table_name(names: &Names) -> String {
+    format!("{}.{}", quote(&names.schema), quote(&names.table))
+}
+
 /// Makes the statements of a table.
 pub(crate) fn table_sql(shape: &TableShape, names: &Names) -> TableSql {
     let table = Statements { shape, names };
@@ -187,7 +192,7 @@ struct Statements<'a> {
 
 impl Statements<'_> {
     fn name(&self) -> String {
-        format!("{}.{}", quote(&self.names.schema), quote(&self.names.table))
+        table_name(self.names)
     }
 
     /// `ROWS FROM (unnest($1::text[]), unnest($2::int8[]))`: one row of the table for each element.

@@ -27,7 +27,8 @@ pub(crate) enum Reaction {
     Wait,
     /// A row of the transaction is refused, and is refused again.
     Refuse,
-    /// The connection is gone. In [`Call::End`] the outcome is unknown.
+    /// The connection is gone, or the statements of the session do not fit a changed table: a new session must replace it.
+    /// In [`Call::End`] the outcome is unknown.
     Lost,
     /// An operator must act.
     Stop,

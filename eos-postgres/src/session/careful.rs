@@ -52,17 +52,27 @@ impl Work {
             Ok(()) => {}
             Err(failed) => return self.keep(failed),
         }
+        self.check_columns().await;
         self.check_constraints().await;
         match self.pipeline.drain().await {
             Ok(()) => Ok(()),
             Err(failed) if failed.reaction == Reaction::Refuse => {
-                match self.pass(Constraints::PerRecord).await {
-                    Ok(()) => Ok(()),
-                    Err(failed) => self.keep(failed),
+                if let Err(failed) = self.pass(Constraints::PerRecord).await {
+                    return self.keep(failed);
                 }
+                self.check_columns().await;
+                self.pipeline.drain().await
             }
             Err(failed) => Err(failed),
         }
+    }
+
+    /// Fails if a record may have been left out because of a changed column. The check comes after the refusals, so that
+    /// it sees the changes before them.
+    async fn check_columns(&mut self) {
+        let connection = Rc::clone(&self.connection);
+        let compared = async move { connection.columns.compare(&connection.client).await };
+        self.pipeline.send_future(compared).await;
     }
 
     /// A transaction that failed must not commit.
@@ -336,7 +346,7 @@ impl Work {
             .map_err(|error| Failed::of(Call::Position, "a write to eos.dead_letters", &error))
     }
 
-    async fn text(&mut self, statement: &str) -> Result<(), Failed> {
+    pub(super) async fn text(&mut self, statement: &str) -> Result<(), Failed> {
         let done = self.connection.client.batch_execute(statement).await;
         done.map_err(|error| Failed::of(Call::Position, statement, &error))
     }

@@ -7,6 +7,7 @@
 
 mod careful;
 mod chunk;
+mod columns;
 mod fold;
 mod headers;
 mod letters;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use eos_core::boundary::{Identity, LedgerFailure, Plan};
 use tokio_postgres::{Client, Statement};
 
+use super::columns::Columns;
 use super::places::{self, Prepared};
 use crate::check;
 use crate::connect;
@@ -40,6 +41,7 @@ pub(super) struct Connection {
     pub(super) client: Rc<Client>,
     pub(super) epoch: i64,
     pub(super) places: Vec<Prepared>,
+    pub(super) columns: Columns,
     pub(super) hold: Statement,
     pub(super) set: Statement,
     pub(super) claim: Statement,
@@ -79,11 +81,12 @@ impl Opening {
         let epoch = self.raise(&client).await?;
         self.end_older_sessions(&client, epoch).await?;
         self.is_newest(&client, epoch).await?;
-        let places = places::prepare(&client, &self.postgres, &definitions).await?;
+        let (places, columns) = places::prepare(&client, &self.postgres, &definitions).await?;
         let prepare = async |text: &str| client.prepare(text).await.map_err(failed);
         Ok(Connection {
             epoch,
             places,
+            columns,
             hold: prepare(sql::HOLD).await?,
             set: prepare(&self.postgres.statements().set).await?,
             claim: prepare(sql::CLAIM).await?,

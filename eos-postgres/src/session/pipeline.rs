@@ -87,6 +87,11 @@ impl Pipeline {
         }
     }
 
+    /// Replaces the first failure by its cause.
+    pub(super) fn blame(&mut self, cause: Failed) {
+        self.failed = Some(cause);
+    }
+
     /// As [`fail`](Self::fail), after the answers of the statements that were sent before.
     pub(super) async fn fail_after_sent(&mut self, failed: Failed) {
         self.drain_into().await;

@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
 use super::chunk::RowRef;
+use super::columns::Columns;
 use super::headers;
 use super::pipeline::{Expect, Request};
 use eos_protocol::dead_letter::MESSAGE;
@@ -63,14 +64,15 @@ pub(super) struct Parts<'a> {
     pub(super) row: Option<&'a [u8]>,
 }
 
-/// Resolves and prepares all places.
+/// Resolves and prepares all places. Returns the columns of tables as well.
 pub(super) async fn prepare(
     client: &Client,
     postgres: &Postgres,
     definitions: &[Arc<Definition>],
-) -> Result<Vec<Prepared>, Failed> {
+) -> Result<(Vec<Prepared>, Columns), Failed> {
     let needs_logged = postgres.has(Defence::LoggedTables);
     let mut mistakes = Vec::new();
+    let mut columns = Columns::default();
     let mut prepared = Vec::new();
     for (index, definition) in definitions.iter().enumerate() {
         let failed = |error: tokio_postgres::Error| {
@@ -90,6 +92,7 @@ pub(super) async fn prepare(
         };
         let statements = match (&definition.shape, resolved.names) {
             (Shape::Table(shape), Some(names)) => {
+                columns.add(shape, &names);
                 table(client, &sql::table_sql(shape, &names)).await
             }
             (Shape::Statement(shape), _) => {
@@ -111,7 +114,7 @@ pub(super) async fn prepare(
         });
     }
     if mistakes.is_empty() {
-        Ok(prepared)
+        Ok((prepared, columns))
     } else {
         Err(check::not_ready(&mistakes))
     }

@@ -106,6 +106,8 @@ pub(super) struct Work {
     pub(super) memory: Vec<Rc<Chunk>>,
     /// The refusal that `set` repairs: it runs the records again.
     refused: Option<Failed>,
+    /// Whether a refusal of this transaction was checked: it is not the fault of a changed column.
+    is_checked: bool,
     keeps_memory: bool,
     /// Counts of the open transaction, for the metrics.
     pub(super) counts: LedgerTotals,
@@ -131,13 +133,16 @@ impl Work {
             held: Vec::new(),
             memory: Vec::new(),
             refused: None,
+            is_checked: false,
             keeps_memory,
             counts: LedgerTotals::default(),
         }
     }
 
     async fn handle(&mut self, command: Command) -> Result<(), Failed> {
-        let result = match command {
+        // Any other command leaves it to `set` to leave out the refused records.
+        let decides = !self.keeps_memory || matches!(command, Command::Set(_));
+        let mut result = match command {
             Command::Init => Ok(()),
             Command::Begin => {
                 self.begin().await;
@@ -156,6 +161,10 @@ impl Work {
             Command::Commit => self.commit().await,
             Command::Abort => self.abort().await,
         };
+        if decides && let Err(changed) = self.check_refusal().await {
+            self.pipeline.blame(changed.clone());
+            result = result.map_err(|_| changed);
+        }
         self.note_failure();
         if let Err(failed) = &result
             && failed.reaction == Reaction::Lost
@@ -163,6 +172,21 @@ impl Work {
             self.shared.is_spoiled.store(true, Ordering::Release);
         }
         result
+    }
+
+    /// A refusal blames a record, so it must not be the fault of a column that was changed. The transaction ends, and
+    /// another one begins that never commits.
+    async fn check_refusal(&mut self) -> Result<(), Failed> {
+        let is_refused = |failed: &Failed| failed.reaction == Reaction::Refuse;
+        if self.is_checked || !self.pipeline.failed().is_some_and(is_refused) {
+            return Ok(());
+        }
+        self.is_checked = true;
+        self.text("ROLLBACK; BEGIN").await?;
+        self.connection
+            .columns
+            .compare(&self.connection.client)
+            .await
     }
 
     /// A refusal that `set` repairs is kept, and any other failure is shown to the worker.
@@ -191,6 +215,7 @@ impl Work {
         self.held.clear();
         self.memory.clear();
         self.refused = None;
+        self.is_checked = false;
         self.counts = LedgerTotals::default();
         self.shared.publish(None);
     }

@@ -58,6 +58,63 @@ fn by_default_a_record_is_blamed_and_nothing_is_written() {
     assert_eq!(shop.totals(), totals(0, 0, 0, 0));
 }
 
+/// The statements of a session cast to the type that the column had. A new session takes what the table takes.
+#[test]
+fn a_column_that_became_wider_refuses_no_record() {
+    for policy in [Refused::Fail, Refused::Skip, Refused::DeadLetter] {
+        let url = database("wider", "CREATE TABLE t (n int, name text)");
+        let shop = Postgres::connect(&url).unwrap();
+        let table = numbers(&shop, policy);
+        let mut worker = Worker::new(&shop, &[table.register()], "w");
+        let write = |worker: &mut Worker| {
+            let taken = worker.take(0);
+            worker.begin(&taken);
+            for (at, n) in [(0, 1), (1, 3_000_000_000)] {
+                worker.put(&table, (0, at), &"a".into(), Some(&n)).unwrap();
+            }
+            worker.finish(&taken, 2)
+        };
+        run(&url, "ALTER TABLE t ALTER n TYPE bigint").unwrap();
+        let error = write(&mut worker).unwrap_err();
+        assert_eq!(error.failure, LedgerFailure::Abortable, "{error}");
+        assert!(!error.blames_a_record, "{policy:?}: {error}");
+        let expected = "has type bigint, and this session writes it as integer";
+        assert!(error.text.contains(expected), "{error}");
+        assert!(worker.session.is_spoiled());
+        worker.renew().unwrap();
+        write(&mut worker).unwrap();
+        assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "1 3000000000");
+        assert_eq!(rows(&url, "SELECT count(*) FROM eos.dead_letters"), "0");
+        assert_eq!(shop.totals(), totals(2, 0, 0, 0));
+    }
+}
+
+/// The server has limits that depend on the value: no index entry is larger than a third of a page.
+#[test]
+fn a_key_that_is_too_large_for_its_index_is_refused() {
+    let url = database("large_key", "CREATE TABLE t (k text PRIMARY KEY, n bigint)");
+    let shop = Postgres::connect(&url).unwrap();
+    let table: Table = shop
+        .table("t")
+        .key("k", |key: &String, _| key.clone())
+        .column("n", |_, n| *n)
+        .refused(Refused::DeadLetter);
+    // It does not become smaller by compression.
+    let mut seed = 88_172_645_463_325_252_u64;
+    let letters = (0..9_000).map(|_| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        char::from(b'!' + u8::try_from(seed % 90).unwrap())
+    });
+    let large: String = letters.collect();
+    let records = [("a", 1), (large.as_str(), 2), ("c", 3)];
+    write((&url, &shop), &table, &records).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM t ORDER BY n"), "1 3");
+    let letter = "SELECT \"offset\", sqlstate FROM eos.dead_letters";
+    assert_eq!(rows(&url, letter), "1|54000");
+}
+
 /// Every kind of refusal: a check, a number out of range, a text that is too long, a NUL byte.
 const POISON: &[(&str, i64)] = &[
     ("a", 1),

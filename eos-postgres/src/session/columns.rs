@@ -1,0 +1,63 @@
+//! The types of columns when the session prepared its statements.
+//!
+//! The statements cast values to these types. A wider type is a change that the server accepts while the app runs. The
+//! old statements then refuse values that the table would take.
+
+use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::error::Failed;
+use crate::place::TableShape;
+use crate::sql::{Names, table_name};
+use crate::sqlstate::{Call, Reaction};
+
+/// A column with another type than expected. $1 quoted tables, $2 columns, $3 types.
+const CHANGED: &str = "SELECT m.tab || '.' || m.col, m.expected, pg_catalog.format_type(a.atttypid, -1) \
+     FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::text[])) \
+       AS m(tab, col, expected) \
+     LEFT JOIN pg_catalog.pg_attribute AS a \
+       ON a.attrelid = pg_catalog.to_regclass(m.tab) AND a.attname = m.col AND a.attnum > 0 AND NOT a.attisdropped \
+     WHERE pg_catalog.format_type(a.atttypid, -1) IS DISTINCT FROM m.expected LIMIT 1";
+
+/// The columns of all tables, as arrays of the same length.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    tables: Vec<String>,
+    names: Vec<String>,
+    types: Vec<String>,
+}
+
+impl Columns {
+    pub(super) fn add(&mut self, shape: &TableShape, names: &Names) {
+        for (column, kind) in shape.all().zip(&names.types) {
+            self.tables.push(table_name(names));
+            self.names.push(column.name.clone());
+            self.types.push(kind.clone());
+        }
+    }
+
+    /// Fails if a column has another type now.
+    pub(super) async fn compare(&self, client: &Client) -> Result<(), Failed> {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let failed = |error: tokio_postgres::Error| {
+            Failed::of(Call::Position, "the types of columns", &error)
+        };
+        let arrays = [&self.tables, &self.names, &self.types];
+        let params = arrays.map(|array| (array as &(dyn ToSql + Sync), Type::TEXT_ARRAY));
+        let rows = client.query_typed(CHANGED, &params).await;
+        let rows = rows.map_err(failed)?;
+        let Some(row) = rows.first() else {
+            return Ok(());
+        };
+        let column: String = row.try_get(0).map_err(failed)?;
+        let before: String = row.try_get(1).map_err(failed)?;
+        let now: Option<String> = row.try_get(2).map_err(failed)?;
+        let now = now.map_or_else(|| "is gone".into(), |now| format!("has type {now}"));
+        let text = format!(
+            "column {column} {now}, and this session writes it as {before}: a new session prepares its statements again"
+        );
+        Err(Failed::new(Reaction::Lost, text))
+    }
+}
