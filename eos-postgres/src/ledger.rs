@@ -9,6 +9,7 @@ use eos_core::{Failure, Record};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::apply::Apply;
 use crate::check;
@@ -19,6 +20,10 @@ use crate::postgres::Postgres;
 use crate::session::PostgresSession;
 use crate::table::{Inbox, SqlTable, Statement};
 use crate::tx::Tx;
+
+/// The pause after the first attempt of a check. Each one is twice as long as the one before, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Postgres {
     /// Begins the description of a table: `stock`, or `sales.stock`. See [`SqlTable`].
@@ -61,17 +66,33 @@ impl Postgres {
                 self.name()
             ))
         })?;
-        let result = runtime.block_on(async {
-            // The timer needs the runtime.
-            tokio::time::timeout(within, self.run_check(plan)).await
-        });
+        let checked = runtime.block_on(self.check_until_available(plan, within));
         runtime.shutdown_background();
-        result.unwrap_or_else(|_| {
-            Err(retriable(format!(
-                "{}: the check timed out after {within:?}. Check that the server is reachable",
-                self.name()
-            )))
-        })
+        checked
+    }
+
+    /// Repeats the check until the server is available, or until the time has passed.
+    async fn check_until_available(&self, plan: &Plan, within: Duration) -> Answer {
+        let end = Instant::now() + within;
+        let mut pause = FIRST_PAUSE;
+        let timed_out = format!(
+            "{}: the check timed out after {within:?}. Check that the server is reachable",
+            self.name()
+        );
+        let mut last = LedgerError::new(LedgerFailure::Retriable, timed_out);
+        while let Ok(checked) = tokio::time::timeout_at(end, self.run_check(plan)).await {
+            match checked {
+                Err(error) if error.failure == LedgerFailure::Retriable => last = error,
+                checked => return checked,
+            }
+            if Instant::now() >= end {
+                break;
+            }
+            tracing::debug!("a check failed, and is tried again: {last}");
+            tokio::time::sleep_until(end.min(Instant::now() + pause)).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+        Err(last)
     }
 
     async fn run_check(&self, plan: &Plan) -> Answer {

@@ -1,6 +1,6 @@
 //! The check before a start names every mistake and its fix.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eos_core::boundary::{Ledger, LedgerError, LedgerFailure};
 use eos_postgres::testing::{Cluster, run};
@@ -293,13 +293,25 @@ fn wrong_servers_are_named() {
     assert_contains(&text, &["28000", "user and password"]);
 }
 
+/// The error of a start says for how long it tried.
 #[test]
-fn a_server_that_is_down_or_full_is_tried_again() {
-    let shop = Postgres::connect("postgres://u@localhost:1/shop").unwrap();
-    assert_eq!(
-        check(&shop, &[]).unwrap_err().failure,
-        LedgerFailure::Retriable
-    );
+fn a_server_that_is_down_is_tried_until_the_time_has_passed() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().display().to_string().replace('/', "%2F");
+    let within = Duration::from_secs(1);
+    for host in ["localhost:1", &socket] {
+        let shop = Postgres::connect(&format!("postgres://u@{host}/shop")).unwrap();
+        let start = Instant::now();
+        let error = shop.check(&plan(&[]), within).unwrap_err();
+        assert_eq!(error.failure, LedgerFailure::Retriable);
+        assert_contains(&error.text, &["the connection to", "failed"]);
+        let tried = start.elapsed();
+        assert!(tried >= within && tried < 3 * within, "{host}: {tried:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_full_is_tried_again() {
     let cluster = Cluster::temporary(&[
         ("max_connections", "4"),
         ("superuser_reserved_connections", "0"),
@@ -309,14 +321,20 @@ fn a_server_that_is_down_or_full_is_tried_again() {
     let held: Vec<_> = (0..3)
         .map(|_| {
             let url = url.clone();
-            std::thread::spawn(move || run(&url, "SELECT pg_sleep(3)"))
+            std::thread::spawn(move || run(&url, "SELECT pg_sleep(4)"))
         })
         .collect();
     std::thread::sleep(Duration::from_millis(500));
-    let error = check(&Postgres::connect(&url).unwrap(), &[]).unwrap_err();
+    let shop = Postgres::connect(&url).unwrap();
+    let error = shop.check(&plan(&[]), Duration::from_millis(300));
+    let error = error.unwrap_err();
     assert_eq!(error.failure, LedgerFailure::Retriable);
     assert_contains(&error.text, &["53300", "max_connections"]);
-    drop(held);
+    // The sessions of the others end meanwhile.
+    check(&shop, &[]).unwrap();
+    for one in held {
+        one.join().unwrap().unwrap();
+    }
 }
 
 #[test]
