@@ -24,6 +24,8 @@ pub enum Defence {
     UnclaimedIds,
     /// Positions move in the transaction of their rows.
     OneTransaction,
+    /// No statement changes the role or the `search_path` for later ones.
+    SameSettings,
 }
 
 /// The statements that contain a defence. The missing defences are left out.
@@ -43,6 +45,9 @@ impl Statements {
         };
         if !has(Defence::OneTransaction) {
             all.set = all.set.replace(IN_ONE_TRANSACTION, "");
+        }
+        if !has(Defence::SameSettings) {
+            all.set = all.set.replace(sql::AND_SAME_SETTINGS, "");
         }
         if !has(Defence::HolderOfRow) {
             all.end_holder = END_BLOCKING.to_owned();
@@ -72,7 +77,9 @@ mod tests {
         let whole = Statements::new(|_| true);
         assert_eq!(whole.set, sql::SET);
         let bare = Statements::new(|_| false);
-        assert_ne!(bare.set, whole.set);
+        for of_set in [Defence::OneTransaction, Defence::SameSettings] {
+            assert_ne!(Statements::new(|one| one != of_set).set, whole.set);
+        }
         assert_ne!(bare.end_holder, whole.end_holder);
         assert_ne!(bare.end_older_sessions, whole.end_older_sessions);
     }

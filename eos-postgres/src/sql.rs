@@ -6,9 +6,35 @@ use std::fmt::Write;
 
 use crate::place::{ColumnDef, TableShape};
 
-/// The session that begins a transaction remembers it. A statement that commits, or a second `BEGIN`, is then found.
-pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
-     SELECT pg_catalog.set_config('eos.transaction', pg_catalog.pg_current_xact_id()::text, true)";
+/// What decides about the tables and the permissions of a statement.
+macro_rules! settings {
+    () => {
+        "pg_catalog.concat(current_user, ' ', pg_catalog.current_setting('search_path'))"
+    };
+}
+
+/// Whether the settings are those of [`BEGIN`].
+macro_rules! same_settings {
+    () => {
+        concat!(
+            "pg_catalog.current_setting('eos.settings', true) IS NOT DISTINCT FROM ",
+            settings!()
+        )
+    };
+}
+
+/// As a condition of [`SET`].
+pub(crate) const AND_SAME_SETTINGS: &str = concat!("AND ", same_settings!(), " ");
+
+/// The session that begins a transaction remembers it, with its settings. A statement that commits, a second `BEGIN`, or a
+/// change of the settings is then found.
+pub(crate) const BEGIN: &str = concat!(
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
+     SELECT pg_catalog.set_config('eos.transaction', pg_catalog.pg_current_xact_id()::text, true), \
+       pg_catalog.set_config('eos.settings', ",
+    settings!(),
+    ", true)"
+);
 
 /// Constraints that are checked at the end of a transaction are checked while records are still known.
 pub(crate) const CHECK_CONSTRAINTS: &str = "SET CONSTRAINTS ALL IMMEDIATE";
@@ -24,21 +50,29 @@ pub(crate) const HOLD: &str = "SELECT p.topic, p.partition FROM eos.positions AS
      ORDER BY p.topic, p.partition FOR NO KEY UPDATE OF p";
 
 /// Moves positions that are as expected, and returns them. Parameters as for [`HOLD`], then $9 offsets, $10 names.
-pub(crate) const SET: &str = "UPDATE eos.positions AS p \
+pub(crate) const SET: &str = concat!(
+    "UPDATE eos.positions AS p \
      SET next_offset = m.target, name = m.name, updated_at = pg_catalog.clock_timestamp() \
      FROM ROWS FROM (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::int4[]), pg_catalog.unnest($7::int8[]), pg_catalog.unnest($8::int8[]), pg_catalog.unnest($9::int8[]), pg_catalog.unnest($10::text[])) \
        AS m(topic, partition, epoch, expected, target, name) \
      WHERE p.app = $1 AND p.topic = m.topic AND p.partition = m.partition \
        AND p.owner = $2 AND p.epoch = m.epoch AND p.next_offset IS NOT DISTINCT FROM m.expected \
        AND pg_catalog.current_setting('eos.transaction', true) = pg_catalog.pg_current_xact_id()::text \
+       AND ",
+    same_settings!(),
+    " \
        AND EXISTS (SELECT 1 FROM eos.sessions AS s WHERE s.identity = $3 AND s.epoch = $4) \
-     RETURNING p.topic, p.partition";
+     RETURNING p.topic, p.partition"
+);
 
-/// Why [`SET`] or [`HOLD`] missed: whether the transaction is still the one of [`BEGIN`], and whether the session is
-/// the newest one. $1 identity, $2 epoch.
-pub(crate) const WHY: &str = "SELECT \
+/// Why [`SET`] or [`HOLD`] missed: whether the transaction is still the one of [`BEGIN`], whether the session is the newest
+/// one, and whether its settings are still the same. $1 identity, $2 epoch.
+pub(crate) const WHY: &str = concat!(
+    "SELECT \
      pg_catalog.current_setting('eos.transaction', true) IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()::text, \
-     EXISTS (SELECT 1 FROM eos.sessions AS s WHERE s.identity = $1 AND s.epoch = $2)";
+     EXISTS (SELECT 1 FROM eos.sessions AS s WHERE s.identity = $1 AND s.epoch = $2), ",
+    same_settings!()
+);
 
 /// Raises the epoch of a position, unless it belongs to another cluster or topic. It waits for a transaction that moves it.
 ///

@@ -456,6 +456,13 @@ impl PositionParams {
                 if !why.try_get::<_, bool>(1).map_err(failed)? {
                     return Err(opening.superseded());
                 }
+                if !why.try_get::<_, bool>(2).map_err(failed)? {
+                    return Err(Failed::new(
+                        Reaction::Stop,
+                        "a statement has changed the role or the search_path, so that later statements could use other \
+                         tables. Write schema.table, or call a function that has a SET clause",
+                    ));
+                }
             }
         }
         let names: Vec<String> = moved.iter().map(ToString::to_string).collect();

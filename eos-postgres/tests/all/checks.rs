@@ -113,25 +113,29 @@ fn a_statement_that_writes_a_table_without_a_log_is_refused() {
     let url = database("statement_targets", TARGETS);
     let shop = Postgres::connect(&url).unwrap();
     let cases = [
-        ("INSERT INTO audit VALUES ('a')", "table audit, which is UNLOGGED"),
-        ("WITH a AS (DELETE FROM audit RETURNING x) SELECT x FROM a", "table audit, which is UNLOGGED"),
-        ("UPDATE seen SET x = 'a'", "table audit, which is UNLOGGED"),
-        ("INSERT INTO parts VALUES (1)", "table parts_1, which is UNLOGGED"),
-        ("UPDATE family SET x = 'a'", "table child, which is UNLOGGED"),
-        ("INSERT INTO ruled VALUES ('a')", "table audit, which is UNLOGGED"),
-        ("INSERT INTO far VALUES ('a')", "table far, which is a foreign table"),
-        // Reads do not matter, and neither does a view of a logged table.
+        ("INSERT INTO audit VALUES ('a')", "audit"),
+        ("WITH a AS (DELETE FROM audit RETURNING x) TABLE a", "audit"),
+        ("UPDATE seen SET x = 'a'", "audit"),
+        ("INSERT INTO parts VALUES (1)", "parts_1"),
+        ("UPDATE family SET x = 'a'", "child"),
+        ("INSERT INTO ruled VALUES ('a')", "audit"),
+        ("INSERT INTO far VALUES ('a')", "far"),
+        // A statement may read such a table, and write through a view of a good one.
         ("INSERT INTO good SELECT x FROM audit", ""),
         ("UPDATE fine SET x = 'a'", ""),
     ];
-    for (at, (sql, expected)) in cases.into_iter().enumerate() {
+    for (at, (sql, table)) in cases.into_iter().enumerate() {
         let name = format!("s{at}");
         let place = shop.statement::<String, i64>(&name, sql).register();
-        if expected.is_empty() {
+        if table.is_empty() {
             check(&shop, &[place]).unwrap_or_else(|error| panic!("{sql}: {error}"));
             continue;
         }
-        let expected = format!("statement {name} writes {expected}");
+        let reason = match table {
+            "far" => "is a foreign table",
+            _ => "is UNLOGGED",
+        };
+        let expected = format!("statement {name} writes table {table}, which {reason}");
         assert_contains(&mistakes(&shop, std::slice::from_ref(&place)), &[&expected]);
         // The table may have changed since the start.
         let identity = eos_core::boundary::Identity {
@@ -162,7 +166,10 @@ fn a_table_that_a_statement_writes_as_well_is_refused() {
          CREATE TABLE other (x int)",
     );
     let shop = Postgres::connect(&url).unwrap();
-    let t = shop.table::<String, i64>("t").column("x", |_, v| *v).register();
+    let t = shop
+        .table::<String, i64>("t")
+        .column("x", |_, v| *v)
+        .register();
     let statement = |name: &str, sql: &str| shop.statement::<String, i64>(name, sql).register();
     let places = [
         t.clone(),

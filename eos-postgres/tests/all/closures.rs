@@ -209,6 +209,38 @@ fn a_closure_that_hides_a_commit_is_found() {
     assert!(error.text.contains("has ended the transaction"), "{error}");
 }
 
+/// H8 of the design. Without a first word that shows it, the move of positions finds the change.
+#[test]
+fn a_closure_that_changes_the_session_is_found() {
+    let role = "DROP ROLE IF EXISTS eos_other; CREATE ROLE eos_other SUPERUSER";
+    let url = database("closures_settings", &format!("{T}; {role}"));
+    for sql in [
+        "SELECT set_config('search_path', 'elsewhere, public', false)",
+        "SELECT set_config('search_path', 'elsewhere, public', true)",
+        "SELECT set_config('role', 'eos_other', false)",
+        "DO $$ BEGIN SET SESSION AUTHORIZATION eos_other; END $$",
+    ] {
+        let change = async move |tx: &mut Tx, _: Record<String, Option<i64>>| {
+            tx.execute(sql, &[]).await?;
+            Ok(())
+        };
+        let error = write(&url, change, Refused::Skip, &[("a", 1)]).unwrap_err();
+        assert_eq!(error.failure, LedgerFailure::Fatal, "{sql}: {error}");
+        let expected = "has changed the role or the search_path";
+        assert!(error.text.contains(expected), "{sql}: {error}");
+    }
+    assert_eq!(rows(&url, "SELECT count(*) FROM t"), "0");
+    // What a function sets for itself is over when it returns.
+    let function = "CREATE FUNCTION f() RETURNS bigint LANGUAGE sql SET search_path = '' AS 'SELECT 7::bigint'";
+    run(&url, function).unwrap();
+    let call = async |tx: &mut Tx, _: Record<String, Option<i64>>| {
+        tx.execute("INSERT INTO u SELECT f()", &[]).await?;
+        Ok(())
+    };
+    write(&url, call, Refused::Skip, &[("a", 1)]).unwrap();
+    assert_eq!(rows(&url, "SELECT n FROM u"), "7");
+}
+
 #[test]
 fn a_panic_of_a_closure_refuses_its_record() {
     let url = database("closures_panic", T);

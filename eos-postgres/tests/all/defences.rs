@@ -208,7 +208,9 @@ fn refused_then_repeated(removed: &[Defence]) -> String {
 #[test]
 fn a_commit_inside_of_a_transaction_doubles_rows() {
     let url = database("inside", TABLE);
-    let shop = Postgres::connect_without(&url, &[Defence::OneTransaction]).unwrap();
+    // The settings of the begin are gone after a COMMIT, too.
+    let removed = [Defence::OneTransaction, Defence::SameSettings];
+    let shop = Postgres::connect_without(&url, &removed).unwrap();
     let table: SqlTable<String, i64> = shop.table("t");
     let table = table.column("n", |_, n: &i64| *n);
     let sneaky = shop.statement::<String, i64>("sneaky", "COMMIT");
@@ -227,4 +229,31 @@ fn a_commit_inside_of_a_transaction_doubles_rows() {
         }
     }
     assert_eq!(rows(&url, "SELECT n FROM t"), "1 1", "doubled");
+}
+
+/// H8 of the design. See `closures`.
+#[test]
+fn a_changed_search_path_leads_later_rows_to_another_table() {
+    let tables =
+        "CREATE TABLE u (n bigint); CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.u (n bigint)";
+    let url = database("led_away", tables);
+    let shop = Postgres::connect_without(&url, &[Defence::SameSettings]).unwrap();
+    let insert: Apply<String, Option<i64>> =
+        shop.apply("insert", async |tx, record: Record<String, Option<i64>>| {
+            tx.execute("INSERT INTO u VALUES ($1)", &[&record.value])
+                .await?;
+            let path = "SELECT set_config('search_path', 'elsewhere', false)";
+            tx.execute(path, &[]).await?;
+            Ok(())
+        });
+    let mut worker = Worker::new(&shop, &[insert.register()], "w");
+    let mut taken = worker.take(0);
+    for n in [1, 2] {
+        worker.begin(&taken);
+        let at = (0, n - 1);
+        worker.put(&insert, at, &"k".into(), Some(&n)).unwrap();
+        taken = worker.finish(&taken, n).unwrap();
+    }
+    assert_eq!(rows(&url, "SELECT n FROM u"), "1");
+    assert_eq!(rows(&url, "SELECT n FROM elsewhere.u"), "2", "led away");
 }

@@ -3,11 +3,11 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_core::boundary::LedgerFailure;
-use eos_postgres::testing::value;
+use eos_core::boundary::{LedgerFailure, Plan};
+use eos_postgres::testing::{run, value};
 use eos_postgres::{Postgres, SqlTable};
 
-use crate::support::{Register, Worker, database, expected, partition, rows};
+use crate::support::{Register, Worker, database, expected, partition, rows, wait};
 
 const TABLE: &str = "CREATE TABLE t (n bigint)";
 
@@ -106,6 +106,66 @@ fn every_position_is_compared() {
         ),
         "NULL"
     );
+}
+
+/// A failover that loses take-overs gives their epochs again, to others. The owner tells them apart.
+#[test]
+fn the_owner_of_an_epoch_is_compared_in_set_and_in_hold() {
+    let url = database("owners", TABLE);
+    let (mut worker, table) = worker(&url, "w");
+    let taken = worker.take(0);
+    run(&url, "UPDATE eos.positions SET owner = owner + 1").unwrap();
+    for holds in [false, true] {
+        worker.session.begin().unwrap();
+        if holds {
+            worker.session.hold(&[expected(&taken)]).unwrap();
+        }
+        worker.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+        if holds {
+            let error = wait(|slice| worker.session.flush(slice)).unwrap_err();
+            assert_eq!(error.failure, LedgerFailure::Moved(vec![partition(0)]));
+            worker.abort().unwrap();
+        } else {
+            let error = worker.finish(&taken, 1).unwrap_err();
+            assert_eq!(error.failure, LedgerFailure::Moved(vec![partition(0)]));
+        }
+    }
+    assert_eq!(value(&url, "SELECT count(*) FROM t").unwrap(), "0");
+    let epoch = "SELECT epoch FROM eos.positions";
+    assert_eq!(rows(&url, epoch), taken.epoch.0.to_string());
+}
+
+/// M7 of the design. The server ends a statement or a session whose client is gone, and not one whose closure is slow.
+#[test]
+fn the_limits_of_a_session_follow_the_time_of_a_transaction() {
+    let url = database("limits", "CREATE TABLE t (name text, value text)");
+    let shop = Postgres::connect(&url).unwrap();
+    let read = shop.statement::<String, i64>(
+        "read",
+        "INSERT INTO t SELECT name, current_setting(name) FROM (VALUES ('statement_timeout'), ('lock_timeout'), \
+           ('idle_in_transaction_session_timeout'), ('client_connection_check_interval')) AS x(name)",
+    );
+    let plan = |seconds: u64| Plan {
+        transaction_timeout: Duration::from_secs(seconds),
+        ..crate::support::plan(&[read.register()])
+    };
+    for (seconds, limits) in [
+        (2, "2s|1s|4s|5s"),
+        (12, "12s|3s|24s|5s"),
+        (50, "50s|4s|100s|5s"),
+    ] {
+        let mut worker = Worker::of(&shop, plan(seconds), "w");
+        let taken = worker.take(0);
+        worker.begin(&taken);
+        worker.put(&read, (0, 0), &"k".into(), Some(&1)).unwrap();
+        let to = taken.offset.map_or(0, |offset| offset.get()) + 1;
+        worker.finish(&taken, to).unwrap();
+        let found = "SELECT max(value) FILTER (WHERE name = 'statement_timeout'), \
+               max(value) FILTER (WHERE name = 'lock_timeout'), \
+               max(value) FILTER (WHERE name LIKE 'idle%'), max(value) FILTER (WHERE name LIKE 'client%') FROM t";
+        assert_eq!(rows(&url, found), limits);
+        run(&url, "DELETE FROM t").unwrap();
+    }
 }
 
 /// If a statement hides a COMMIT from the check, rows before and after it are durable, and the position can still be
