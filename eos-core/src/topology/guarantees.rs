@@ -338,6 +338,13 @@ impl fmt::Display for Guarantees<'_> {
         for table in &self.0.globals {
             table.write_guarantees(f, guarantee)?;
         }
+        if let Some(ledger) = &self.0.ledger {
+            writeln!(
+                f,
+                "note: after a failover of {ledger} that loses commits, rows are written again from Kafka, as long as it \
+                 keeps their records"
+            )?;
+        }
         for topic in &self.0.fed {
             writeln!(
                 f,

@@ -388,6 +388,13 @@ fn a_description_names_the_ledger() {
         guarantees.contains("exactly once for all readers of ledger shop"),
         "{guarantees}"
     );
+    assert!(
+        guarantees.ends_with(
+            "\nnote: after a failover of ledger shop that loses commits, rows are written again from Kafka, as long as it \
+             keeps their records\n"
+        ),
+        "{guarantees}"
+    );
     let text = description.to_string();
     assert!(text.contains("(bookings, ledger shop)"), "{text}");
 }

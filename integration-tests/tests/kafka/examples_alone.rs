@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::process::{ChildGuard, Program, build};
@@ -72,13 +72,16 @@ fn word_count_counts_its_book() -> Result<()> {
 #[test]
 fn inventory_is_exact() -> Result<()> {
     let program = Program::Bin("17-inventory");
-    let output =
-        Command::new(build("eos-examples", program, &["--features=postgres"])?).output()?;
+    let built = build("eos-examples", program, &["--features=postgres"])?;
+    let start = Instant::now();
+    let output = Command::new(built).output()?;
+    let took = start.elapsed();
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
     ensure!(output.status.success(), "{}: {out}{err}", output.status);
+    ensure!(took < Duration::from_secs(60), "it took {took:?}: {out}");
     let eos = out.lines().find(|line| line.starts_with("eos:"));
     ensure!(
         eos.is_some_and(|line| line.ends_with("200 pens left, 800 bookings (lost 0, doubled 0)")),
