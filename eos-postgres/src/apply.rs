@@ -27,7 +27,8 @@ use crate::value::KeyColumn;
 ///
 /// # Exactly-once
 /// The statements of the closure commit in one transaction with the position of its record. The closure may run again
-/// for the same record, after a transaction that did not commit: only its statements have their effect once.
+/// for the same record, after a transaction that did not commit: only its statements have their effect once. A statement
+/// that writes an unlogged, foreign or temporary table stops the worker.
 ///
 /// # Examples
 /// ```

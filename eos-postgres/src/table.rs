@@ -74,7 +74,8 @@ pub struct SqlTable<K, V> {
 /// before the next closure ([`Apply`](crate::Apply)).
 ///
 /// # Exactly-once
-/// The statement commits in one transaction with the position of its record. It must not contain `COMMIT`.
+/// The statement commits in one transaction with the position of its record. It must not contain `COMMIT`. The app does not
+/// start if the statement writes an unlogged, foreign or temporary table, or the table of another place.
 ///
 /// # Examples
 /// ```
