@@ -25,6 +25,7 @@ pub(crate) enum Point {
     ApplyBegun,
     ApplyDone,
     RestoreK,
+    PreTakeOver,
     TakenOver,
     Held,
 }
@@ -128,7 +129,7 @@ pub(crate) enum Defence {
 
 #[cfg(feature = "failpoints")]
 impl Point {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Poll,
         Self::Begin,
         Self::FirstSend,
@@ -145,6 +146,7 @@ impl Point {
         Self::ApplyBegun,
         Self::ApplyDone,
         Self::RestoreK,
+        Self::PreTakeOver,
         Self::TakenOver,
         Self::Held,
     ];
@@ -167,6 +169,7 @@ impl Point {
             Self::ApplyBegun => "apply_begun",
             Self::ApplyDone => "apply_done",
             Self::RestoreK => "restore_k",
+            Self::PreTakeOver => "pre_take_over",
             Self::TakenOver => "taken_over",
             Self::Held => "held",
         }
@@ -199,7 +202,9 @@ impl Point {
                 CallSite::SendOffsets,
                 Fault::plain(code::ILLEGAL_GENERATION),
             ),
-            Self::TakenOver => (CallSite::Committed, Fault::plain(code::LEDGER_UNAVAILABLE)),
+            Self::PreTakeOver | Self::TakenOver => {
+                (CallSite::Committed, Fault::plain(code::LEDGER_UNAVAILABLE))
+            }
             Self::Held => (CallSite::Send, Fault::plain(code::LEDGER_ABORTED)),
         };
         ClientError {

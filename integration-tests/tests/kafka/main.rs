@@ -12,6 +12,7 @@ mod auto_create;
 mod bad_offsets;
 mod bad_records;
 mod bad_start;
+mod bookings;
 mod broken_state;
 mod calls;
 mod chores;

@@ -141,6 +141,7 @@ impl Inner {
         let call = CallSite::Committed;
         let mut found = Vec::new();
         if !new.is_empty() {
+            failpoints::hit(Point::PreTakeOver)?;
             let taken = std::task::ready!(positions.take_over(&new, slice));
             let taken = taken.map_err(|error| failed(call, error))?;
             failpoints::hit(Point::TakenOver)?;
