@@ -26,11 +26,16 @@ pub enum Defence {
     OneTransaction,
     /// No statement changes the role or the `search_path` for later ones.
     SameSettings,
+    /// A transaction locks its positions, and compares them with the expected ones.
+    ComparedPositions,
+    /// The id of a message is claimed in the transaction of its rows.
+    ClaimsWithRows,
 }
 
 /// The statements that contain a defence. The missing defences are left out.
 #[derive(Debug, Clone)]
 pub(crate) struct Statements {
+    pub(crate) hold: String,
     pub(crate) set: String,
     pub(crate) end_holder: String,
     pub(crate) end_older_sessions: String,
@@ -39,6 +44,7 @@ pub(crate) struct Statements {
 impl Statements {
     pub(crate) fn new(has: impl Fn(Defence) -> bool) -> Self {
         let mut all = Self {
+            hold: sql::HOLD.to_owned(),
             set: sql::SET.to_owned(),
             end_holder: sql::END_HOLDER.to_owned(),
             end_older_sessions: sql::END_OLDER_SESSIONS.to_owned(),
@@ -48,6 +54,13 @@ impl Statements {
         }
         if !has(Defence::SameSettings) {
             all.set = all.set.replace(sql::AND_SAME_SETTINGS, "");
+        }
+        if !has(Defence::ComparedPositions) {
+            all.hold = all
+                .hold
+                .replace(AS_EXPECTED, UNCOMPARED)
+                .replace(LOCKED, "");
+            all.set = all.set.replace(AS_EXPECTED, UNCOMPARED);
         }
         if !has(Defence::HolderOfRow) {
             all.end_holder = END_BLOCKING.to_owned();
@@ -60,6 +73,11 @@ impl Statements {
 }
 
 const IN_ONE_TRANSACTION: &str = "AND pg_catalog.current_setting('eos.transaction', true) = pg_catalog.pg_current_xact_id()::text ";
+const AS_EXPECTED: &str =
+    "p.owner = $2 AND p.epoch = m.epoch AND p.next_offset IS NOT DISTINCT FROM m.expected ";
+/// The parameter keeps its type.
+const UNCOMPARED: &str = "$2::int8 IS NOT NULL ";
+const LOCKED: &str = " FOR NO KEY UPDATE OF p";
 const IN_THIS_DATABASE: &str = "a.datname = pg_catalog.current_database() AND ";
 
 /// The sessions that this one waits for. After `lock_timeout` it waits for none.
@@ -77,9 +95,15 @@ mod tests {
         let whole = Statements::new(|_| true);
         assert_eq!(whole.set, sql::SET);
         let bare = Statements::new(|_| false);
-        for of_set in [Defence::OneTransaction, Defence::SameSettings] {
+        for of_set in [
+            Defence::OneTransaction,
+            Defence::SameSettings,
+            Defence::ComparedPositions,
+        ] {
             assert_ne!(Statements::new(|one| one != of_set).set, whole.set);
         }
+        assert_ne!(bare.hold, whole.hold);
+        assert!(!bare.set.contains("p.epoch") && !bare.hold.contains("FOR NO KEY UPDATE"));
         assert_ne!(bare.end_holder, whole.end_holder);
         assert_ne!(bare.end_older_sessions, whole.end_older_sessions);
     }

@@ -1,14 +1,15 @@
-//! The app of `tests/kafka/kill_time/orders.rs` and `tests/kafka/ledger_sweep.rs`:
+//! The app of `tests/kafka/kill_time/orders.rs` and of the tests that use `tests/kafka/bookings.rs`:
 //! `APP=orders DATABASE=postgres://... cargo run -p integration-tests --example orders --features failpoints`
 //!
 //! It reads orders from `<APP>-in`, inserts each into `bookings`, and takes its units from `stock`, in the database
-//! `DATABASE`. `REFUSED=dead_letter` makes dead letters of orders that the database refuses.
+//! `DATABASE`. `REFUSED=dead_letter` makes dead letters of orders that the database refuses. `INBOX=shop` books an order
+//! once by its id. `WITHOUT=compared_positions` removes a defence, so that orders are lost or doubled.
 
 use std::env::var;
 
 use anyhow::{Result, bail};
 use eos_core::{App, Topic};
-use eos_postgres::{Postgres, PostgresStream, Refused};
+use eos_postgres::{Defence, Postgres, PostgresStream, Refused};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,23 +31,48 @@ async fn main() -> Result<()> {
         "dead_letter" => Refused::DeadLetter,
         other => bail!("REFUSED={other}: dead_letter, or not set"),
     };
-    let shop = Postgres::connect(&var("DATABASE")?)?;
-    let bookings = shop
+    let removed = removed(&var("WITHOUT").unwrap_or_default())?;
+    let shop = Postgres::connect_without(&var("DATABASE")?, &removed)?;
+    let mut bookings = shop
         .table::<String, Order>("bookings")
         .column("order_id", |id, _| id.clone())
         .column("sku", |_, order| order.sku.clone())
         .column("units", |_, order| order.units)
         .refused(policy);
-    let stock = shop
+    let mut stock = shop
         .table::<String, Order>("stock")
         .key("sku", |_, order| order.sku.clone())
         .add("units", |_, order| -order.units)
         .refused(policy);
+    if let Ok(subscriber) = var("INBOX") {
+        let inbox = shop.inbox(&subscriber);
+        bookings = bookings.once_by(&inbox, |id, _| id.clone());
+        stock = stock.once_by(&inbox, |id, _| id.clone());
+    }
     let mut app = App::new(&name);
     app.ledger(&shop);
     let orders = app.source(&Topic::<String, Order>::json(&format!("{name}-in")));
     orders.clone().to_rows(&stock);
+    if removed.contains(&Defence::OneTransaction) {
+        // Nothing finds that rows are committed before their position.
+        let early = shop.statement::<String, Order>("early", "COMMIT");
+        orders.clone().to_rows(&early.unchecked());
+    }
     orders.to_rows(&bookings);
     app.run(&var("EOS_BOOTSTRAP_SERVERS")?).await?;
     Ok(())
+}
+
+/// The defence with this name.
+fn removed(name: &str) -> Result<Vec<Defence>> {
+    Ok(vec![match name {
+        "" => return Ok(Vec::new()),
+        "one_transaction" => Defence::OneTransaction,
+        "compared_positions" => Defence::ComparedPositions,
+        "claims_with_rows" => Defence::ClaimsWithRows,
+        "newest_session" => Defence::NewestSession,
+        other => bail!(
+            "WITHOUT={other}: one_transaction, compared_positions, claims_with_rows or newest_session"
+        ),
+    }])
 }

@@ -45,6 +45,8 @@ pub(super) struct Connection {
     pub(super) hold: Statement,
     pub(super) set: Statement,
     pub(super) claim: Statement,
+    /// Whether ids are claimed in a transaction of their own, which loses messages.
+    pub(super) claims_alone: bool,
     /// The statements of closures.
     pub(super) prepared: Rc<PreparedStatements>,
 }
@@ -87,9 +89,10 @@ impl Opening {
             epoch,
             places,
             columns,
-            hold: prepare(sql::HOLD).await?,
+            hold: prepare(&self.postgres.statements().hold).await?,
             set: prepare(&self.postgres.statements().set).await?,
             claim: prepare(sql::CLAIM).await?,
+            claims_alone: !self.postgres.has(Defence::ClaimsWithRows),
             prepared: Rc::new(PreparedStatements::new(
                 self.postgres.has(Defence::LoggedTables),
             )),

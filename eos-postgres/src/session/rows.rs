@@ -12,6 +12,7 @@ use super::pipeline::Pipeline;
 use super::places::{Parts, Prepared};
 use crate::array::Array;
 use crate::error::Failed;
+use crate::sql;
 use crate::sqlstate::Call;
 
 /// Rows of keys wait for the end of the transaction, up to this many bytes. Beyond it, a deadlock is possible.
@@ -236,6 +237,14 @@ pub(super) async fn claim(
         .query(&connection.claim, &[&subscriber, &ids])
         .await
         .map_err(failed)?;
+    if connection.claims_alone {
+        let alone = format!("COMMIT; {}", sql::BEGIN);
+        connection
+            .client
+            .batch_execute(&alone)
+            .await
+            .map_err(failed)?;
+    }
     rows.iter()
         .map(|row| row.try_get(0).map_err(failed))
         .collect()

@@ -29,6 +29,7 @@ mod ipv6_only;
 mod judge_open_transaction;
 mod judge_plants;
 mod kill_time;
+mod ledger_controls;
 mod ledger_sweep;
 mod metrics;
 mod names;

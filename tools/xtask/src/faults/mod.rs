@@ -25,7 +25,7 @@ const REPORT_VAR: &str = "EOS_FAULTS_REPORT";
 
 /// The modules of tests. The apps in these modules are compiled with failpoints. The programs that they start have no
 /// failpoints, unless a test arms one.
-const TESTS: [&str; 13] = [
+const TESTS: [&str; 14] = [
     "brokers",
     "permanent_errors",
     "kip890_gap",
@@ -37,6 +37,7 @@ const TESTS: [&str; 13] = [
     "state_sweep",
     "restart_table",
     "state_controls",
+    "ledger_controls",
     "counts",
     "broken_state",
 ];
@@ -63,6 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let chosen = chosen(&options.tests)?;
     setup::ensure(Need::BUILD)?;
     setup::ensure(Need::KAFKA)?;
+    setup::ensure(Need::DATABASES)?;
     if kafka_launcher::is_skipped() {
         bail!(
             "these tests need a real Kafka ({}=1 disables it): unset the variable",

@@ -1,0 +1,284 @@
+//! What keeps rows exact, taken away one by one: the same schedule is exact with the defence, and loses or doubles orders
+//! without it. The judge finds this within a minute, and names the orders.
+//!
+//! `cargo test -p integration-tests --test kafka ledger_controls:: -- --nocapture`; `EOS_CASE=rewind` does those whose
+//! name contains this.
+
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use eos_postgres::testing::Cluster;
+use integration_tests::faults::{Row, record};
+use integration_tests::shop::{Finding, Verdict};
+use integration_tests::sweep::{Act, each};
+use integration_tests::wait::wait_until;
+use kafka_launcher::for_tests;
+
+use crate::bookings::{Scene, Start, program};
+use crate::common::PATIENCE;
+
+const COMMAND: &str = "cargo test -p integration-tests --test kafka ledger_controls::";
+const AT_ONCE: usize = 4;
+/// The orders that are sent at once, and those once the fault is over.
+const AROUND: u64 = 400;
+const AFTER: u64 = 40;
+/// By when the faults fire.
+const FIRE_LIMIT: Duration = Duration::from_secs(30);
+/// A program with a bug may never come to the end of its input.
+const BUG_PATIENCE: Duration = Duration::from_secs(10);
+/// The time from the start of a program with a bug to the verdict.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a bug removes.
+#[derive(Debug, Clone, Copy)]
+enum Defence {
+    /// A defence of the worker.
+    Worker(&'static str),
+    /// A defence of the ledger.
+    Ledger(&'static str),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Control {
+    defence: Defence,
+    /// What the program with the bug does.
+    bug: &'static str,
+    /// Defences of the worker that are missing with and without the bug.
+    undefended: &'static str,
+    failpoints: &'static str,
+    /// How many faults fire.
+    faults: usize,
+    /// What the last one does.
+    act: Act,
+    interval_ms: u32,
+    /// Each order is booked once by its id.
+    inbox: bool,
+    /// Where the judge finds the bug.
+    found: fn(&Verdict) -> &Finding,
+}
+
+const CONTROLS: [Control; 6] = [
+    Control {
+        defence: Defence::Worker("next_offset"),
+        bug: "the offset of the last record is committed, and not the next one",
+        undefended: "",
+        failpoints: "post_commit=crash@record:60",
+        faults: 1,
+        act: Act::Crash,
+        interval_ms: 50,
+        inbox: false,
+        found: |verdict| &verdict.doubled,
+    },
+    Control {
+        defence: Defence::Worker("rewind"),
+        bug: "after an abort, reading goes on where it was",
+        undefended: "",
+        failpoints: "post_offsets=error@record:60",
+        faults: 1,
+        act: Act::Error,
+        interval_ms: 50,
+        inbox: false,
+        found: |verdict| &verdict.lost,
+    },
+    Control {
+        defence: Defence::Worker("in_doubt"),
+        bug: "a commit of unknown outcome counts as aborted",
+        undefended: "",
+        // The commit succeeds, and the worker receives an error.
+        failpoints: "post_commit=error@record:60",
+        faults: 1,
+        act: Act::Error,
+        interval_ms: 50,
+        inbox: false,
+        found: |verdict| &verdict.doubled,
+    },
+    Control {
+        defence: Defence::Ledger("one_transaction"),
+        bug: "rows are committed before their position",
+        undefended: "",
+        // The session has a thread of its own. It sends what it has meanwhile.
+        failpoints: "kth_send=stall@record:300;kth_send=crash@record:300",
+        faults: 2,
+        act: Act::Crash,
+        // The first transaction has records of both partitions. The lock of the second position sends the rows of the
+        // first one.
+        interval_ms: 1_000,
+        inbox: false,
+        found: |verdict| &verdict.doubled,
+    },
+    Control {
+        defence: Defence::Ledger("compared_positions"),
+        bug: "a former owner commits, because nothing compares its positions",
+        // What Kafka says about the group may arrive before the commit. The positions must not depend on it.
+        undefended: "loss",
+        failpoints: "pre_offsets=freeze@record:60",
+        faults: 1,
+        act: Act::Freeze,
+        interval_ms: 50,
+        inbox: false,
+        found: |verdict| &verdict.doubled,
+    },
+    Control {
+        defence: Defence::Ledger("claims_with_rows"),
+        bug: "the ids of messages are claimed in a transaction of their own",
+        undefended: "",
+        failpoints: "post_offsets=crash@record:60",
+        faults: 1,
+        act: Act::Crash,
+        interval_ms: 50,
+        inbox: true,
+        found: |verdict| &verdict.lost,
+    },
+];
+
+/// A control, with the bug or without it.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    control: Control,
+    has_bug: bool,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Defence::Worker(name) | Defence::Ledger(name)) = self.control.defence;
+        let word = if self.has_bug { "without" } else { "with" };
+        write!(f, "{word} {name}")
+    }
+}
+
+impl Case {
+    fn start(&self) -> Start<'static> {
+        let control = self.control;
+        let mut settings = vec![("EOS_UNDEFENDED", control.undefended)];
+        if control.inbox {
+            settings.push(("INBOX", "shop"));
+        }
+        if self.has_bug {
+            settings.push(match control.defence {
+                // It comes after the one above, and so replaces it.
+                Defence::Worker(name) => ("EOS_UNDEFENDED", name),
+                Defence::Ledger(name) => ("WITHOUT", name),
+            });
+        }
+        Start {
+            // The server must not end the session of a frozen process.
+            transaction_timeout: Duration::from_secs(20),
+            interval_ms: control.interval_ms,
+            settings,
+            ..Start::new(Duration::from_secs(4))
+        }
+    }
+
+    /// Plays the schedule, and judges what is left.
+    fn play(&self, scene: &mut Scene<'_>) -> Result<Verdict> {
+        let (control, start) = (self.control, self.start());
+        let victim = scene.start(&start.clone().failing(control.failpoints))?;
+        scene.await_owner()?;
+        scene.send(AROUND)?;
+        wait_until(FIRE_LIMIT, "all faults have fired", || {
+            Ok(scene.fired("") >= control.faults)
+        })?;
+        let mut living = vec![victim];
+        match control.act {
+            Act::Crash => {
+                scene.members[victim].await_killed(PATIENCE)?;
+                living = vec![scene.start(&start)?];
+            }
+            Act::Freeze => {
+                scene.members[victim].await_frozen(PATIENCE)?;
+                living.push(scene.start(&start)?);
+                scene.await_taken().context("beside the frozen process")?;
+                let before = self.moves(scene)?;
+                scene.members[victim].thaw()?;
+                if self.has_bug {
+                    wait_until(PATIENCE, "the former owner has moved positions", || {
+                        Ok(self.moves(scene)? != before)
+                    })?;
+                }
+            }
+            Act::Error => {}
+        }
+        scene.send(AFTER)?;
+        if self.has_bug {
+            return scene.judge(BUG_PATIENCE);
+        }
+        scene.await_taken()?;
+        scene.stop(&living)?;
+        scene.must_be_clean()
+    }
+
+    /// When positions moved.
+    fn moves(&self, scene: &Scene<'_>) -> Result<String> {
+        scene.positions("sum(extract(epoch from updated_at))")
+    }
+
+    /// Plays the schedule. It is clean without the bug, and with it the judge names orders.
+    fn run(&self, program: &Path, bootstrap: &str, server: &Cluster) -> Result<()> {
+        let since = Instant::now();
+        let name = format!("control-{self}");
+        let mut scene = Scene::new(&name, program, bootstrap, server)?;
+        let verdict = self.play(&mut scene);
+        let verdict = verdict.with_context(|| format!("{self}:\n{}", scene.tails()))?;
+        let (fired, took) = (scene.fired(""), since.elapsed());
+        ensure!(
+            fired == self.control.faults,
+            "{self}: {fired} faults fired instead of {}\n{}",
+            self.control.faults,
+            scene.tails()
+        );
+        let found = (self.control.found)(&verdict);
+        if self.has_bug {
+            ensure!(
+                found.count > 0 && found.examples.iter().all(|one| one.starts_with('o')),
+                "{self}, so that {}: not found: {verdict}\n{}",
+                self.control.bug,
+                scene.tails()
+            );
+            ensure!(took < LIMIT, "{self}: found after {took:.1?}");
+        }
+        let (case, word) = match self.has_bug {
+            true => (
+                format!("control: {}", self.control.bug),
+                ": violated, as expected",
+            ),
+            false => (format!("{self}: {}", self.control.failpoints), ""),
+        };
+        record(&Row {
+            point: "9 ledger".into(),
+            case,
+            cases: 1,
+            fired: fired as u64,
+            verdict: format!(
+                "lost {}, doubled {}, torn {}{word}",
+                verdict.lost.count, verdict.doubled.count, verdict.torn.count
+            ),
+            seconds: took.as_secs_f64(),
+            command: COMMAND.into(),
+        })?;
+        let topic = scene.topic();
+        scene.client.delete_topic(&topic)
+    }
+}
+
+#[test]
+fn without_any_one_of_them_orders_are_lost_or_doubled() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let program = program()?;
+    let server = Cluster::temporary(&[("max_connections", "200")])?;
+    let both = |control| [true, false].map(|has_bug| Case { control, has_bug });
+    let mut cases: Vec<Case> = CONTROLS.into_iter().flat_map(both).collect();
+    if let Ok(part) = std::env::var("EOS_CASE") {
+        cases.retain(|case| case.to_string().contains(&part));
+    }
+    let done = each(&cases, AT_ONCE, |case| {
+        case.run(&program, kafka.bootstrap(), &server)
+    });
+    let failed = done.into_iter().filter_map(|one| one.answer.err());
+    let failed: Vec<String> = failed.map(|error| format!("{error:?}")).collect();
+    ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
