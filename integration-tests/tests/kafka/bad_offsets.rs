@@ -1,9 +1,12 @@
-//! Committed offsets that no task may start from: each is named, nothing is skipped or doubled.
+//! Committed offsets, and positions in a ledger, that no task may start from: each is named, nothing is skipped or doubled.
 
-use crate::common::{Case, With, on_kafka, says};
+use crate::common::{Case, PATIENCE, With, ended, on_kafka, says};
 use anyhow::{Result, bail, ensure};
-use eos_core::Error;
 use eos_core::errors::{StartError, WorkerError};
+use eos_core::run::StopMode;
+use eos_core::{Error, Topic};
+use eos_testkit::ledger::ModelLedger;
+use integration_tests::wait::wait_until;
 
 /// Written by a program with other sources.
 const FOREIGN: &str = "eos1;91f0a2b3c4d5e6f7;1;42;00000000c0ffee00;-;-;-";
@@ -13,6 +16,7 @@ fn each_bad_offset_ends_with_a_typed_error_that_names_the_fix() -> Result<()> {
     on_kafka(&[
         ("beyond the end", beyond_the_end),
         ("deleted", deleted),
+        ("deleted, with a ledger", deleted_with_a_ledger),
         ("another layout", another_layout),
         ("a newer format", a_newer_format),
         ("text of a user", text_of_a_user),
@@ -37,6 +41,41 @@ fn deleted(bootstrap: &str) -> Result<()> {
     case.client.delete_records(&input, 0, 5)?;
     case.set_offset(2, "")?;
     out_of_range(&mut case, (2, 5, 10), "deleted before they were read")
+}
+
+/// The records behind the position were deleted while the app was stopped.
+fn deleted_with_a_ledger(bootstrap: &str) -> Result<()> {
+    let case = ten(bootstrap, "deleted-ledger")?;
+    let ledger = ModelLedger::new("shop");
+    let app = || {
+        let mut app = case.app();
+        app.ledger(&ledger);
+        app.source(&Topic::<String, String>::plain(&case.input))
+            .to_place(ledger.place("bookings"));
+        app
+    };
+    let rows = || ledger.rows::<String, String>("bookings");
+    let mut running = app().start_blocking(bootstrap)?;
+    wait_until(PATIENCE, "all records are rows", || Ok(rows().len() >= 10))?;
+    running.handle().stop(StopMode::Leave);
+    ended(&mut running)??;
+    case.send(&["10", "11", "12"])?;
+    kafka_wire::Client::connect(bootstrap, PATIENCE)?.delete_records(&case.input, 0, 12)?;
+
+    let error = case.failure_of(app())?;
+    let Error::Worker(WorkerError::OffsetOutOfRange { wanted, first, .. }) = &error else {
+        bail!("{error:?}");
+    };
+    ensure!((wanted.get(), first.get()) == (10, 12), "{error}");
+    let fix = "stop the app and set the position in its ledger";
+    says(
+        &error,
+        &["deleted before they were read", "Nothing was skipped", fix],
+    )?;
+    ensure!(rows().len() == 10, "something was processed");
+    let offsets: Vec<_> = ledger.offsets().into_values().flatten().collect();
+    ensure!(offsets == [*wanted], "the position was moved: {offsets:?}");
+    Ok(())
 }
 
 fn out_of_range(case: &mut Case, expected: (i64, i64, i64), why: &str) -> Result<()> {
