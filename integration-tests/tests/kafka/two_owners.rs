@@ -1,18 +1,20 @@
-//! A copied state directory: two live processes under one transactional id. One of them ends with
-//! the fix in its error, the other goes on, and nothing is lost or doubled.
+//! A copied state directory: two live processes under one transactional id, or under one identity in a ledger. One of
+//! them ends with the fix in its error, the other goes on, and nothing is lost or doubled.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kafka_launcher::for_tests;
 
+use crate::bookings::{self, Scene};
 use crate::common::{Case, PATIENCE, Scenario, With, commits_go_on, each, ended, says};
 use anyhow::{Context, Result, ensure};
 use eos_core::errors::WorkerError;
 use eos_core::run::{Running, StopMode};
 use eos_core::{App, Error, Topic};
+use eos_postgres::testing::Cluster;
 use integration_tests::judge::Expectation;
 use integration_tests::wait::wait_until;
 use tokio::runtime::Runtime;
@@ -25,7 +27,7 @@ fn one_of_two_owners_ends_and_the_other_goes_on() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
-    let scenarios: [Scenario; 2] = [
+    let scenarios: [Scenario; 3] = [
         ("static members", |kafka| {
             one_ends(kafka, "static-twins", 50_000, true)
         }),
@@ -33,6 +35,7 @@ fn one_of_two_owners_ends_and_the_other_goes_on() -> Result<()> {
         ("dynamic members", |kafka| {
             one_ends(kafka, "twins", 150_000, false)
         }),
+        ("sessions of a ledger", one_session_ends),
     ];
     each(&scenarios, kafka.bootstrap())
 }
@@ -64,12 +67,7 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
 
     let first = app(&original).start_blocking(bootstrap)?;
     commits_go_on(&first).context("the first owner")?;
-    let slot = |root: &Path| root.join(&case.app).join("0");
-    fs::create_dir_all(slot(&copy))?;
-    fs::copy(
-        slot(&original).join("instance"),
-        slot(&copy).join("instance"),
-    )?;
+    copy_instance(&case.app, &original, &copy)?;
     let start = Instant::now();
     let second = app(&copy).start_blocking(bootstrap)?;
 
@@ -92,6 +90,58 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
     survivor.handle().stop(StopMode::Leave);
     ended(&mut survivor)?.context("the other owner")?;
     case.must_be_clean(Expectation::Finished)
+}
+
+/// In a ledger, the newer session of an identity ends the older one.
+fn one_session_ends(bootstrap: &str) -> Result<()> {
+    let (program, server) = (bookings::program()?, Cluster::temporary(&[])?);
+    let mut scene = Scene::new("ledger-twins", &program, bootstrap, &server)?;
+    let played = one_session_goes_on(&mut scene);
+    played.with_context(|| scene.tails())
+}
+
+fn one_session_goes_on(scene: &mut Scene<'_>) -> Result<()> {
+    let on = |host| bookings::Start {
+        host,
+        ..bookings::Start::new(Duration::from_secs(6))
+    };
+    let first = scene.start(&on("original"))?;
+    scene.send(bookings::SLICE)?;
+    scene.await_taken()?;
+    copy_instance(&scene.app, &scene.state("original"), &scene.state("copy"))?;
+    let start = Instant::now();
+    let second = scene.start(&on("copy"))?;
+    let mut end = None;
+    wait_until(PATIENCE, "one of them ends", || {
+        scene.send(bookings::SLICE)?;
+        let mut both = [first, second].into_iter();
+        end = both.find(|nth| scene.members[*nth].check().is_err());
+        Ok(end.is_some())
+    })?;
+    let ended = end.context("one of them")?;
+    let log = scene.members[ended].log();
+    eprintln!("after {:.1?}: process {ended} ended", start.elapsed());
+    ensure!(
+        !scene.members[ended].await_any_end(PATIENCE)?,
+        "it ended without an error"
+    );
+    says(
+        &log,
+        &["a newer session of ", "another live process uses the id"],
+    )?;
+    says(&log, &["delete the file `instance` in the copy"])?;
+
+    scene.await_taken()?;
+    scene.stop(&[first + second - ended])?;
+    scene.must_be_clean().map(drop)
+}
+
+/// Gives a second state directory the identity of the first one.
+fn copy_instance(app: &str, original: &Path, copy: &Path) -> Result<()> {
+    let slot = |root: &Path| root.join(app).join("0");
+    fs::create_dir_all(slot(copy))?;
+    fs::copy(slot(original).join("instance"), slot(copy).join("instance"))?;
+    Ok(())
 }
 
 /// The error of the one that ends, and the other.
