@@ -68,7 +68,7 @@ fn word_count_counts_its_book() -> Result<()> {
     alone("06-word-count", &[("word-counts", words)])
 }
 
-/// The worker of the inventory is killed 20 times. It needs an installed PostgreSQL, or `EOS_POSTGRES_URL`.
+/// The worker of the inventory is killed 20 times, within a minute. It needs an installed PostgreSQL, or `EOS_POSTGRES_URL`.
 #[test]
 fn inventory_is_exact() -> Result<()> {
     let program = Program::Bin("17-inventory");
