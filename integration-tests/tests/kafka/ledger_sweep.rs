@@ -1,5 +1,5 @@
 //! The crash sweep, with a ledger: a process that writes to PostgreSQL is killed, freezes past every time-out, or meets an
-//! error, at every step of a transaction: before and after the take-over, after the hold, after rows, before COMMIT, in COMMIT, after
+//! error, at every step of a transaction: around the take-over, after the hold, after rows, before COMMIT, in COMMIT, after
 //! it. A successor books all orders while a frozen process still has its transaction. Each order is booked once.
 //!
 //! `EOS_FULL=1 cargo test -p integration-tests --test kafka ledger_sweep::` does every step with every fault. Otherwise

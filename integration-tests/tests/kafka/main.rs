@@ -30,6 +30,7 @@ mod judge_open_transaction;
 mod judge_plants;
 mod kill_time;
 mod ledger_controls;
+mod ledger_outages;
 mod ledger_sweep;
 mod metrics;
 mod names;

@@ -122,7 +122,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 9] = [
     ),
 ];
 
-const TABLE: [Soak; 32] = [
+const TABLE: [Soak; 33] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -297,6 +297,16 @@ const TABLE: [Soak; 32] = [
         runs: Runs::Tests {
             target: "kafka",
             filter: "ledger_sweep::",
+        },
+        times: 1,
+    },
+    Soak {
+        name: "ledger-outages",
+        what: "a table of an app that is locked for more than a minute",
+        environment: FULL,
+        runs: Runs::Tests {
+            target: "kafka",
+            filter: "ledger_outages::",
         },
         times: 1,
     },
