@@ -30,47 +30,23 @@ pub trait JoinStorage {
     /// If the store can't read.
     fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, Self::Error>;
 
-    /// Writes the row of a single record.
+    /// Writes a row.
     ///
     /// # Errors
     /// If the store can't write.
     fn put(&self, key: &[u8], row: &[u8]) -> Result<(), Self::Error>;
-
-    /// Writes a row. Its visit is at its [moment](JoinRow::moment), if it has one. `planned` is the moment of an earlier version
-    /// whose visit has not begun.
-    ///
-    /// # Errors
-    /// If the store can't write.
-    fn put_dated(
-        &self,
-        key: &[u8],
-        row: &[u8],
-        planned: Option<Timestamp>,
-    ) -> Result<(), Self::Error>;
-
-    /// Returns the first moment for a visit of a row that is not before `due`. Visits before the last one do not run.
-    ///
-    /// # Errors
-    /// If the store can't read.
-    fn next_visit(&self, due: Timestamp) -> Result<Timestamp, Self::Error>;
-
-    /// Whether the visit of a row at this moment has begun.
-    ///
-    /// # Errors
-    /// If the store can't read.
-    fn has_visited(&self, key: &[u8], moment: Timestamp) -> Result<bool, Self::Error>;
-
-    /// Deletes the item with the moment of a row. Earlier versions of this library wrote these items.
-    ///
-    /// # Errors
-    /// If the store can't write.
-    fn delete_item(&self, key: &[u8]) -> Result<(), Self::Error>;
 
     /// Calls `each` with the rows from one key to another one, both included, in order, until it breaks.
     ///
     /// # Errors
     /// If the store can't read.
     fn scan(&self, from: &[u8], to: &[u8], each: &mut EachRow<'_>) -> Result<(), Self::Error>;
+
+    /// Sets the moment at which a row is visited.
+    ///
+    /// # Errors
+    /// If the store can't write.
+    fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), Self::Error>;
 }
 
 /// An error of a join.
@@ -140,18 +116,7 @@ struct Head<'a> {
     start: Timestamp,
     key: &'a [u8],
     row: JoinRow<'a>,
-    visit: Visit,
     is_changed: bool,
-}
-
-/// The visit of a row that an earlier record has planned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Visit {
-    None,
-    /// By the moment of the row.
-    At(Timestamp),
-    /// By an item with the key of the row.
-    OfItem,
 }
 
 impl Joining {
@@ -228,16 +193,13 @@ impl Joining {
         }
         let mut heads = Vec::with_capacity(2);
         for (start, key, bytes) in &rows {
-            let mut row = match bytes {
-                Some(bytes) => JoinRow::decode(bytes)?,
-                None => JoinRow::default(),
-            };
-            let visit = self.visit(store, key, &mut row)?;
             heads.push(Head {
                 start: *start,
                 key,
-                row,
-                visit,
+                row: match bytes {
+                    Some(bytes) => JoinRow::decode(bytes)?,
+                    None => JoinRow::default(),
+                },
                 is_changed: false,
             });
         }
@@ -257,53 +219,9 @@ impl Joining {
             self.keep(store, head, record, (!partners.is_empty(), handled_to))?;
         }
         for head in heads.iter().filter(|head| head.is_changed) {
-            self.write(store, head.key, &head.row, head.visit)?;
+            self.write(store, head.key, &head.row)?;
         }
         Ok(Arrived::Taken { partners, missed })
-    }
-
-    /// Returns the planned visit of a row. If the visit at its moment has begun, the row gets what the visit has not written.
-    fn visit<S: JoinStorage>(
-        &self,
-        store: &S,
-        key: &[u8],
-        row: &mut JoinRow<'_>,
-    ) -> Result<Visit, JoinError<S::Error>> {
-        let visit = self.planned(store, key, row)?;
-        if visit == Visit::None
-            && let Some(due) = row.due.take()
-        {
-            self.handle_to(row, due);
-        }
-        Ok(visit)
-    }
-
-    /// Returns the planned visit of a row.
-    fn planned<S: JoinStorage>(
-        &self,
-        store: &S,
-        key: &[u8],
-        row: &JoinRow<'_>,
-    ) -> Result<Visit, JoinError<S::Error>> {
-        let Some(due) = row.due else {
-            return Ok(Visit::None);
-        };
-        if row.has_item {
-            return Ok(Visit::OfItem);
-        }
-        let is_over = store.has_visited(key, due);
-        Ok(match is_over.map_err(JoinError::Storage)? {
-            true => Visit::None,
-            false => Visit::At(due),
-        })
-    }
-
-    /// Notes that all results alone up to this moment are decided.
-    fn handle_to(&self, row: &mut JoinRow<'_>, moment: Timestamp) {
-        let kind = self.terms.kind();
-        for side in Side::ALL.into_iter().filter(|side| kind.emits_alone(*side)) {
-            row.handle_to(side, self.terms.within().last_closed(side, moment));
-        }
     }
 
     /// Finds the open records of a row that belong to the arriving one, and marks them. Returns the number of closed ones.
@@ -367,13 +285,15 @@ impl Joining {
         head.is_changed = true;
         if !met && self.terms.kind().emits_alone(side) {
             let due = self.terms.within().closes_at(side, time);
-            let due = store.next_visit(due).map_err(JoinError::Storage)?;
             if let (None, Some(handled_to)) = (row.due, handled_to) {
                 // No record waits, so the closed ones have met their partners, and no other one arrives open at these
                 // times. The visit does not read them again.
                 row.handle_to(side, self.terms.within().last_closed(side, handled_to));
             }
-            row.due = Some(row.due.map_or(due, |before| before.min(due)));
+            if row.due.is_none_or(|before| due < before) {
+                row.due = Some(due);
+                store.visit_at(head.key, due).map_err(JoinError::Storage)?;
+            }
         }
         row.insert(Entry {
             side,
@@ -394,8 +314,7 @@ impl Joining {
     }
 
     /// Takes the records of a row that go out alone at this moment, in the order of their times. Sets the next moment at
-    /// which the row is visited. If there is none, the row stays as it is: [`has_visited`](JoinStorage::has_visited) shows
-    /// that its moment is over.
+    /// which the row is visited.
     ///
     /// # Errors
     /// [`JoinError`] if the store fails, or a row can't be read.
@@ -410,7 +329,6 @@ impl Joining {
             return Ok(Vec::new());
         }
         let mut row = JoinRow::decode(&bytes)?;
-        let visit = self.planned(store, key, &row)?;
         let mut alone = Vec::new();
         let kind = self.terms.kind();
         for side in Side::ALL.into_iter().filter(|side| kind.emits_alone(*side)) {
@@ -419,20 +337,18 @@ impl Joining {
             if from <= to {
                 self.unmet(store, (key, &row), (side, from, to), &mut alone)?;
             }
+            row.handle_to(side, to);
         }
-        self.handle_to(&mut row, moment);
         alone.sort_by_key(|stored| (stored.time, stored.side));
-        let next = match row.is_spread {
+        row.due = match row.is_spread {
             true => self.next_spread(store, key, &row)?,
             false => row.next_alone(self.terms()),
         };
-        let next = next.filter(|_| !self.visits_once);
-        row.due = match next {
-            Some(due) => Some(store.next_visit(due).map_err(JoinError::Storage)?),
-            None => None,
-        };
-        if row.due.is_some() || visit != Visit::None {
-            self.write(store, key, &row, visit)?;
+        self.write(store, key, &row)?;
+        if let Some(due) = row.due
+            && !self.visits_once
+        {
+            store.visit_at(key, due).map_err(JoinError::Storage)?;
         }
         Ok(alone)
     }
@@ -541,19 +457,9 @@ impl Joining {
         store: &S,
         key: &[u8],
         row: &JoinRow<'_>,
-        visit: Visit,
     ) -> Result<(), JoinError<S::Error>> {
         let mut bytes = Vec::with_capacity(row.encoded_len());
         row.encode(&mut bytes);
-        let planned = match visit {
-            Visit::None => None,
-            Visit::At(due) => Some(due),
-            Visit::OfItem => {
-                store.delete_item(key).map_err(JoinError::Storage)?;
-                None
-            }
-        };
-        let put = store.put_dated(key, &bytes, planned);
-        put.map_err(JoinError::Storage)
+        store.put(key, &bytes).map_err(JoinError::Storage)
     }
 }

@@ -2,14 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::spread::key_of_head;
 use super::{JoinTerms, Side};
 use crate::ids::Timestamp;
 
-/// The format of rows without a moment.
-const PLAIN: u8 = 1;
-/// The format of rows with a moment. Format 1 had its moments in items of their own.
-const DATED: u8 = 2;
+/// The format of rows.
+const VERSION: u8 = 1;
 /// The length of a row without entries, in bytes.
 const HEAD: usize = 34;
 /// The length of an entry without its value, in bytes.
@@ -29,7 +26,7 @@ const NEVER: i64 = i64::MAX;
 pub enum JoinRowError {
     /// Written by a newer version of this library.
     #[error(
-        "a row of the join has format {version}, this version reads up to {DATED}: run the newest version that ever used \
+        "a row of the join has format {version}, this version reads up to {VERSION}: run the newest version that ever used \
          this state"
     )]
     Newer {
@@ -66,18 +63,12 @@ pub(super) struct Entry<'a> {
 /// Numbers are big-endian, times in milliseconds. The records are in the order of side, time and arrival. *Handled to* is the
 /// time of the last record whose result alone was decided. *Due* is the moment at which the row wants to be visited next. If
 /// the row is spread, its records are in rows of their own, and *arrivals* is their number.
-///
-/// The version is 2 if the row has a moment, and 1 if it has none. A row that no visit writes again keeps its last moment, and the
-/// visits show that it is over. Earlier versions of this library wrote version 1 in both cases. The moment was that of an item
-/// in another store, and each visit wrote the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinRow<'a> {
     pub(super) is_spread: bool,
     pub(super) arrivals: u64,
     pub(super) handled: [Timestamp; 2],
     pub(super) due: Option<Timestamp>,
-    /// Whether the moment is that of an item in another store.
-    pub(super) has_item: bool,
     pub(super) entries: Vec<Entry<'a>>,
 }
 
@@ -88,7 +79,6 @@ impl Default for JoinRow<'_> {
             arrivals: 0,
             handled: [Timestamp(i64::MIN); 2],
             due: None,
-            has_item: false,
             entries: Vec::new(),
         }
     }
@@ -102,23 +92,13 @@ impl<'a> JoinRow<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, JoinRowError> {
         let damaged = JoinRowError::Damaged { len: bytes.len() };
         match bytes.first() {
-            Some(version) if *version > DATED => {
+            Some(version) if *version > VERSION => {
                 return Err(JoinRowError::Newer { version: *version });
             }
-            Some(&(PLAIN | DATED)) => {}
+            Some(&VERSION) => {}
             _ => return Err(damaged),
         }
         Self::parse(bytes).ok_or(damaged)
-    }
-
-    /// Returns the moment of a row from its key and its bytes. `None` if the row has none, if the moment is that of an item, and
-    /// for the row of a single record.
-    #[must_use]
-    pub fn moment(key: &[u8], bytes: &[u8]) -> Option<Timestamp> {
-        let is_head = matches!(key_of_head(key), Some((_, [])));
-        let due = bytes.get(HEAD - 8..)?.first_chunk()?;
-        let due = Timestamp(i64::from_be_bytes(*due));
-        (is_head && bytes.first() == Some(&DATED)).then_some(due)
     }
 
     fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -131,10 +111,8 @@ impl<'a> JoinRow<'a> {
             arrivals: number()?.cast_unsigned(),
             handled: [Timestamp(number()?), Timestamp(number()?)],
             due: Some(number()?).filter(|due| *due != NEVER).map(Timestamp),
-            has_item: false,
             entries: Vec::new(),
         };
-        row.has_item = row.due.is_some() && head.first() == Some(&PLAIN);
         if flags > SPREAD || row.is_spread && !rest.is_empty() {
             return None;
         }
@@ -164,8 +142,7 @@ impl<'a> JoinRow<'a> {
     /// The row as bytes.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
-        let version = self.due.map_or(PLAIN, |_| DATED);
-        into.extend_from_slice(&[version, if self.is_spread { SPREAD } else { 0 }]);
+        into.extend_from_slice(&[VERSION, if self.is_spread { SPREAD } else { 0 }]);
         into.extend_from_slice(&self.arrivals.to_be_bytes());
         for time in self.handled {
             into.extend_from_slice(&time.0.to_be_bytes());
@@ -243,7 +220,6 @@ impl<'a> JoinRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::joins::head_key;
 
     fn entry(side: Side, time: i64, met: bool, value: &'static [u8]) -> Entry<'static> {
         Entry {
@@ -273,31 +249,19 @@ mod tests {
         row.insert(entry(Side::Left, 5, true, b""));
         let mut bytes = encoded(&row);
         let expected =
-            b"\x02\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
+            b"\x01\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
             \x02\0\0\0\0\0\0\0\x05\0\0\0\0\x01\0\0\0\0\0\0\0\x04\0\0\0\x01r";
         assert_eq!(bytes, expected);
-        assert_eq!(JoinRow::decode(&bytes), Ok(row.clone()));
-        let key = head_key(Timestamp(0), b"k");
-        assert_eq!(JoinRow::moment(&key, &bytes), Some(Timestamp(3)));
-        assert_eq!(
-            JoinRow::moment(&[&key[..], b"place"].concat(), &bytes),
-            None
-        );
-        bytes[0] = 1;
-        assert_eq!(JoinRow::moment(&key, &bytes), None);
-        row.has_item = true;
-        assert_eq!(JoinRow::decode(&bytes), Ok(row.clone()));
-        row.due = None;
-        assert_eq!(encoded(&row)[0], 1);
+        assert_eq!(JoinRow::decode(&bytes), Ok(row));
         let spread = JoinRow {
             is_spread: true,
             ..JoinRow::default()
         };
         assert_eq!(JoinRow::decode(&encoded(&spread)), Ok(spread));
-        bytes[0] = 3;
+        bytes[0] = 2;
         assert_eq!(
             JoinRow::decode(&bytes),
-            Err(JoinRowError::Newer { version: 3 })
+            Err(JoinRowError::Newer { version: 2 })
         );
         bytes[0] = 0;
         assert!(JoinRow::decode(&bytes).is_err());

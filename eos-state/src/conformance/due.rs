@@ -17,7 +17,7 @@ use super::operation::Key;
 use super::{Engine, Lasts, Violation, position, run_sequences};
 use crate::{Defences, Load, NextDue, StoreKind, TaskStore};
 
-const STORES: [(StoreId, Clock); 5] = [
+const STORES: [(StoreId, Clock); 4] = [
     (StoreId::from_be_bytes([0, 0, 0, 1]), Clock::Stream),
     (StoreId::from_be_bytes([0, 0, 0, 2]), Clock::Wall),
     (
@@ -25,14 +25,7 @@ const STORES: [(StoreId, Clock); 5] = [
         Clock::Stream,
     ),
     (StoreId::from_be_bytes([0, 0, 0, 4]), Clock::Background),
-    (DATED, Clock::Stream),
 ];
-/// A due store that has the rows of another store as items, too.
-const DATED: StoreId = StoreId::from_be_bytes([0, 0, 0, 5]);
-/// The store of these rows: a moment, and a value.
-const ROWS: StoreId = StoreId::from_be_bytes([0, 0, 0, 6]);
-/// The begin of the keys of these rows. No other key has it.
-const ROW: u8 = 7;
 /// A store without moments beside them.
 const PLAIN: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
 /// The maximum number of items that one operation handles.
@@ -66,7 +59,6 @@ pub(crate) fn check_defended(
             is_open: (false, false),
             changelog: BTreeMap::new(),
             older: BTreeMap::new(),
-            has_loaded: false,
             seq: 0,
         };
         run.open()?;
@@ -83,8 +75,6 @@ enum Operation {
     Put(usize, Key, i64, Option<i64>, Vec<u8>),
     /// Writes a row that is no item.
     PutUndated(usize, Key, Vec<u8>),
-    /// Writes a row that is an item if it has a moment.
-    PutDated(Key, Option<i64>),
     Delete(usize, Key),
     /// Handles what is due, and sets each handled item again after these milliseconds, if given.
     Work(Clock, i64, Option<i64>),
@@ -114,7 +104,6 @@ fn operation() -> impl Strategy<Value = Operation> {
         12 => (store.clone(), key(), moment.clone(), earliest, value.clone())
             .prop_map(|(s, k, m, e, v)| Op::Put(s, k, m, e, v)),
         1 => (store.clone(), key(), value).prop_map(|(s, k, v)| Op::PutUndated(s, k, v)),
-        6 => (key(), proptest::option::weighted(0.8, moment.clone())).prop_map(|(k, m)| Op::PutDated(k, m)),
         3 => (store, key()).prop_map(|(s, k)| Op::Delete(s, k)),
         8 => (prop_oneof![6 => Just(Clock::Stream), 2 => Just(Clock::Wall), 1 => Just(Clock::Background)], moment, again)
             .prop_map(|(clock, now, again)| Op::Work(clock, now, again)),
@@ -139,8 +128,6 @@ struct Item {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Items {
     items: BTreeMap<(StoreId, Key), Item>,
-    /// The rows that are items until they are handled.
-    dated: BTreeMap<Key, Vec<u8>>,
     undated: Rows,
     marks: [Option<Place>; 3],
     /// The time that each clock has reached: that of the units which set items into their past.
@@ -172,20 +159,6 @@ impl Items {
         self.items.insert((store, key.clone()), item);
     }
 
-    /// Writes a row with a moment. Returns the row, and the moment of the row before if it is not handled.
-    fn put_dated(&mut self, key: &Key, due: Option<i64>) -> (Vec<u8>, Option<Timestamp>) {
-        let mark = self.mark(Clock::Stream).map(Place::moment);
-        let behind = mark.map_or(i64::MIN, |mark| mark.0 + 1);
-        let due = due.map(|due| Timestamp(due.max(behind)));
-        let row = due.map_or(Vec::new(), |due| due.0.to_be_bytes().to_vec());
-        self.dated.insert(key.clone(), row.clone());
-        let before = self.items.remove(&(DATED, key.clone()));
-        if let Some(due) = due {
-            self.put((DATED, Clock::Stream), key, (due, due), &[]);
-        }
-        (row, before.map(|item| item.due))
-    }
-
     /// The first item of a clock.
     fn first(&self, clock: Clock) -> Option<(Place, &Item)> {
         let of_clock = self
@@ -211,12 +184,6 @@ fn clock_of(store: StoreId) -> Option<Clock> {
         .map(|(_, clock)| *clock)
 }
 
-/// Reads the moment of a row.
-fn moment(_: &[u8], row: &[u8]) -> Option<Timestamp> {
-    let moment = i64::from_be_bytes(*row.first_chunk()?);
-    Some(Timestamp(moment))
-}
-
 type Rows = BTreeMap<(StoreId, Key), Vec<u8>>;
 
 struct Run<'a> {
@@ -234,8 +201,6 @@ struct Run<'a> {
     changelog: Rows,
     /// The first version of each row in the changelog.
     older: Rows,
-    /// Whether the database has loaded rows. Some of them may be handled, and listed until a search finds them.
-    has_loaded: bool,
     seq: u64,
 }
 
@@ -244,12 +209,10 @@ impl Run<'_> {
         self.store = None;
         let dir = self.dir.join(self.opened.to_string());
         let backend = self.engine.open(&dir).map_err(broke)?;
-        let plain = [PLAIN, ROWS];
+        let plain = std::iter::once(PLAIN);
         let ids = STORES.iter().map(|(id, _)| *id).chain(plain);
         let stores = ids.map(|id| (id, StoreKind::Point));
-        let store = TaskStore::new(backend, stores)
-            .and_then(|store| store.with_due(STORES))
-            .and_then(|store| store.with_dated(DATED, ROWS, moment));
+        let store = TaskStore::new(backend, stores).and_then(|store| store.with_due(STORES));
         self.store = Some(store.map_err(broke)?.defended(self.defences));
         Ok(())
     }
@@ -280,7 +243,6 @@ impl Run<'_> {
                 (self.shown.undated).insert((store, key.clone()), value.clone());
                 self.is_open.1 = true;
             }
-            Operation::PutDated(key, due) => self.put_dated(key, *due)?,
             Operation::Delete(store, key) => {
                 let store = STORES[*store].0;
                 let there = self.store()?.delete_due(store, key).map_err(broke)?;
@@ -327,25 +289,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn put_dated(&mut self, key: &Key, due: Option<i64>) -> Outcome {
-        let key = [&[ROW], &key[..]].concat();
-        let expected = self.shown.clone();
-        let (row, before) = self.shown.put_dated(&key, due);
-        let store = self.store()?;
-        if let Some(due) = due {
-            let next = store.next_visit(DATED, Timestamp(due)).map_err(broke)?;
-            same("the next visit", Some(next), moment(&key, &row))?;
-        }
-        if let Some(at) = expected.dated.get(&key).and_then(|row| moment(&key, row)) {
-            let over = store.has_visited(DATED, &key, at).map_err(broke)?;
-            same("whether a visit has begun", over, before.is_none())?;
-        }
-        let put = store.put_dated(DATED, &key, &row, before);
-        put.map_err(broke)?;
-        self.is_open.1 = true;
-        Ok(())
-    }
-
     fn work(&mut self, clock: Clock, now: Timestamp, again: Option<i64>) -> Outcome {
         // Stream time is never before a handled moment, or before the time of a unit.
         let reached = self.shown.reached[clock.number() as usize];
@@ -381,11 +324,7 @@ impl Run<'_> {
             if clock == Clock::Stream {
                 self.shown.marks[clock.number() as usize] = Some(item.place.clone());
             }
-            if let Some(again) = again
-                && key.first() == Some(&ROW)
-            {
-                self.put_dated(&key[1..].to_vec(), Some(item.due.0 + again))?;
-            } else if let Some(again) = again {
+            if let Some(again) = again {
                 let due = Timestamp(item.due.0 + again);
                 let put = self.store()?.put_due(*store, key, due, b"again");
                 put.map_err(broke)?;
@@ -476,7 +415,6 @@ impl Run<'_> {
             load.write(*store, key, Some(row));
         }
         let seq = self.seq;
-        self.has_loaded = true;
         self.store()?
             .begin_load(load, position(seq))
             .map_err(broke)?;
@@ -496,11 +434,7 @@ impl Run<'_> {
             )?;
             let places = self.store()?.listed_places(clock).map_err(broke)?;
             for place in places {
-                let is_behind = shown.mark(clock).is_none_or(|mark| place > *mark);
-                if !is_behind && place.key.first() == Some(&ROW) && self.has_loaded {
-                    continue;
-                }
-                if !is_behind {
+                if shown.mark(clock).is_some_and(|mark| place <= *mark) {
                     return Err(TestCaseError::fail(format!(
                         "{place:?} is not behind the mark"
                     )));
@@ -523,12 +457,6 @@ impl Run<'_> {
             let found = self.store()?.get_undated(*store, key, &mut value);
             let found = found.map_err(broke)?.then_some(&value);
             same("a row without a moment", found, Some(expected))?;
-        }
-        for (key, expected) in &shown.dated {
-            let mut value = Vec::new();
-            let found = self.store()?.get(ROWS, key, &mut value);
-            let found = found.map_err(broke)?.then_some(&value);
-            same("a row with a moment", found, Some(expected))?;
         }
         for ((store, key), item) in &shown.items {
             let mut value = Vec::new();

@@ -8,7 +8,6 @@
 //!
 //! **No entry without its item.** A write that moves or deletes an item deletes the item's old entry.
 
-mod dated;
 mod next;
 mod search;
 
@@ -17,8 +16,6 @@ use std::cell::{Cell, RefCell};
 use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
 
-pub(super) use self::dated::Dated;
-pub use self::dated::MomentOf;
 use self::search::Search;
 use super::TaskStore;
 use crate::StoreError;
@@ -45,8 +42,6 @@ pub(super) struct DueStores {
     set: [Cell<u32>; CLOCKS],
     /// The search of each clock.
     searches: [RefCell<Search>; CLOCKS],
-    /// Whether a restore has listed rows of each clock, some of which may be handled already.
-    has_loaded: [Cell<bool>; CLOCKS],
     buffers: RefCell<Buffers>,
 }
 
@@ -136,10 +131,6 @@ impl TaskStore {
         value: &mut Vec<u8>,
     ) -> Result<Option<Timestamp>, StoreError> {
         let (due, _) = self.due_store(store)?;
-        if let Some(moment) = self.dated_moment(store, key, value)? {
-            value.clear();
-            return Ok(Some(moment));
-        }
         let mut buffers = due.buffers.borrow_mut();
         due::row_key(&mut buffers.key, key);
         if !self.get(store, &buffers.key, value)? {
@@ -243,7 +234,12 @@ impl TaskStore {
         self.write(store, full, Some(row))?;
         let set = &state.set[at(clock)];
         set.set(set.get().saturating_add(1));
-        self.note_clock(state, (store, clock), row)?;
+        if !state.marked.borrow().contains(&store) {
+            if !self.get(store, MARK_KEY, row)? {
+                self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
+            }
+            state.marked.borrow_mut().push(store);
+        }
         if before == Some(listed) {
             let next = &state.next[at(clock)];
             next.set(next.get().map(|bound| bound.min(due)));
@@ -260,23 +256,6 @@ impl TaskStore {
         self.list(clock, place(listed), entry);
         let next = &state.next[at(clock)];
         next.set(next.get().map(|bound| bound.min(due).min(listed.moment())));
-        Ok(())
-    }
-
-    /// Writes the mark of a store that has none, so that the store has a clock.
-    fn note_clock(
-        &self,
-        state: &DueStores,
-        (store, clock): (StoreId, Clock),
-        row: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
-        if state.marked.borrow().contains(&store) {
-            return Ok(());
-        }
-        if !self.get(store, MARK_KEY, row)? {
-            self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
-        }
-        state.marked.borrow_mut().push(store);
         Ok(())
     }
 
@@ -440,11 +419,10 @@ impl TaskStore {
 
     /// Adds the index entries of the items in a load, and deletes those of their earlier versions.
     pub(super) fn list_loaded(&self, load: &mut Load) -> Result<(), StoreError> {
-        let Some(state) = self.due.as_ref().filter(|_| self.defences.lists_loaded) else {
+        if self.due.is_none() || !self.defences.lists_loaded {
             return Ok(());
-        };
+        }
         let mut entries = Vec::new();
-        self.list_dated(state, load, &mut entries)?;
         for slot in self.stores() {
             let Some(clock) = slot.clock else {
                 continue;
