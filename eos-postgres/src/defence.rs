@@ -30,6 +30,10 @@ pub enum Defence {
     ComparedPositions,
     /// The id of a message is claimed in the transaction of its rows.
     ClaimsWithRows,
+    /// A session that waits for a synchronous standby is not ended.
+    SyncRep,
+    /// A transaction with a failed statement is not committed.
+    CheckedAnswers,
 }
 
 /// The statements that contain a defence. The missing defences are left out.
@@ -68,6 +72,10 @@ impl Statements {
         if !has(Defence::OneDatabase) {
             all.end_older_sessions = all.end_older_sessions.replace(IN_THIS_DATABASE, "");
         }
+        if !has(Defence::SyncRep) {
+            all.end_holder = all.end_holder.replace(NOT_IN_SYNC_REP, "");
+            all.end_older_sessions = all.end_older_sessions.replace(NOT_IN_SYNC_REP, "");
+        }
         all
     }
 }
@@ -78,6 +86,7 @@ const AS_EXPECTED: &str =
 /// The parameter keeps its type.
 const UNCOMPARED: &str = "$2::int8 IS NOT NULL ";
 const LOCKED: &str = " FOR NO KEY UPDATE OF p";
+const NOT_IN_SYNC_REP: &str = "AND a.wait_event IS DISTINCT FROM 'SyncRep' ";
 const IN_THIS_DATABASE: &str = "a.datname = pg_catalog.current_database() AND ";
 
 /// The sessions that this one waits for. After `lock_timeout` it waits for none.
@@ -106,5 +115,8 @@ mod tests {
         assert!(!bare.set.contains("p.epoch") && !bare.hold.contains("FOR NO KEY UPDATE"));
         assert_ne!(bare.end_holder, whole.end_holder);
         assert_ne!(bare.end_older_sessions, whole.end_older_sessions);
+        let ending = Statements::new(|defence| defence != Defence::SyncRep);
+        assert_ne!(ending.end_holder, whole.end_holder);
+        assert_ne!(ending.end_older_sessions, whole.end_older_sessions);
     }
 }

@@ -48,12 +48,15 @@ pub(super) struct Pipeline {
     mark: usize,
     /// The mark of the failed statement.
     failed_mark: usize,
+    /// Whether a failure is kept. It always is, except in a test of what follows.
+    is_checked: bool,
 }
 
 impl Pipeline {
-    pub(super) fn new(client: Rc<Client>) -> Self {
+    pub(super) fn new(client: Rc<Client>, is_checked: bool) -> Self {
         Self {
             client,
+            is_checked,
             in_flight: VecDeque::new(),
             failed: None,
             mark: 0,
@@ -81,7 +84,7 @@ impl Pipeline {
     }
 
     fn fail_at(&mut self, mark: usize, failed: Failed) {
-        if self.failed.is_none() {
+        if self.failed.is_none() && self.is_checked {
             self.failed_mark = mark;
             self.failed = Some(failed);
         }

@@ -127,7 +127,10 @@ impl Work {
         Self {
             opening: opening.clone(),
             shared: Arc::clone(shared),
-            pipeline: Pipeline::new(Rc::clone(&connection.client)),
+            pipeline: Pipeline::new(
+                Rc::clone(&connection.client),
+                opening.postgres.has(Defence::CheckedAnswers),
+            ),
             rows: Rows::new(Rc::clone(&connection), &opening.plan.app, max_folded),
             connection,
             held: Vec::new(),
@@ -353,7 +356,10 @@ impl Work {
             // A commit after this would commit rows without their positions.
             self.pipeline.fail(failed.clone());
         }
-        result
+        match self.opening.postgres.has(Defence::CheckedAnswers) {
+            true => result,
+            false => Ok(()),
+        }
     }
 
     /// Commits, only after all answers were good: a `COMMIT` of a failed transaction rolls back without an error.
