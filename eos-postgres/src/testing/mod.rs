@@ -129,6 +129,38 @@ impl Cluster {
         self.server()?.kill9()
     }
 
+    /// Copies the server to a standby, which follows it by streaming replication. The standby accepts connections when this
+    /// returns. It runs `pg_basebackup` of the same installation, and has the same command-line settings.
+    ///
+    /// # Errors
+    /// [`ClusterError::NotOurs`] for the server of `EOS_POSTGRES_URL`. [`ClusterError::Failed`] if the copy or the start fails.
+    pub fn standby(&self) -> Result<Self, ClusterError> {
+        let Kind::Temporary(server) = &self.kind else {
+            return Err(ClusterError::NotOurs);
+        };
+        let standby = Self::of(Kind::Temporary(server.standby()?));
+        // Names of databases stay unique after a promotion.
+        let databases = self.databases.load(Ordering::Relaxed);
+        standby.databases.store(databases, Ordering::Relaxed);
+        Ok(standby)
+    }
+
+    /// Makes a [standby](Self::standby) a primary. It accepts writes when this returns. The former primary runs on, if it
+    /// did: drop it to end it as a crash would.
+    ///
+    /// # Errors
+    /// [`ClusterError::NotOurs`] for the server of `EOS_POSTGRES_URL`. [`ClusterError::Sql`] if the server is no standby.
+    pub fn promote(&mut self) -> Result<(), ClusterError> {
+        let url = self.server()?.url("postgres");
+        match value(&url, "SELECT pg_promote(true, 60)")?.as_str() {
+            "t" => Ok(()),
+            _ => Err(ClusterError::failed(
+                "the promotion of the standby",
+                "it has not ended within 60 s",
+            )),
+        }
+    }
+
     fn server(&mut self) -> Result<&mut Server, ClusterError> {
         match &mut self.kind {
             Kind::Temporary(server) => Ok(server),
@@ -193,7 +225,8 @@ pub enum ClusterError {
     },
     /// The server belongs to another user.
     #[error(
-        "the server of EOS_POSTGRES_URL cannot be restarted from here: unset the variable for a temporary server"
+        "the server of EOS_POSTGRES_URL cannot be restarted, copied or promoted from here: unset the variable for a temporary \
+         server"
     )]
     NotOurs,
 }

@@ -32,6 +32,9 @@ pub(super) struct Server {
     running: Option<Running>,
 }
 
+/// In every version of PostgreSQL that eos supports.
+const BASE_BACKUP: &str = "pg_basebackup";
+
 /// The watchdog of a started server. The server runs until the pipe has a line or is closed.
 #[derive(Debug)]
 struct Running {
@@ -51,6 +54,23 @@ impl Server {
         binaries: &Binaries,
         settings: &[(&str, &str)],
     ) -> Result<Self, ClusterError> {
+        let settings = settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let mut server = Self::empty(binaries.program("postgres"), settings)?;
+        server.initdb(&binaries.program("initdb"))?;
+        server.launch()?;
+        Ok(server)
+    }
+
+    /// A server that follows this one, with the same settings.
+    pub(super) fn standby(&self) -> Result<Self, ClusterError> {
+        let mut standby = Self::empty(self.postgres.clone(), self.settings.clone())?;
+        standby.copy(self)?;
+        standby.launch()?;
+        Ok(standby)
+    }
+
+    /// A directory for a server.
+    fn empty(postgres: PathBuf, settings: Vec<String>) -> Result<Self, ClusterError> {
         let user = unprivileged_user()?;
         let failed = |error: std::io::Error| ClusterError::failed("create a directory", error);
         // The path of a Unix socket has at most 107 bytes, so it is short.
@@ -62,28 +82,26 @@ impl Server {
             std::os::unix::fs::chown(directory.path(), Some(user.uid), Some(user.gid))
                 .map_err(failed)?;
         }
-        let mut server = Self {
+        Ok(Self {
             directory,
-            postgres: binaries.program("postgres"),
+            postgres,
             user,
-            settings: settings.iter().map(|(k, v)| format!("{k}={v}")).collect(),
+            settings,
             running: None,
-        };
-        server.initdb(&binaries.program("initdb"))?;
-        server.launch()?;
-        Ok(server)
+        })
     }
 
     pub(super) fn url(&self, database: &str) -> String {
         let directory = self.directory.path().display().to_string();
         let host = directory.replace('%', "%25").replace('/', "%2F");
         // The name of the socket contains the port.
-        let port = self
-            .settings
-            .iter()
-            .find_map(|one| one.strip_prefix("port="));
-        let port = port.map_or(String::new(), |port| format!(":{port}"));
+        let port = self.port().map_or(String::new(), |port| format!(":{port}"));
         format!("postgres://postgres@{host}{port}/{database}")
+    }
+
+    fn port(&self) -> Option<&str> {
+        let mut settings = self.settings.iter();
+        settings.find_map(|one| one.strip_prefix("port="))
     }
 
     pub(super) fn restart_immediate(&mut self) -> Result<(), ClusterError> {
@@ -113,14 +131,23 @@ impl Server {
             .args(["-N", "-A", "trust", "-U", "postgres", "-E", "UTF8"])
             .args(["--locale=C", "-D"])
             .arg(self.data());
-        let output = command
-            .output()
-            .map_err(|error| ClusterError::failed("initdb", error))?;
-        if output.status.success() {
-            return Ok(());
+        succeed("initdb", &mut command)
+    }
+
+    /// Copies the data of a running server, with the settings of a standby of it.
+    fn copy(&self, primary: &Self) -> Result<(), ClusterError> {
+        let program = self.postgres.with_file_name(BASE_BACKUP);
+        let mut command = self.command(&program);
+        command
+            .args(["-N", "-R", "-X", "stream", "-c", "fast"])
+            .args(["-U", "postgres", "-D"])
+            .arg(self.data())
+            .arg("-h")
+            .arg(primary.directory.path());
+        if let Some(port) = primary.port() {
+            command.args(["-p", port]);
         }
-        let text = String::from_utf8_lossy(&output.stderr);
-        Err(ClusterError::failed("initdb", text.trim()))
+        succeed(BASE_BACKUP, &mut command)
     }
 
     fn launch(&mut self) -> Result<(), ClusterError> {
@@ -217,6 +244,18 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Runs a program to its end.
+fn succeed(name: &str, command: &mut Command) -> Result<(), ClusterError> {
+    let output = command
+        .output()
+        .map_err(|error| ClusterError::failed(name, error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(ClusterError::failed(name, text.trim()))
 }
 
 fn kill(pid: u32, signal: Signal) {

@@ -1,26 +1,26 @@
 //! Whole apps on a broker in memory, with a real database.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eos_core::codec::Plain;
 use eos_core::identity::SeenIds;
 use eos_core::{App, ErrorPolicy, PlainTopic, Timestamp, Topic};
 use eos_postgres::testing::Cluster;
 use eos_postgres::{Postgres, PostgresStream, Refused};
-use eos_testkit::conformance::{self, Subject};
 use eos_testkit::{Input, TestDriver};
 
-use crate::support::{Register, database, rows};
+use crate::support::{database, rows};
 
-fn orders() -> Topic<String, i64, Plain, Plain> {
+pub(crate) fn orders() -> Topic<String, i64, Plain, Plain> {
     Topic::plain("orders")
 }
 
-const TABLES: &str = "CREATE TABLE stock (sku text PRIMARY KEY, units bigint CHECK (units >= 0));
+pub(crate) const TABLES: &str =
+    "CREATE TABLE stock (sku text PRIMARY KEY, units bigint CHECK (units >= 0));
     INSERT INTO stock VALUES ('a', 1000);
     CREATE TABLE bookings (sku text, units bigint)";
 
-fn app(url: &str) -> App {
+pub(crate) fn app(url: &str) -> App {
     let shop = Postgres::connect(url).unwrap();
     let stock = shop
         .table::<String, i64>("stock")
@@ -67,6 +67,63 @@ fn a_crash_doubles_no_row() {
         ),
         "23514|table stock |table stock"
     );
+}
+
+/// R71: an inbox knows the ids of committed records only. Each record comes twice. The session of the first attempt ends
+/// between the claim of the id and the commit, and the process dies after each record.
+#[test]
+fn a_crash_neither_loses_nor_doubles_a_message() {
+    let dies = "CREATE SEQUENCE attempts;
+        CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          IF nextval('public.attempts') % 2 = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+          RETURN NEW; END $$;
+        CREATE TRIGGER die BEFORE UPDATE ON eos.positions FOR EACH ROW
+          WHEN (NEW.next_offset IS DISTINCT FROM OLD.next_offset) EXECUTE FUNCTION die()";
+    let url = database("crashes_with_inbox", &format!("{TABLES}; {dies}"));
+    let shop = Postgres::connect(&url).unwrap();
+    // The value is the id of the message.
+    let stock = shop
+        .table::<String, i64>("stock")
+        .record_key("sku", |sku| sku.clone())
+        .add("units", |_, units| -*units)
+        .once_by(&shop.inbox("stock"), |_, id| *id);
+    let bookings = shop
+        .table::<String, i64>("bookings")
+        .column("sku", |sku, _| sku.clone())
+        .column("units", |_, units| *units)
+        .once_by(&shop.inbox("bookings"), |_, id| *id);
+    let mut app = App::new("shop-v1");
+    app.ledger(&shop);
+    let source = app.source(&orders());
+    source.clone().to_rows(&stock);
+    source.to_rows(&bookings);
+    let mut driver = TestDriver::new(app);
+    for sent in 0..20 {
+        driver.pipe(&orders(), "a", sent / 2 + 1);
+        wait_for(&mut driver, &url, sent + 1);
+        driver.crash();
+    }
+    assert_eq!(
+        rows(&url, "SELECT count(*), sum(units) FROM bookings"),
+        "10|55"
+    );
+    assert_eq!(rows(&url, "SELECT units FROM stock"), "945");
+    assert_eq!(rows(&url, "SELECT count(*) FROM eos.inbox"), "20");
+    // Each record had an attempt whose session ended.
+    assert_eq!(rows(&url, "SELECT last_value FROM attempts"), "40");
+}
+
+/// Lets time pass until the position is there. The app waits before it repeats a transaction.
+fn wait_for(driver: &mut TestDriver, url: &str, offset: i64) {
+    let begin = Instant::now();
+    while rows(url, "SELECT next_offset FROM eos.positions") != offset.to_string() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "never at {offset}"
+        );
+        driver.advance_wall_clock(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// R45: a deduplication with a window of an hour, and the inbox behind it, which keeps ids for days. The deduplication
@@ -184,37 +241,6 @@ fn a_refused_row_is_a_failure_of_its_record() {
         }
         assert_eq!(rows(&url, "SELECT units FROM stock WHERE sku = 'b'"), "7");
     }
-}
-
-/// The suite that every ledger passes.
-#[test]
-fn the_obligations_of_a_ledger() {
-    conformance::ledger(&mut || {
-        let url = database("conformance", "CREATE TABLE t (n bigint)");
-        let shop = Postgres::connect(&url).unwrap();
-        let table = shop.table::<u64, i64>("t").column("n", |_, n| *n);
-        let place = table.register();
-        Subject {
-            ledger: std::sync::Arc::new(shop),
-            place,
-            row: Box::new(move |number| {
-                let mut row = eos_core::boundary::Row::default();
-                let number = i64::try_from(number).unwrap();
-                eos_core::boundary::Place::<u64, i64>::encode(&table, &0, &number, &mut row)
-                    .unwrap();
-                (row.key, row.row)
-            }),
-            rows: Box::new(move || {
-                let found = rows(&url, "SELECT n FROM t");
-                found
-                    .split_whitespace()
-                    .map(|n| n.parse().unwrap())
-                    .collect()
-            }),
-            // One server has no standby.
-            lose_last_commit: None,
-        }
-    });
 }
 
 #[test]

@@ -92,6 +92,28 @@ fn a_repeated_commit_reports_lost_rows_as_committed() {
     assert_eq!(two.take(0).offset, None);
 }
 
+/// L5 of the design. See `protocol`: after a failed statement, COMMIT rolls back without an error.
+#[test]
+fn an_unchecked_answer_reports_lost_rows_as_committed() {
+    let url = database("unchecked", "CREATE TABLE t (n bigint CHECK (n < 1))");
+    // The fault fires: the row is refused.
+    let (mut one, table) = worker(&url, "one", &[]);
+    let taken = one.take(0);
+    one.begin(&taken);
+    one.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    let error = one.finish(&taken, 1).unwrap_err();
+    assert!(error.text.contains("23514"), "{error}");
+
+    let (mut two, table) = worker(&url, "two", &[Defence::CheckedAnswers]);
+    let taken = two.take(0);
+    two.begin(&taken);
+    two.put(&table, (0, 0), &"k".into(), Some(&1)).unwrap();
+    let after = two.finish(&taken, 1).unwrap();
+    assert_eq!(after.offset.unwrap().get(), 1);
+    assert_eq!(rows(&url, "SELECT n FROM t"), "", "lost");
+    assert_eq!(two.take(0).offset, None);
+}
+
 /// H1 of the design. See `take_over`.
 #[test]
 fn a_frozen_worker_is_not_found_among_blocking_sessions() {

@@ -298,6 +298,62 @@ fn rows_that_reference_summed_rows_do_not_deadlock() {
     assert_eq!(rows(&url, units), "-2 -2");
 }
 
+/// Two apps and another program add to the rows of one table. Each app has positions of its own.
+#[test]
+fn two_apps_add_to_the_rows_of_one_table() {
+    const ROUNDS: i64 = 30;
+    let url = database(
+        "shared_table",
+        "CREATE TABLE stock (sku text PRIMARY KEY, units bigint NOT NULL);
+         INSERT INTO stock VALUES ('a', 0), ('b', 0), ('c', 0)",
+    );
+    let begin = Barrier::new(3);
+    std::thread::scope(|scope| {
+        for app in ["sales-v1", "returns-v1"] {
+            let (url, begin) = (&url, &begin);
+            scope.spawn(move || add(url, app, ROUNDS, begin));
+        }
+        begin.wait();
+        for _ in 0..ROUNDS {
+            run(&url, "UPDATE stock SET units = units + 1").unwrap();
+        }
+    });
+    let sums = "SELECT sku, units FROM stock ORDER BY sku";
+    // Each app adds 1, 2 and 3 in each round.
+    assert_eq!(rows(&url, sums), "a|90 b|150 c|210");
+    let positions = "SELECT app, next_offset FROM eos.positions ORDER BY app";
+    assert_eq!(rows(&url, positions), "returns-v1|90 sales-v1|90");
+}
+
+/// An app that adds to three rows in each transaction.
+fn add(url: &str, app: &str, rounds: i64, begin: &Barrier) {
+    let shop = Postgres::connect(url).unwrap();
+    let table = shop
+        .table::<String, i64>("stock")
+        .record_key("sku", |sku: &String| sku.clone())
+        .add("units", |_, units| *units);
+    let mut plan = plan(&[table.register()]);
+    plan.app = app.into();
+    let mut worker = Worker::of(&shop, plan, "w");
+    let mut taken = worker.take(0);
+    begin.wait();
+    let mut round = 0;
+    while round < rounds {
+        worker.begin(&taken);
+        for (sku, units) in [("c", 3), ("a", 1), ("b", 2)] {
+            let at = (0, round * 3 + units - 1);
+            worker.put(&table, at, &sku.into(), Some(&units)).unwrap();
+        }
+        match worker.finish(&taken, round * 3 + 3) {
+            Ok(after) => {
+                taken = after;
+                round += 1;
+            }
+            Err(error) => assert_eq!(error.failure, LedgerFailure::Contended, "{error}"),
+        }
+    }
+}
+
 /// A frozen server, or one whose disk hangs. Its kernel accepts connections.
 #[cfg(unix)]
 #[test]

@@ -6,14 +6,18 @@ mod checks;
 mod closures;
 mod defences;
 mod doubt;
+mod failover;
 mod failures;
 mod guide;
+mod lost_commits;
 mod pooler;
 mod protocol;
 mod refused;
+mod relay;
 mod sessions;
 mod shapes;
 mod support;
+mod synchronous;
 mod take_over;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,214 +1,12 @@
 //! The obligations of a ledger.
 
-use std::fmt;
-use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use eos_core::Headers;
-use eos_core::boundary::{
-    Answer, Effect, Expected, Identity, Ledger, LedgerError, LedgerFailure, Move, Origin, Plan,
-    Positions, Session, Taken,
-};
+use eos_core::boundary::{LedgerError, LedgerFailure, Plan};
 use eos_protocol::state::TopicUuid;
-use eos_protocol::{Offset, Partition, TopicName, TopicPartition};
 
-use crate::ledger::ModelLedger;
-
-/// The longest time that a call blocks.
-const SLICE: Duration = Duration::from_millis(20);
-/// The longest wait for the result of a call. A take-over may have to end a session.
-const WAIT: Duration = Duration::from_secs(20);
-
-/// Encodes the key and the row of a number.
-pub type EncodeRow = Box<dyn Fn(u64) -> (Vec<u8>, Vec<u8>)>;
-
-/// An empty ledger with one place.
-pub struct Subject {
-    /// The ledger.
-    pub ledger: Arc<dyn Ledger>,
-    /// The name of a place of rows.
-    pub place: String,
-    /// Encodes the key and the row of a number, in the format of the place.
-    pub row: EncodeRow,
-    /// Returns the numbers of the committed rows, as another connection reads them.
-    pub rows: Box<dyn Fn() -> Vec<u64>>,
-    /// Loses the last commit, as a failover to a standby may. `None` skips the test of L7.
-    pub lose_last_commit: Option<Box<dyn Fn()>>,
-}
-
-impl fmt::Debug for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject")
-            .field("ledger", &self.ledger)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Subject {
-    /// Returns a model as a subject.
-    #[must_use]
-    pub fn of_model(ledger: ModelLedger) -> Self {
-        let (committed, lost) = (ledger.clone(), ledger.clone());
-        Self {
-            ledger: Arc::new(ledger),
-            place: "rows".into(),
-            row: Box::new(|number| (number.to_string().into(), number.to_string().into())),
-            rows: Box::new(move || {
-                let rows = committed.rows::<u64, u64>("rows").into_iter();
-                rows.filter_map(|(_, row)| row).collect()
-            }),
-            lose_last_commit: Some(Box::new(move || lost.fail_over(1))),
-        }
-    }
-
-    fn plan(&self) -> Plan {
-        Plan {
-            app: "conformance".into(),
-            cluster_id: Some("cluster-1".into()),
-            topics: vec![(topic(), Some(TopicUuid(1)))],
-            places: vec![self.place.clone()],
-            dead_letters: Vec::new(),
-            transaction_timeout: Duration::from_secs(10),
-        }
-    }
-
-    fn worker(&self, name: &str) -> Worker<'_> {
-        self.worker_of(name, &self.plan())
-    }
-
-    fn worker_of(&self, name: &str, plan: &Plan) -> Worker<'_> {
-        let identity = Identity {
-            worker: name.into(),
-            owner: 7,
-        };
-        let session = self.ledger.session(plan, &identity);
-        let positions = self.ledger.positions(plan, &identity);
-        Worker {
-            subject: self,
-            session: session.expect("a session"),
-            positions: positions.expect("a reader of positions"),
-        }
-    }
-
-    /// Checks the rows.
-    #[track_caller]
-    fn holds(&self, what: &str, expected: &[u64]) {
-        let mut rows = (self.rows)();
-        rows.sort_unstable();
-        assert!(
-            rows == expected,
-            "{what}: the rows are {rows:?}, not {expected:?}"
-        );
-    }
-}
-
-/// A worker of the app.
-struct Worker<'s> {
-    subject: &'s Subject,
-    session: Box<dyn Session>,
-    positions: Box<dyn Positions>,
-}
-
-fn topic() -> TopicName {
-    TopicName::new("orders")
-}
-
-fn partition(number: i32) -> TopicPartition {
-    TopicPartition::new(topic(), Partition::new(number).expect("a partition"))
-}
-
-fn offset(at: i64) -> Offset {
-    Offset::new(at).expect("an offset")
-}
-
-fn until<T>(mut call: impl FnMut() -> Poll<Answer<T>>) -> Answer<T> {
-    let begun = Instant::now();
-    loop {
-        match call() {
-            Poll::Ready(Err(error))
-                if error.failure == LedgerFailure::Retriable && begun.elapsed() < WAIT => {}
-            Poll::Ready(done) => return done,
-            Poll::Pending => assert!(
-                begun.elapsed() < WAIT,
-                "a call has no result after {WAIT:?}"
-            ),
-        }
-    }
-}
-
-fn moved(taken: &Taken, to: i64, name: &str) -> Move {
-    Move {
-        expected: Expected {
-            partition: taken.partition.clone(),
-            epoch: taken.epoch,
-            from: taken.offset,
-        },
-        to: offset(to),
-        name: name.into(),
-    }
-}
-
-impl Worker<'_> {
-    fn take_over(&mut self, number: i32) -> Taken {
-        let of = [partition(number)];
-        let taken = until(|| self.positions.take_over(&of, SLICE));
-        let taken = taken.expect("a take-over").into_iter().next();
-        taken.expect("the position of the partition")
-    }
-
-    fn look(&mut self, number: i32) -> Taken {
-        let of = [partition(number)];
-        let found = until(|| self.positions.look(&of, SLICE));
-        let found = found.expect("a look at a position").into_iter().next();
-        found.expect("the position of the partition")
-    }
-
-    fn begins(&mut self, taken: &[&Taken]) -> Answer {
-        self.session.begin()?;
-        let expected = taken.iter().map(|taken| moved(taken, 0, "").expected);
-        self.session.hold(&expected.collect::<Vec<_>>())
-    }
-
-    fn writes(&mut self, number: u64) -> Answer {
-        let (key, row) = (self.subject.row)(number);
-        let (headers, from) = (Headers::new(), partition(0));
-        until(|| {
-            self.session.write(&Effect {
-                timestamp: None,
-                place: 0,
-                origin: Origin {
-                    partition: &from,
-                    offset: offset(i64::try_from(number).expect("a small number")),
-                },
-                key: Some(&key),
-                row: Some(&row),
-                headers: &headers,
-            })
-        })
-    }
-
-    fn sets(&mut self, moves: &[Move]) -> Answer {
-        until(|| self.session.set(moves, SLICE))
-    }
-
-    fn ends(&mut self) -> Answer {
-        until(|| self.session.flush(SLICE))?;
-        until(|| self.session.commit(WAIT))
-    }
-
-    fn init(&mut self) {
-        until(|| self.session.init(SLICE)).expect("a connection");
-    }
-
-    /// Writes a row and moves the position.
-    fn commits(&mut self, taken: &Taken, number: u64, name: &str) -> Answer {
-        self.begins(&[taken])?;
-        self.writes(number)?;
-        self.sets(&[moved(taken, 10, name)])?;
-        self.ends()
-    }
-}
+use super::subject::{SLICE, Subject, WAIT, moved, offset, partition, topic, until};
 
 /// Checks that a ledger keeps the obligations of [`eos_core::boundary`]. `make` returns an empty ledger.
 ///
@@ -218,6 +16,7 @@ pub fn ledger(make: &mut dyn FnMut() -> Subject) {
     commits_rows_with_positions(&make());
     fences_the_owner_before(&make());
     waits_for_or_ends_a_transaction(&make());
+    forgets_a_pending_take_over(&make());
     compares_every_position(&make());
     shows_nothing_before_the_commit(&make());
     reports_only_what_is_committed(&make());
@@ -296,6 +95,40 @@ fn waits_for_or_ends_a_transaction(subject: &Subject) {
         &[2]
     };
     subject.holds("L1", both);
+}
+
+/// A take-over that the worker has given up must not fence a later one of the same worker.
+fn forgets_a_pending_take_over(subject: &Subject) {
+    let (mut a, mut b) = (subject.worker("a"), subject.worker("b"));
+    a.init();
+    b.init();
+    let before = a.take_over(0);
+    let begun = a
+        .begins(&[&before])
+        .and_then(|()| a.writes(1))
+        .and_then(|()| until(|| a.session.flush(SLICE)));
+    assert!(begun.is_ok(), "L4: {begun:?}");
+    let asked = b.positions.take_over(&[partition(0)], SLICE);
+    assert!(
+        asked.is_pending(),
+        "L1: a position that a transaction holds is taken over at once: {asked:?}"
+    );
+    b.positions.forget();
+    b.take_over(1);
+    let aborted = until(|| a.session.abort(SLICE));
+    assert!(aborted.is_ok(), "L4: {aborted:?}");
+    let taken = b.take_over(0);
+    // What the reader still does for the first call, it does before this.
+    b.take_over(1);
+    let found = b.look(0);
+    assert!(
+        found.epoch == taken.epoch,
+        "L1: a take-over that was given up raised the epoch of {taken:?} to {:?}",
+        found.epoch
+    );
+    let done = b.commits(&taken, 2, "b");
+    assert!(done.is_ok(), "L1: the owner can't commit: {done:?}");
+    subject.holds("L1", &[2]);
 }
 
 fn compares_every_position(subject: &Subject) {

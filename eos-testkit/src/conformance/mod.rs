@@ -10,8 +10,10 @@
 
 pub mod codecs;
 mod ledgers;
+mod subject;
 
-pub use ledgers::{EncodeRow, Subject, ledger};
+pub use ledgers::ledger;
+pub use subject::{EncodeRow, Subject};
 
 #[cfg(feature = "store-conformance")]
 pub use eos_state::conformance as stores;
