@@ -6,7 +6,7 @@
 //! ```
 //!
 //! As root on Debian and Ubuntu it installs; elsewhere it prints the one command that does and
-//! fails. It never changes what is there already, and says nothing when nothing is missing.
+//! fails, unless only optional tests need what is missing. It never changes what is there already, and says nothing when nothing is missing.
 //! A linker (`cc`) cannot be its business: cargo needs one to build this very program.
 
 mod libclang;
@@ -32,7 +32,15 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
 /// As [`ensure`], or when the jars cannot be downloaded.
 pub(crate) fn everything() -> Result<()> {
     ensure(Need::ALL)?;
+    install_optional();
     kafka_launcher::download()
+}
+
+/// Installs what only some tests need. Those tests are skipped without it, so nothing fails here.
+fn install_optional() {
+    if let Err(error) = ensure(Need::OPTIONAL) {
+        eprintln!("Some tests will be skipped. {error:#}");
+    }
 }
 
 /// Sees to it that all of this is there.

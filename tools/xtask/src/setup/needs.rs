@@ -30,6 +30,8 @@ pub(crate) enum Need {
     Maven,
     /// A PostgreSQL server, for the tests of `eos-postgres`.
     Postgres,
+    /// pgbouncer, for the test of `eos-postgres` behind a pooler. The test is skipped without it.
+    Pooler,
 }
 
 impl Need {
@@ -49,7 +51,10 @@ impl Need {
     /// For the tests of databases.
     pub(crate) const DATABASES: &[Need] = &[Need::Postgres];
 
-    /// For everything.
+    /// For tests that are skipped without it.
+    pub(crate) const OPTIONAL: &[Need] = &[Need::Pooler];
+
+    /// For everything that is not optional.
     pub(crate) const ALL: &[Need] = &[
         Need::C,
         Need::Cpp,
@@ -73,6 +78,7 @@ impl Need {
             Need::Libclang => libclang::is_found(),
             Need::Java => kafka_launcher::is_java_installed(),
             Need::Postgres => is_postgres_installed(),
+            Need::Pooler => is_pooler_installed(),
             Need::Maven => run::find("mvn").is_some() || kafka_launcher::is_downloaded(),
         }
     }
@@ -90,6 +96,7 @@ impl fmt::Display for Need {
             Need::Java => write!(f, "a JDK {} or newer", kafka_launcher::OLDEST_JAVA),
             Need::Maven => f.write_str("Maven"),
             Need::Postgres => f.write_str("PostgreSQL"),
+            Need::Pooler => f.write_str("pgbouncer"),
         }
     }
 }
@@ -103,6 +110,11 @@ fn is_postgres_installed() -> bool {
         || is_given("EOS_POSTGRES_URL")
         || run::find("initdb").is_some()
         || versions.any(|version| version.path().join("bin/initdb").is_file())
+}
+
+/// Where the test finds it. Debian's is in `/usr/sbin`, which may not be in `PATH`.
+fn is_pooler_installed() -> bool {
+    run::find("pgbouncer").is_some() || std::path::Path::new("/usr/sbin/pgbouncer").is_file()
 }
 
 /// Whether the C compiler takes this; it knows best where headers are.

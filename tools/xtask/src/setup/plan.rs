@@ -129,6 +129,7 @@ fn package(need: Need, manager: Manager) -> &'static str {
         (Manager::Apt, Need::Postgres) => "postgresql",
         (Manager::Dnf, Need::Postgres) => "postgresql-server",
         (Manager::Brew, Need::Postgres) => "postgresql@17",
+        (_, Need::Pooler) => "pgbouncer",
         (_, Need::Make) => "make",
         (_, Need::Bash) => "bash",
         (_, Need::Maven) => "maven",
