@@ -110,14 +110,21 @@ impl Server {
     }
 
     pub(super) fn kill9(&mut self) -> Result<(), ClusterError> {
+        let mut killed = Vec::new();
         if let Some(postmaster) = self.postmaster() {
-            // The postmaster first, so that it starts no other process.
-            let children = children_of(postmaster);
-            for pid in std::iter::once(postmaster).chain(children) {
+            // A stopped process starts no other one.
+            kill(postmaster, Signal::STOP);
+            killed = children_of(postmaster);
+            for pid in std::iter::once(postmaster).chain(killed.iter().copied()) {
                 kill(pid, Signal::KILL);
             }
         }
         self.stop();
+        // A new server does not start while a process of the old one uses its memory.
+        let begin = Instant::now();
+        while killed.iter().any(|pid| is_running(*pid)) && begin.elapsed() < START_LIMIT {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.launch()
     }
 
@@ -270,13 +277,23 @@ fn kill(pid: u32, signal: Signal) {
 fn children_of(parent: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name of the program is in parentheses, and may contain any of them.
-        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-        after.split_whitespace().nth(1) == Some(&parent.to_string())
-    })
-    .collect()
+    pids.filter(|pid| state_of(*pid).is_some_and(|(_, of)| of == parent))
+        .collect()
+}
+
+/// Whether a process still has its memory. One that nobody has waited for has none.
+fn is_running(pid: u32) -> bool {
+    state_of(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
+/// The state and the parent of a process, as the kernel lists them.
+fn state_of(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program is in parentheses, and may contain any of them.
+    let (_, after) = stat.rsplit_once(')')?;
+    let mut fields = after.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.next()?.parse().ok()?))
 }
 
 /// The user for the server, if this process is root.
@@ -305,6 +322,21 @@ fn user_of(line: &str, name: &str) -> Option<User> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_runs_until_it_has_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        assert!(children_of(std::process::id()).contains(&pid));
+        assert!(is_running(pid));
+        child.kill().unwrap();
+        // Nobody waits for it yet.
+        while is_running(pid) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert!(!is_running(pid));
+    }
 
     #[test]
     fn a_user_is_read_from_passwd() {
