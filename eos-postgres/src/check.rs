@@ -74,7 +74,10 @@ pub(crate) async fn check(
             Err(found) => mistakes.extend(found),
         }
         if has_schema && let Shape::Statement(shape) = &definition.shape {
-            match statement(client, &definition.name, shape).await {
+            match statement(client, &definition.name, shape)
+                .await
+                .map_err(failed)?
+            {
                 Ok(targets) => overlaps.add_statement(&definition.name, targets),
                 Err(found) => mistakes.extend(found),
             }
@@ -253,18 +256,25 @@ async fn eos_table(
     Ok(())
 }
 
-/// Checks that the server understands a statement. Returns the tables that the statement writes, or the mistakes.
+/// Checks that the server understands a statement. Returns the tables that the statement writes, or the mistakes. Fails if the
+/// check may succeed later.
 async fn statement(
     client: &Client,
     name: &str,
     shape: &StatementShape,
-) -> Result<Vec<Target>, Vec<String>> {
+) -> Result<Result<Vec<Target>, Vec<String>>, tokio_postgres::Error> {
     let declared: Vec<_> = shape.params.iter().copied().map(Param::declared).collect();
     let prepared = targets::prepare(client, &shape.sql, &declared).await;
-    let (prepared, targets) = prepared.map_err(|error| {
-        let answer = describe(&error);
-        vec![format!("{name} is refused by the server: {answer}")]
-    })?;
+    let (prepared, targets) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) if passes(&error) => return Err(error),
+        Err(error) => {
+            let answer = describe(&error);
+            return Ok(Err(vec![format!(
+                "{name} is refused by the server: {answer}"
+            )]));
+        }
+    };
     let mut mistakes = unfit(name, &targets, true);
     if prepared.params().len() != shape.params.len() {
         mistakes.push(format!(
@@ -273,10 +283,18 @@ async fn statement(
             shape.params.len()
         ));
     }
-    match mistakes.is_empty() {
+    Ok(match mistakes.is_empty() {
         true => Ok(targets),
         false => Err(mistakes),
-    }
+    })
+}
+
+/// Whether the cause of an error is not the statement: the connection, a conflict, a lack of resources, an administrator, or a
+/// lock.
+fn passes(error: &tokio_postgres::Error) -> bool {
+    let code = error.code().map_or("", |code| code.code());
+    let class = code.get(..2).unwrap_or("");
+    matches!(class, "" | "08" | "40" | "53" | "57") || code == "55P03"
 }
 
 /// The tables that a statement must not write.

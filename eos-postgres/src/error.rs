@@ -7,6 +7,8 @@ use crate::sqlstate::{Call, Reaction, State, react};
 
 /// The function of the server that checks policies of row-level security. Unlike a message, it is not translated.
 const POLICY_CHECK: &str = "ExecWithCheckOptions";
+/// The function of the server that finds that a prepared statement would return other columns now.
+const PLAN_CHECK: &str = "RevalidateCachedQuery";
 
 /// A failed statement.
 #[derive(Debug, Clone)]
@@ -30,8 +32,14 @@ impl Failed {
             .as_db_error()
             .is_some_and(|answer| answer.routine() == Some(POLICY_CHECK));
         let unsent = error.code().is_none() && !error.is_closed() && is_encoding(error);
+        let is_stale = error
+            .as_db_error()
+            .is_some_and(|answer| answer.routine() == Some(PLAN_CHECK));
         let reaction = if unsent && call == Call::Data {
             Reaction::Refuse
+        } else if is_stale {
+            // A new session prepares the statement again.
+            Reaction::Lost
         } else {
             react(
                 call,
@@ -48,6 +56,11 @@ impl Failed {
             place: None,
             failure: None,
         }
+    }
+
+    /// Whether the type of a value does not fit its column, or an operator of it: `datatype_mismatch`, `undefined_function`.
+    pub(crate) fn is_of_type(&self) -> bool {
+        self.reaction == Reaction::Stop && matches!(self.code.as_str(), "42804" | "42883")
     }
 
     /// A failure that the server did not report.

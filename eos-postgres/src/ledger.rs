@@ -88,7 +88,15 @@ impl Postgres {
             if Instant::now() >= end {
                 break;
             }
-            tracing::debug!("a check failed, and is tried again: {last}");
+            if pause == FIRST_PAUSE {
+                tracing::warn!(
+                    "the check of the ledger failed, and runs again until {within:?} have passed: {last}"
+                );
+            } else {
+                tracing::debug!(
+                    "the check of the ledger failed, and runs again in {pause:?}: {last}"
+                );
+            }
             tokio::time::sleep_until(end.min(Instant::now() + pause)).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         }

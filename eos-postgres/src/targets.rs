@@ -1,23 +1,26 @@
 //! The tables that a statement writes.
 //!
 //! The server locks the tables of a statement when it prepares it, and keeps the locks until the transaction ends. The
-//! mode of the lock names the tables that the statement writes, also those behind a view or a rule. A table that only a
-//! trigger or a function writes is not among them.
+//! tables with a lock for writes are those that the statement writes, also through a view or a rule. Locks do not show the
+//! tables that only a trigger or a function writes.
 
 use futures::future::join;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Statement};
 
 use crate::catalog;
 
-/// The tables that this transaction has locked for writes, with their partitions and children.
+/// The tables that this transaction has locked for writes, with their partitions. $1: whether the statement also writes the
+/// children of its tables. It never writes the temporary tables of other sessions.
 const WRITTEN: &str = "WITH RECURSIVE t(oid) AS ( \
        SELECT l.relation FROM pg_catalog.pg_locks AS l \
        WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' \
      UNION \
-       SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN t ON i.inhparent = t.oid) \
+       SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN t ON i.inhparent = t.oid \
+       JOIN pg_catalog.pg_class AS p ON p.oid = t.oid WHERE p.relkind = 'p' OR $1) \
      SELECT c.oid, c.oid::regclass::text, c.relkind::text, c.relpersistence::text \
-     FROM t JOIN pg_catalog.pg_class AS c ON c.oid = t.oid WHERE c.relkind IN ('r', 'p', 'f') ORDER BY 2";
+     FROM t JOIN pg_catalog.pg_class AS c ON c.oid = t.oid \
+     WHERE c.relkind IN ('r', 'p', 'f') AND NOT pg_catalog.pg_is_other_temp_schema(c.relnamespace) ORDER BY 2";
 
 /// A table that a statement writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub(crate) async fn prepare(
     client.batch_execute("BEGIN").await?;
     let prepared = async {
         let statement = client.prepare_typed(sql, types).await?;
-        Ok::<_, Error>((statement, written(client).await?))
+        Ok::<_, Error>((statement, written(client, sql).await?))
     };
     let prepared = prepared.await;
     let ended = client.batch_execute("ROLLBACK").await;
@@ -56,21 +59,23 @@ pub(crate) async fn prepare(
     ended.map(|()| prepared)
 }
 
-/// As [`prepare`], in the open transaction. Tables that the transaction has written before are left out.
+/// As [`prepare`], in the open transaction. Also returns the tables that the transaction has written before.
 pub(crate) async fn prepare_within(
     client: &Client,
     sql: &str,
 ) -> Result<(Statement, Vec<Target>), Error> {
     // In this order, and both are sent before the first response.
-    let (before, statement) = join(written(client), client.prepare(sql)).await;
-    let (before, statement) = (before?, statement?);
-    let mut targets = written(client).await?;
-    targets.retain(|target| !before.contains(target));
-    Ok((statement, targets))
+    let (statement, targets) = join(client.prepare(sql), written(client, sql)).await;
+    Ok((statement?, targets?))
 }
 
-async fn written(client: &Client) -> Result<Vec<Target>, Error> {
-    let rows = client.query_typed(WRITTEN, &[]).await?;
+async fn written(client: &Client, sql: &str) -> Result<Vec<Target>, Error> {
+    let upper = sql.to_ascii_uppercase();
+    let changes_children = ["UPDATE", "DELETE", "MERGE"]
+        .iter()
+        .any(|word| upper.contains(word));
+    let params: [(&(dyn ToSql + Sync), Type); 1] = [(&changes_children, Type::BOOL)];
+    let rows = client.query_typed(WRITTEN, &params).await?;
     let target = |row: &tokio_postgres::Row| {
         Ok(Target {
             oid: row.try_get(0)?,
@@ -107,7 +112,7 @@ impl Overlaps {
             for (table, oids) in &self.tables {
                 if let Some(target) = targets.iter().find(|target| oids.contains(&target.oid)) {
                     mistakes.push(format!(
-                        "{statement} and {table} write the same table {}, and not in the order of their records: use \
+                        "{statement} and {table} write the same table {}, but not in the order of their records: use \
                          statements for both, or `.apply(..)` instead of {statement}",
                         target.name
                     ));

@@ -1,7 +1,7 @@
 //! The open transaction for closures, and closures without the types of their records.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -41,6 +41,11 @@ pub struct Tx {
 /// The prepared statements of a session, by text.
 pub(crate) struct PreparedStatements {
     by_text: RefCell<HashMap<String, Statement>>,
+    /// The texts that were checked alone. They write no unfit table.
+    checked: RefCell<HashSet<String>>,
+    /// A purpose, and a text to check before the next transaction: this one has written an unfit table, perhaps in a
+    /// trigger.
+    doubtful: RefCell<Option<(String, String)>>,
     needs_logged: bool,
 }
 
@@ -48,8 +53,29 @@ impl PreparedStatements {
     pub(crate) fn new(needs_logged: bool) -> Self {
         Self {
             by_text: RefCell::default(),
+            checked: RefCell::default(),
+            doubtful: RefCell::default(),
             needs_logged,
         }
+    }
+
+    /// Checks the doubtful statement of the transaction before. No transaction must be open.
+    pub(crate) async fn check_doubtful(&self, client: &Client) -> Result<(), Failed> {
+        let Some((what, sql)) = self.doubtful.take() else {
+            return Ok(());
+        };
+        let prepared = targets::prepare(client, &sql, &[]).await;
+        let (_, targets) = prepared.map_err(|error| Failed::of(Call::Position, &what, &error))?;
+        let unfit = check::unfit(&what, &targets, self.needs_logged);
+        if let Some(mistake) = unfit.into_iter().next() {
+            return Err(Failed::new(Reaction::Stop, mistake));
+        }
+        let mut checked = self.checked.borrow_mut();
+        if checked.len() >= MAX_PREPARED {
+            checked.clear();
+        }
+        checked.insert(sql);
+        Ok(())
     }
 }
 
@@ -226,8 +252,14 @@ impl Tx {
         let prepared = targets::prepare_within(&self.client, sql).await;
         let (statement, targets) = prepared.map_err(|error| self.fail(&error))?;
         let unfit = check::unfit(&self.what, &targets, self.prepared.needs_logged);
-        if let Some(mistake) = unfit.into_iter().next() {
-            return Err(self.note(Failed::new(Reaction::Stop, mistake)));
+        if let Some(mistake) = unfit.into_iter().next()
+            && !self.prepared.checked.borrow().contains(sql)
+        {
+            *self.prepared.doubtful.borrow_mut() = Some((self.what.clone(), sql.to_owned()));
+            let text = format!(
+                "{mistake}, or a trigger does: the statement is checked before the next transaction"
+            );
+            return Err(self.note(Failed::new(Reaction::Abort, text)));
         }
         let mut prepared = self.prepared.by_text.borrow_mut();
         if prepared.len() >= MAX_PREPARED {

@@ -1,19 +1,23 @@
 //! The ledger of an app at its start.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::preflight::{Partitions, PreflightError};
 use crate::boundary::{Books, LedgerFailure, Plan};
 use crate::config::Settings;
 use crate::topology::Topology;
 
-/// Checks the ledger of the app, if it has one.
+/// The time for the check of the ledger if the check of the topics has needed the time of the start.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// Checks the ledger of the app, if it has one. `since` is the begin of the start.
 pub(super) fn books(
     topology: &Topology,
     settings: &Settings,
     partitions: &Partitions,
     owner: u64,
+    since: Instant,
 ) -> Result<Option<Arc<Books>>, PreflightError> {
     let Some(ledger) = topology.ledger() else {
         return Ok(None);
@@ -32,11 +36,10 @@ pub(super) fn books(
         places: names.iter().map(ToString::to_string).collect(),
         transaction_timeout: settings.transaction_timeout,
     };
-    check(
-        ledger.check(&plan, settings.start_deadline),
-        ledger.name(),
-        settings.start_deadline,
-    )?;
+    let within = settings.start_deadline.saturating_sub(since.elapsed());
+    let begun = Instant::now();
+    let checked = ledger.check(&plan, within.max(LEAST));
+    check(checked, ledger.name(), begun.elapsed())?;
     Ok(Some(Arc::new(Books {
         ledger: Arc::clone(ledger),
         plan,
@@ -54,7 +57,7 @@ pub(super) fn books(
 fn check(
     checked: crate::boundary::Answer,
     ledger: String,
-    within: Duration,
+    waited: Duration,
 ) -> Result<(), PreflightError> {
     let Err(source) = checked else {
         return Ok(());
@@ -62,7 +65,7 @@ fn check(
     Err(match source.failure {
         LedgerFailure::Retriable => PreflightError::LedgerUnavailable {
             ledger,
-            waited_s: within.as_secs(),
+            waited_s: waited.as_secs(),
             source,
         },
         _ => PreflightError::LedgerUnfit { ledger, source },

@@ -66,6 +66,7 @@ where
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
     let slot = Slot::take(&root, &settings.app, settings.slot)?;
     tell_settings(&settings);
+    let since = Instant::now();
     let partitions = preflight(&client, &topology, &settings, bootstrap)?;
     tracing::info!(
         app = %settings.app, instance = %slot.instance, slot = %slot.path.display(),
@@ -129,7 +130,7 @@ where
             meter,
         })
         .collect();
-    let books = books(&topology, &settings, &partitions, env.entropy())?;
+    let books = books(&topology, &settings, &partitions, env.entropy(), since)?;
     let client = Arc::new(Ledgered::new(Arc::new(client), books));
     let reader = globals::Beginning {
         settings: &settings,

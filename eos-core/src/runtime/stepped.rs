@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eos_protocol::{AppId, InstanceId, Offset, TopicName, TopicPartition, WorkerId};
 use eos_state::CacheMemory;
@@ -156,9 +156,10 @@ impl<C: Client> Stepped<C> {
         home: Arc<dyn Home>,
     ) -> Result<Process<C>, Error> {
         let instance = InstanceId::new(instance);
+        let since = Instant::now();
         let partitions = preflight(&*self.client, &self.topology, &self.settings, BOOTSTRAP)?;
         let owner = env.entropy();
-        let books = books(&self.topology, &self.settings, &partitions, owner)?;
+        let books = books(&self.topology, &self.settings, &partitions, owner, since)?;
         let client = Arc::new(Ledgered::new(Arc::clone(&self.client), books));
         let purge_queue = Arc::new(PurgeQueue::default());
         let pauses = Arc::new(PauseBoard::new(

@@ -106,7 +106,7 @@ pub(super) struct Work {
     pub(super) memory: Vec<Rc<Chunk>>,
     /// The refusal that `set` repairs: it runs the records again.
     refused: Option<Failed>,
-    /// Whether a refusal of this transaction was checked: it is not the fault of a changed column.
+    /// Whether this transaction has compared the types of columns after a refusal.
     is_checked: bool,
     keeps_memory: bool,
     /// Counts of the open transaction, for the metrics.
@@ -143,7 +143,7 @@ impl Work {
     }
 
     async fn handle(&mut self, command: Command) -> Result<(), Failed> {
-        // Any other command leaves it to `set` to leave out the refused records.
+        // After other commands, `set` leaves out the refused records.
         let decides = !self.keeps_memory || matches!(command, Command::Set(_));
         let mut result = match command {
             Command::Init => Ok(()),
@@ -177,10 +177,11 @@ impl Work {
         result
     }
 
-    /// A refusal blames a record, so it must not be the fault of a column that was changed. The transaction ends, and
-    /// another one begins that never commits.
+    /// Compares the types of columns before a refusal blames a record, or the type of a value stops the worker. Rolls the
+    /// transaction back, and begins another one, which never commits.
     async fn check_refusal(&mut self) -> Result<(), Failed> {
-        let is_refused = |failed: &Failed| failed.reaction == Reaction::Refuse;
+        let is_refused =
+            |failed: &Failed| failed.reaction == Reaction::Refuse || failed.is_of_type();
         if self.is_checked || !self.pipeline.failed().is_some_and(is_refused) {
             return Ok(());
         }
@@ -209,7 +210,11 @@ impl Work {
 
     async fn begin(&mut self) {
         self.forget();
-        self.send_begin().await;
+        let connection = &self.connection;
+        match connection.prepared.check_doubtful(&connection.client).await {
+            Ok(()) => self.send_begin().await,
+            Err(failed) => self.pipeline.blame(failed),
+        }
     }
 
     fn forget(&mut self) {

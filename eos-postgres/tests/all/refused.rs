@@ -89,6 +89,48 @@ fn a_column_that_became_wider_refuses_no_record() {
     }
 }
 
+/// A statement that returns columns, and a value whose type no longer fits: a new session prepares both again.
+#[test]
+fn a_column_of_another_type_stops_no_worker() {
+    let url = database(
+        "other_type",
+        "CREATE TYPE size AS ENUM ('3'); CREATE TABLE t (n int, name text)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let table: Table = shop.table("t").column("name", |_, n: &i64| n.to_string());
+    let sql = "INSERT INTO t (n) VALUES (3) RETURNING n";
+    let statement = shop.statement::<String, i64>("s", sql);
+    let mut worker = Worker::new(&shop, &[table.register(), statement.register()], "w");
+    let mut write = |to_statement: bool| {
+        let taken = worker.take(0);
+        worker.begin(&taken);
+        let (key, n) = ("a".to_owned(), 3);
+        match to_statement {
+            true => worker.put(&statement, (0, 0), &key, Some(&n)).unwrap(),
+            false => worker.put(&table, (0, 0), &key, Some(&n)).unwrap(),
+        }
+        let written = worker.finish(&taken, 1).map(drop);
+        if worker.session.is_spoiled() {
+            worker.renew().unwrap();
+        }
+        written
+    };
+    write(true).unwrap();
+    for (change, to_statement) in [
+        ("ALTER TABLE t ALTER n TYPE bigint", true),
+        ("ALTER TABLE t ALTER name TYPE size USING name::size", false),
+    ] {
+        run(&url, change).unwrap();
+        let error = write(to_statement).unwrap_err();
+        assert_eq!(error.failure, LedgerFailure::Abortable, "{change}: {error}");
+        write(to_statement).unwrap();
+    }
+    assert_eq!(
+        rows(&url, "SELECT n, name FROM t ORDER BY n, name"),
+        "3|NULL 3|NULL NULL|3"
+    );
+}
+
 /// The server has limits that depend on the value: no index entry is larger than a third of a page.
 #[test]
 fn a_key_that_is_too_large_for_its_index_is_refused() {
