@@ -219,25 +219,34 @@ impl Case {
         let since = Instant::now();
         let name = format!("control-{self}");
         let mut scene = Scene::new(&name, program, bootstrap, server)?;
-        let verdict = self.play(&mut scene);
-        let verdict = verdict.with_context(|| format!("{self}:\n{}", scene.tails()))?;
-        let (fired, took) = (scene.fired(""), since.elapsed());
-        ensure!(
-            fired == self.control.faults,
-            "{self}: {fired} faults fired instead of {}\n{}",
-            self.control.faults,
-            scene.tails()
-        );
-        let found = (self.control.found)(&verdict);
-        if self.has_bug {
-            ensure!(
-                found.count > 0 && found.examples.iter().all(|one| one.starts_with('o')),
-                "{self}, so that {}: not found: {verdict}\n{}",
-                self.control.bug,
-                scene.tails()
-            );
-            ensure!(took < LIMIT, "{self}: found after {took:.1?}");
+        let played = self.play(&mut scene).and_then(|verdict| {
+            let fired = scene.fired("");
+            ensure!(fired == self.control.faults, "{fired} faults fired");
+            self.check(&verdict, since.elapsed())?;
+            Ok(verdict)
+        });
+        let verdict = played.with_context(|| format!("{self}:\n{}", scene.tails()))?;
+        self.record(&verdict, since.elapsed())?;
+        let topic = scene.topic();
+        scene.client.delete_topic(&topic)
+    }
+
+    /// Fails unless the judge has found the bug in time. Without the bug, there is nothing to find.
+    fn check(&self, verdict: &Verdict, took: Duration) -> Result<()> {
+        if !self.has_bug {
+            return Ok(());
         }
+        let found = (self.control.found)(verdict);
+        ensure!(
+            found.count > 0 && found.examples.iter().all(|one| one.starts_with('o')),
+            "{}: not found: {verdict}",
+            self.control.bug
+        );
+        ensure!(took < LIMIT, "found after {took:.1?}");
+        Ok(())
+    }
+
+    fn record(&self, verdict: &Verdict, took: Duration) -> Result<()> {
         let (case, word) = match self.has_bug {
             true => (
                 format!("control: {}", self.control.bug),
@@ -249,16 +258,14 @@ impl Case {
             point: "9 ledger".into(),
             case,
             cases: 1,
-            fired: fired as u64,
+            fired: self.control.faults as u64,
             verdict: format!(
                 "lost {}, doubled {}, torn {}{word}",
                 verdict.lost.count, verdict.doubled.count, verdict.torn.count
             ),
             seconds: took.as_secs_f64(),
             command: COMMAND.into(),
-        })?;
-        let topic = scene.topic();
-        scene.client.delete_topic(&topic)
+        })
     }
 }
 
