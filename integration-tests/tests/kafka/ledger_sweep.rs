@@ -204,15 +204,17 @@ fn play(case: Case, scene: &mut Scene<'_>) -> Result<Option<Report>> {
     Ok(Some(Report { verdict, ended }))
 }
 
-/// Lets a frozen process go on. If it was to take over, it now raises the epochs over the rightful owner.
-fn thaw(case: Case, scene: &Scene<'_>, victim: usize) -> Result<()> {
-    let before = scene.positions("sum(epoch)")?;
+/// Lets a frozen process go on. If it was to take over, it now raises the epochs over the rightful owner, whose next
+/// transaction must fail.
+fn thaw(case: Case, scene: &mut Scene<'_>, victim: usize) -> Result<()> {
+    const OVERTAKEN: &str = "are not as expected: another worker took them over";
     scene.members[victim].thaw()?;
     if case.point != "pre_take_over" {
         return Ok(());
     }
-    wait_until(PATIENCE, "it has taken over from the owner", || {
-        Ok(scene.positions("sum(epoch)")? != before)
+    wait_until(PATIENCE, "the owner is overtaken", || {
+        scene.send(SLICE)?;
+        Ok(scene.logged(OVERTAKEN) > 0)
     })
 }
 
