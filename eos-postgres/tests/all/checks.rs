@@ -6,7 +6,7 @@ use eos_core::boundary::{Ledger, LedgerError, LedgerFailure};
 use eos_postgres::testing::{Cluster, run};
 use eos_postgres::{Json, Postgres, Refused};
 
-use crate::support::{Register, cluster, database, plan};
+use crate::support::{Register, cluster, database, plan, rows};
 
 /// `App::start_blocking` may be called on a thread of a tokio runtime.
 #[test]
@@ -357,4 +357,32 @@ fn an_installation_may_be_repeated_by_many() {
         installer.join().unwrap().unwrap();
     }
     check(&Postgres::connect(&url).unwrap(), &[]).unwrap();
+}
+
+/// The server understands the statement, but may not lock its table in time. The check runs again.
+#[test]
+fn a_statement_whose_table_is_locked_is_tried_again() {
+    let url = database("checks_locked", "CREATE TABLE t (n bigint)");
+    let limit = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = 200', current_database()); END $$";
+    run(&url, limit).unwrap();
+    let other = std::thread::spawn({
+        let url = url.clone();
+        move || run(&url, "BEGIN; LOCK TABLE t; SELECT pg_sleep(2); COMMIT")
+    });
+    let locked = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
+         AND relation = 't'::regclass";
+    while rows(&url, locked) == "0" {
+        assert!(!other.is_finished());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let shop = Postgres::connect(&url).unwrap();
+    let name = shop
+        .statement::<String, i64>("s", "INSERT INTO t VALUES (1)")
+        .register();
+    let names = plan(&[name]);
+    let error = shop.check(&names, Duration::from_millis(900)).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Retriable, "{error}");
+    assert_contains(&error.text, &["55P03"]);
+    shop.check(&names, Duration::from_secs(20)).unwrap();
+    other.join().unwrap().unwrap();
 }
