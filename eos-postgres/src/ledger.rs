@@ -21,7 +21,7 @@ use crate::session::PostgresSession;
 use crate::table::{Inbox, SqlTable, Statement};
 use crate::tx::Tx;
 
-/// The pause after the first attempt of a check. Each one is twice as long as the one before, up to the longest.
+/// The pause after the first attempt of a check. Each later pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::place::{ColumnDef, TableShape};
 
-/// What decides about the tables and the permissions of a statement.
+/// The settings that select the tables and the permissions of a statement.
 macro_rules! settings {
     () => {
         "pg_catalog.concat(current_user, ' ', pg_catalog.current_setting('search_path'))"

@@ -22,8 +22,8 @@ pub trait Ledger: fmt::Debug + Send + Sync + 'static {
     /// The name in logs, errors and `describe()`, such as `postgres shop`. It contains no password.
     fn name(&self) -> String;
 
-    /// Checks the ledger before the app starts: versions, places, permissions. A ledger that is not available is tried again
-    /// until `within` has passed.
+    /// Checks the ledger before the app starts: versions, places, permissions. If the ledger is not available,
+    /// `check` tries again until `within` has passed.
     ///
     /// # Errors
     /// [`LedgerFailure::Retriable`] if the ledger is not available, or [`LedgerFailure::Fatal`] with all mistakes and

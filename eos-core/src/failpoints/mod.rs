@@ -44,7 +44,7 @@
 //! | `apply_begun` | the databases begin to apply the transaction | the worker stops |
 //! | `apply_done` | every database has applied the transaction | the worker stops |
 //! | `restore_k` | before a batch of a restore is written, the last one included | the worker stops |
-//! | `pre_take_over` | a ledger is to raise the epochs of positions, or is asked again whether it has | the ledger is not available |
+//! | `pre_take_over` | before each call that raises the epochs of positions in a ledger | the ledger is not available |
 //! | `taken_over` | a ledger has raised the epochs of positions, and the worker does not know their offsets yet | the ledger is not available |
 //! | `held` | a transaction of a ledger is to hold a position, and has no row of it yet | an abortable error |
 //!

@@ -341,8 +341,8 @@ impl fmt::Display for Guarantees<'_> {
         if let Some(ledger) = &self.0.ledger {
             writeln!(
                 f,
-                "note: after a failover of {ledger} that loses commits, rows are written again from Kafka, as long as it \
-                 keeps their records"
+                "note: after a failover of {ledger} that loses commits, the app writes rows again, as long as Kafka keeps \
+                 their records"
             )?;
         }
         for topic in &self.0.fed {

@@ -108,7 +108,7 @@ fn every_position_is_compared() {
     );
 }
 
-/// A failover that loses take-overs gives their epochs again, to others. The owner tells them apart.
+/// After a failover that loses take-overs, other workers receive the same epochs. The owner distinguishes them.
 #[test]
 fn the_owner_of_an_epoch_is_compared_in_set_and_in_hold() {
     let url = database("owners", TABLE);

@@ -58,7 +58,8 @@ fn by_default_a_record_is_blamed_and_nothing_is_written() {
     assert_eq!(shop.totals(), totals(0, 0, 0, 0));
 }
 
-/// The statements of a session cast to the type that the column had. A new session takes what the table takes.
+/// The statements of a session cast to the type that the column had. A new session writes every value that the table
+/// accepts.
 #[test]
 fn a_column_that_became_wider_refuses_no_record() {
     for policy in [Refused::Fail, Refused::Skip, Refused::DeadLetter] {

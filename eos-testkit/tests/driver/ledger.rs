@@ -390,8 +390,8 @@ fn a_description_names_the_ledger() {
     );
     assert!(
         guarantees.ends_with(
-            "\nnote: after a failover of ledger shop that loses commits, rows are written again from Kafka, as long as it \
-             keeps their records\n"
+            "\nnote: after a failover of ledger shop that loses commits, the app writes rows again, as long as Kafka keeps \
+             their records\n"
         ),
         "{guarantees}"
     );

@@ -22,7 +22,7 @@ use crate::common::PATIENCE;
 pub(crate) const PARTITIONS: i32 = 2;
 /// Orders that are sent together.
 pub(crate) const SLICE: u64 = 10;
-/// Between two looks at the database: each one is a connection.
+/// The pause between two queries. Each query opens a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// One scenario: its topic, database and processes.
@@ -144,7 +144,7 @@ impl<'a> Scene<'a> {
         self.dir.path().join("fired")
     }
 
-    /// How many faults fired whose line contains this.
+    /// Returns the number of lines of the log of faults that contain `about`.
     pub(crate) fn fired(&self, about: &str) -> usize {
         let log = fs::read_to_string(self.fired_log()).unwrap_or_default();
         log.lines().filter(|line| line.contains(about)).count()
@@ -173,7 +173,7 @@ impl<'a> Scene<'a> {
         Ok(value(&self.url, &query)?)
     }
 
-    /// Waits until the positions are behind all orders that were sent.
+    /// Waits until the positions have passed all orders that were sent.
     pub(crate) fn await_taken(&self) -> Result<()> {
         let sent = self.sent.to_string();
         wait_until(PATIENCE, "all orders are taken", || {
@@ -189,7 +189,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// How often the logs of all processes contain this.
+    /// Returns how many times the logs of all processes contain `text`.
     pub(crate) fn logged(&self, text: &str) -> usize {
         let logs = self.members.iter().map(Member::log);
         logs.map(|log| log.matches(text).count()).sum()
@@ -207,7 +207,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Judges what is there once all orders are taken, or after the patience.
+    /// Waits until the app has taken all orders, at most for `patience`, and judges the rows.
     pub(crate) fn judge(&self, patience: Duration) -> Result<Verdict> {
         let verdict = judge(&read(&Question {
             bootstrap: self.bootstrap,

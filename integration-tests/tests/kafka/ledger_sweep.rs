@@ -3,7 +3,8 @@
 //! it. A successor books all orders while a frozen process still has its transaction. Each order is booked once.
 //!
 //! `EOS_FULL=1 cargo test -p integration-tests --test kafka ledger_sweep::` does every step with every fault. Otherwise
-//! each step is done with a kill, and with one other fault. `EOS_CASE=pre_commit` does those whose name holds this.
+//! each step is done with a kill, and with one other fault. `EOS_CASE=pre_commit` runs the cases whose name contains
+//! `pre_commit`.
 
 use std::fmt;
 use std::path::Path;
@@ -264,7 +265,7 @@ fn at_every_step_each_order_is_booked_once() -> Result<()> {
     let done = each(&cases, at_once(), |case| {
         sweep(case, &program, kafka.bootstrap(), &server)
     });
-    let failed = told(&cases, &done);
+    let failed = report(&cases, &done);
     eprintln!(
         "{} cases at {} steps, {} failed, {:.1?}",
         cases.len(),
@@ -277,7 +278,7 @@ fn at_every_step_each_order_is_booked_once() -> Result<()> {
 }
 
 /// Prints a line for each case. Returns the failures.
-fn told(cases: &[Case], done: &[Done<Report>]) -> Vec<String> {
+fn report(cases: &[Case], done: &[Done<Report>]) -> Vec<String> {
     let mut failed = Vec::new();
     for (case, one) in cases.iter().zip(done) {
         let word = match &one.answer {
