@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use eos_core::boundary::{Ledger, LedgerError, LedgerFailure};
 use eos_postgres::testing::{Cluster, run};
+use eos_postgres::tokio_postgres::{self, Client, NoTls};
 use eos_postgres::{Json, Postgres, Refused};
+use tokio::runtime::Runtime;
 
 use crate::support::{Register, cluster, database, plan, rows};
 
@@ -300,7 +302,7 @@ fn wrong_servers_are_named() {
     assert_contains(&text, &["28000", "user and password"]);
 }
 
-/// The error of a start says for how long it tried.
+/// The check tries for the whole time, and no longer.
 #[test]
 fn a_server_that_is_down_is_tried_until_the_time_has_passed() {
     let directory = tempfile::tempdir().unwrap();
@@ -325,22 +327,35 @@ fn a_server_that_is_full_is_tried_again() {
     ])
     .unwrap();
     let url = cluster.database("full").unwrap();
-    let held: Vec<_> = (0..3)
-        .map(|_| {
-            let url = url.clone();
-            std::thread::spawn(move || run(&url, "SELECT pg_sleep(4)"))
-        })
-        .collect();
-    std::thread::sleep(Duration::from_millis(500));
+    let runtime = Runtime::new().unwrap();
+    let held: Vec<Client> = (0..3).map(|_| runtime.block_on(connect(&url))).collect();
     let shop = Postgres::connect(&url).unwrap();
-    let error = shop.check(&plan(&[]), Duration::from_millis(300));
+    let error = shop.check(&plan(&[]), Duration::from_secs(2));
     let error = error.unwrap_err();
     assert_eq!(error.failure, LedgerFailure::Retriable);
     assert_contains(&error.text, &["53300", "max_connections"]);
     // The sessions of the others end meanwhile.
+    let end = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        drop((held, runtime));
+    });
     check(&shop, &[]).unwrap();
-    for one in held {
-        one.join().unwrap().unwrap();
+    end.join().unwrap();
+}
+
+/// Opens a session. A session that just ended may still have its connection.
+async fn connect(url: &str) -> Client {
+    let start = Instant::now();
+    loop {
+        match tokio_postgres::connect(url, NoTls).await {
+            Ok((client, connection)) => {
+                // It ends with its client.
+                tokio::spawn(async move { drop(connection.await) });
+                return client;
+            }
+            Err(error) => assert!(start.elapsed() < Duration::from_secs(10), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -280,16 +280,21 @@ fn a_closure_that_hides_a_commit_is_found() {
 /// H8 of the design. Without a first word that shows it, the move of positions finds the change.
 #[test]
 fn a_closure_that_changes_the_session_is_found() {
-    let role = "DROP ROLE IF EXISTS eos_other; CREATE ROLE eos_other SUPERUSER";
-    let url = database("closures_settings", &format!("{T}; {role}"));
+    // Other runs may use the same server.
+    let role = format!("eos_other_{}", std::process::id());
+    let url = database(
+        "closures_settings",
+        &format!("{T}; CREATE ROLE {role} SUPERUSER"),
+    );
     for sql in [
         "SELECT set_config('search_path', 'elsewhere, public', false)",
         "SELECT set_config('search_path', 'elsewhere, public', true)",
-        "SELECT set_config('role', 'eos_other', false)",
-        "DO $$ BEGIN SET SESSION AUTHORIZATION eos_other; END $$",
+        &format!("SELECT set_config('role', '{role}', false)"),
+        &format!("DO $$ BEGIN SET SESSION AUTHORIZATION {role}; END $$"),
     ] {
+        let text = sql.to_owned();
         let change = async move |tx: &mut Tx, _: Record<String, Option<i64>>| {
-            tx.execute(sql, &[]).await?;
+            tx.execute(&text, &[]).await?;
             Ok(())
         };
         let error = write(&url, change, Refused::Skip, &[("a", 1)]).unwrap_err();
@@ -298,6 +303,7 @@ fn a_closure_that_changes_the_session_is_found() {
         assert!(error.text.contains(expected), "{sql}: {error}");
     }
     assert_eq!(rows(&url, "SELECT count(*) FROM t"), "0");
+    run(&url, &format!("DROP ROLE {role}")).unwrap();
     // What a function sets for itself is over when it returns.
     let function = "CREATE FUNCTION f() RETURNS bigint LANGUAGE sql SET search_path = '' AS 'SELECT 7::bigint'";
     run(&url, function).unwrap();

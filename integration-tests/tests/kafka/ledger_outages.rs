@@ -1,5 +1,5 @@
-//! A database that is not available for a while, to an app that runs: a table is locked, and all connections are taken.
-//! No process ends, and each order is booked once.
+//! The database of a running app is not available for a while: a session locks a table, and then another program takes all
+//! connections. No process ends, and the app books each order once.
 //!
 //! `EOS_FULL=1 cargo test -p integration-tests --test kafka ledger_outages::` locks the table for more than a minute.
 
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use eos_postgres::testing::{Cluster, run, value};
+use eos_postgres::testing::Cluster;
 use eos_postgres::tokio_postgres::error::SqlState;
 use eos_postgres::tokio_postgres::{self, Client, NoTls};
 use integration_tests::faults::is_full;
@@ -19,7 +19,7 @@ use crate::bookings::{SLICE, Scene, Start, program};
 use crate::common::PATIENCE;
 
 /// The connections of the server.
-const CONNECTIONS: &str = "30";
+const CONNECTIONS: usize = 30;
 /// The orders before, between and after the outages.
 const ORDERS: u64 = 60;
 /// Orders keep coming during an outage.
@@ -32,6 +32,9 @@ const TAKE_LIMIT: Duration = Duration::from_secs(20);
 const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name ~ '^eos/'";
 const END_SESSIONS: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^eos/'";
+/// The sessions that wait for the locked table.
+const WAITING: &str =
+    "SELECT count(*) FROM pg_locks WHERE relation = 'stock'::regclass AND NOT granted";
 /// The orders that the app has taken.
 const TAKEN_ORDERS: &str = "SELECT sum(next_offset)::int8 FROM eos.positions";
 
@@ -47,7 +50,7 @@ fn an_app_outlives_a_locked_table_and_a_server_without_connections() -> Result<(
     };
     let program = program()?;
     let server = Cluster::temporary(&[
-        ("max_connections", CONNECTIONS),
+        ("max_connections", &CONNECTIONS.to_string()),
         ("superuser_reserved_connections", "0"),
     ])?;
     let mut scene = Scene::new("outages", &program, kafka.bootstrap(), &server)?;
@@ -99,33 +102,21 @@ fn send_for(scene: &mut Scene<'_>, time: Duration) -> Result<()> {
 /// Locks a table of the app. Returns the number of transactions that waited for it in vain.
 fn lock(scene: &mut Scene<'_>) -> Result<usize> {
     const DROPPED: &str = ": transaction dropped; rewinding to the last commit";
-    let (before, url) = (scene.logged(DROPPED), scene.url.clone());
-    let (time, looker) = (locked(), url.clone());
-    let locker = thread::spawn(move || {
-        let statements = format!(
-            "BEGIN; LOCK TABLE stock IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({}); COMMIT",
-            time.as_secs()
-        );
-        run(&url, &statements).map(drop)
-    });
-    let locks = |which: &str| {
-        let query = "SELECT count(*) FROM pg_locks WHERE relation = 'stock'::regclass";
-        value(&looker, &format!("{query} AND {which}"))
-    };
-    wait_until(PATIENCE, "the table is locked", || {
-        Ok(locks("granted AND mode = 'AccessExclusiveLock'")? == "1")
-    })?;
-    let positions = scene.positions("sum(next_offset)")?;
+    let before = scene.logged(DROPPED);
+    // The lock ends with this session at the latest.
+    let locker = Session::new(&scene.url)?;
+    locker.run("BEGIN; LOCK TABLE stock IN ACCESS EXCLUSIVE MODE")?;
+    let taken = locker.number(TAKEN_ORDERS)?;
     scene.send(SLICE)?;
     wait_until(PATIENCE, "the app waits for the table", || {
-        Ok(locks("NOT granted")? != "0")
+        Ok(locker.number(WAITING)? > 0)
     })?;
-    send_for(scene, time - Duration::from_secs(2))?;
+    send_for(scene, locked())?;
     ensure!(
-        scene.positions("sum(next_offset)")? == positions,
+        locker.number(TAKEN_ORDERS)? == taken,
         "the app wrote to a locked table"
     );
-    locker.join().ok().context("the lock panicked")??;
+    locker.run("COMMIT")?;
     let dropped = scene.logged(DROPPED) - before;
     ensure!(dropped > 0, "no transaction waited in vain");
     Ok(dropped)
@@ -135,11 +126,12 @@ fn lock(scene: &mut Scene<'_>) -> Result<usize> {
 fn take_connections(scene: &mut Scene<'_>) -> Result<i64> {
     let mut taker = Taker::new(&scene.url)?;
     wait_until(TAKE_LIMIT, "the app has no session", || taker.take())?;
-    let taken = taker.number(TAKEN_ORDERS)?;
+    let session = &taker.session;
+    let taken = session.number(TAKEN_ORDERS)?;
     send_for(scene, OUTAGE)?;
-    ensure!(taker.number(SESSIONS)? == 0, "the app has a session");
+    ensure!(session.number(SESSIONS)? == 0, "the app has a session");
     ensure!(
-        taker.number(TAKEN_ORDERS)? == taken,
+        session.number(TAKEN_ORDERS)? == taken,
         "the app wrote without a connection"
     );
     let waiting = i64::try_from(scene.sent)? - taken;
@@ -147,44 +139,61 @@ fn take_connections(scene: &mut Scene<'_>) -> Result<i64> {
     Ok(waiting)
 }
 
+/// A session of the test.
+struct Session {
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Session {
+    fn new(url: &str) -> Result<Session> {
+        let runtime = Runtime::new()?;
+        let client = runtime.block_on(connect(url))?;
+        Ok(Session { client, runtime })
+    }
+
+    fn run(&self, statements: &str) -> Result<()> {
+        Ok(self
+            .runtime
+            .block_on(self.client.batch_execute(statements))?)
+    }
+
+    /// The number that a query returns.
+    fn number(&self, query: &str) -> Result<i64> {
+        let row = self.runtime.block_on(self.client.query_one(query, &[]))?;
+        Ok(row.try_get(0)?)
+    }
+}
+
 /// Takes the connections of a server.
 struct Taker {
-    runtime: Runtime,
     url: String,
-    control: Client,
     taken: Vec<Client>,
+    session: Session,
 }
 
 impl Taker {
     fn new(url: &str) -> Result<Taker> {
-        let runtime = Runtime::new()?;
-        let control = runtime.block_on(connect(url))?;
         Ok(Taker {
-            runtime,
             url: url.to_owned(),
-            control,
             taken: Vec::new(),
+            session: Session::new(url)?,
         })
     }
 
-    /// Ends all sessions of the app, and takes all connections that are free. Returns whether the app has none.
+    /// Ends all sessions of the app, and takes all connections that are free. Returns whether the test has all of them.
     fn take(&mut self) -> Result<bool> {
-        self.runtime
-            .block_on(self.control.execute(END_SESSIONS, &[]))?;
+        self.session.run(END_SESSIONS)?;
         loop {
-            match self.runtime.block_on(connect(&self.url)) {
+            match self.session.runtime.block_on(connect(&self.url)) {
                 Ok(client) => self.taken.push(client),
                 Err(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(self.number(SESSIONS)? == 0)
-    }
-
-    /// The number that a query returns.
-    fn number(&self, query: &str) -> Result<i64> {
-        let row = self.runtime.block_on(self.control.query_one(query, &[]))?;
-        Ok(row.try_get(0)?)
+        // A session that logs in has a connection, but `SESSIONS` does not count it.
+        let has_all = self.taken.len() + 1 == CONNECTIONS;
+        Ok(has_all && self.session.number(SESSIONS)? == 0)
     }
 }
 
