@@ -26,6 +26,7 @@ mod scene;
 mod sent;
 mod sessions;
 mod shop;
+mod standbys;
 mod tables;
 mod timers;
 mod windows;

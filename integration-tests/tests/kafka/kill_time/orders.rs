@@ -1,7 +1,8 @@
 //! Orders of a topic as rows of PostgreSQL: each order is booked once, and its units leave the stock once.
 //!
 //! Processes are killed, join and leave, and one freezes for longer than its session and its transactions. The server
-//! restarts without a shutdown, and sessions with open transactions are ended. The judge is the program `shop_judge`. It
+//! restarts without a shutdown, and sessions with open transactions are ended. In another run, the server is lost twice, and
+//! a standby is promoted. The judge is the program `shop_judge`. It
 //! reads the topic, and the rows through `psql`. During the run, each look at the database must see all rows of an order
 //! or none.
 
@@ -33,6 +34,7 @@ fn size() -> Size {
                 restarts: &[250, 600, 850],
                 ends: 20,
                 ends_writers: true,
+                failovers: &[],
             },
         },
         false => Size {
@@ -43,20 +45,59 @@ fn size() -> Size {
                 restarts: &[250],
                 ends: 6,
                 ends_writers: true,
+                failovers: &[],
             },
+        },
+    }
+}
+
+/// The size of a run with failovers.
+fn size_with_failovers() -> Size {
+    let plan = Plan {
+        failovers: &[350, 700],
+        ..size().plan
+    };
+    let plan = Plan {
+        restarts: &[],
+        ends: plan.ends / 2,
+        ..plan
+    };
+    match is_full() {
+        true => Size {
+            orders: 100_000,
+            kills: 15,
+            plan,
+            ..size()
+        },
+        false => Size {
+            orders: 8_000,
+            kills: 4,
+            plan,
+            ..size()
         },
     }
 }
 
 #[test]
 fn each_order_is_booked_once_despite_kills_and_restarts() -> Result<()> {
+    each_order_is_booked_once("orders", size())
+}
+
+/// A synchronous standby has each confirmed commit. An asynchronous one has lost some, with their positions, so the app
+/// writes their rows again.
+#[test]
+fn each_order_is_booked_once_despite_kills_and_failovers() -> Result<()> {
+    each_order_is_booked_once("failovers", size_with_failovers())
+}
+
+fn each_order_is_booked_once(name: &str, size: Size) -> Result<()> {
     let _alone = super::alone();
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
-    let (size, since) = (size(), Instant::now());
+    let since = Instant::now();
     let mut shop = Shop::open(size.plan)?;
-    let mut scene = shop.scene(kafka.bootstrap(), "orders", "")?;
+    let mut scene = shop.scene(kafka.bootstrap(), name, "")?;
     let mut fate = Fate::new(Faults::KillsAndMoves, size.kills, seed())?;
     let orders = orders(size.orders, None)?;
     let verdict = shop.play(&mut scene, &orders, size.rate, &mut fate)?;

@@ -52,6 +52,7 @@ fn refused_orders_are_dead_letters_and_leave_no_row() -> Result<()> {
         ends: size.ends,
         // The app writes its rows just before the commit.
         ends_writers: false,
+        failovers: &[],
     })?;
     let mut scene = shop.scene(kafka.bootstrap(), "poison", "dead_letter")?;
     let mut fate: Fate = fate(size.kills)?;

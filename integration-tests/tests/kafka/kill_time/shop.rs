@@ -13,6 +13,7 @@ use integration_tests::shop::{ARTICLES, Verdict, tables, torn_now};
 use kafka_launcher::os::Signal;
 
 use super::scene::{Input, Scene, now, seed};
+use super::standbys::Standbys;
 
 pub(super) const PARTITIONS: i32 = 6;
 /// The judge waits so long for orders that are not taken: a loss ends a run after this time.
@@ -21,6 +22,9 @@ const JUDGE_PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(500);
 /// The maximum time of the search for a session with an open transaction.
 const SEARCH: Duration = Duration::from_secs(2);
+
+/// A standby is cut off before its primary is lost, in thousandths of the orders.
+const CUT_BEFORE: usize = 100;
 
 /// The condition that a session has written bookings in its transaction.
 const HAS_WRITTEN: &str = "AND EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND l.granted \
@@ -45,11 +49,17 @@ pub(super) struct Plan {
     pub(super) ends: usize,
     /// Whether these transactions have written bookings.
     pub(super) ends_writers: bool,
+    /// When the server is lost and a standby is promoted, in thousandths of the orders. The first failover loses no confirmed
+    /// commit, and the second one does.
+    pub(super) failovers: &'static [usize],
 }
 
 /// The database of a shop, and what happens to it.
 pub(super) struct Shop {
     cluster: Cluster,
+    standbys: Option<Standbys>,
+    /// Whether the next standby is cut off.
+    is_cut: bool,
     url: String,
     plan: Plan,
     /// When the server started, as it says: another time after each restart.
@@ -62,11 +72,19 @@ pub(super) struct Shop {
 
 impl Shop {
     pub(super) fn open(plan: Plan) -> Result<Shop> {
-        let cluster = Cluster::temporary(&[])?;
-        let url = cluster.database("shop")?;
+        let cluster = Cluster::temporary(&[("wal_retrieve_retry_interval", "100ms")])?;
+        let mut url = cluster.database("shop")?;
         run(&url, &tables())?;
+        let mut standbys = None;
+        if !plan.failovers.is_empty() {
+            let started = Standbys::start(&cluster, &url)?;
+            url = started.with_hosts(&url)?;
+            standbys = Some(started);
+        }
         let mut shop = Shop {
             cluster,
+            standbys,
+            is_cut: false,
             url,
             plan,
             starts: Vec::new(),
@@ -108,6 +126,7 @@ impl Shop {
             self.cluster.restart_immediate()?;
             self.starts.push(self.started_at()?);
         }
+        self.fail_over_at(done)?;
         if self.ended < self.plan.ends && done * (self.plan.ends + 1) >= 1_000 * (self.ended + 1) {
             self.end_session()?;
         }
@@ -116,6 +135,23 @@ impl Shop {
             ensure!(torn.is_empty(), "a reader sees torn orders: {torn:?}");
             self.looks += 1;
             self.looked = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn fail_over_at(&mut self, done: usize) -> Result<()> {
+        let Some(standbys) = &mut self.standbys else {
+            return Ok(());
+        };
+        let Some(at) = self.plan.failovers.get(standbys.lost.len()) else {
+            return Ok(());
+        };
+        if standbys.next_loses() && !self.is_cut && done + CUT_BEFORE >= *at {
+            standbys.cut()?;
+            self.is_cut = true;
+        }
+        if done >= *at {
+            standbys.fail_over(&mut self.cluster)?;
         }
         Ok(())
     }
@@ -201,8 +237,17 @@ impl Shop {
             self.ended
         );
         ensure!(self.looks > 0, "no look at bookings and stock");
+        let lost = self.standbys.as_ref().map(|standbys| standbys.lost.clone());
+        let lost = lost.unwrap_or_default();
+        ensure!(
+            lost.len() == self.plan.failovers.len(),
+            "{} failovers instead of {}",
+            lost.len(),
+            self.plan.failovers.len()
+        );
         Ok(Struck {
             restarts: starts.len() - 1,
+            lost,
             ended: self.ended,
             looks: self.looks,
         })
@@ -212,6 +257,8 @@ impl Shop {
 /// What happened to the database.
 pub(super) struct Struck {
     restarts: usize,
+    /// The bookings that each failover has lost.
+    lost: Vec<u64>,
     ended: usize,
     /// How often bookings and stock were compared during the run.
     looks: usize,
@@ -221,8 +268,8 @@ impl fmt::Display for Struck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} restarts of the server, {} sessions ended and rolled back, {} looks",
-            self.restarts, self.ended, self.looks
+            "{} restarts of the server, failovers that lost {:?} bookings, {} sessions ended and rolled back, {} looks",
+            self.restarts, self.lost, self.ended, self.looks
         )
     }
 }
