@@ -67,8 +67,8 @@ impl Work {
         }
     }
 
-    /// Fails if a record may have been left out because of a changed column. The check comes after the refusals, so that
-    /// it sees the changes before them.
+    /// Fails if a column has changed: its old type may have refused a record. The query runs after the refused statements,
+    /// so it sees each change that caused a refusal.
     async fn check_columns(&mut self) {
         let connection = Rc::clone(&self.connection);
         let compared = async move { connection.columns.compare(&connection.client).await };
