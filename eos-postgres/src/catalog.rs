@@ -4,6 +4,7 @@ use tokio_postgres::{Client, Error, Row};
 
 use crate::place::{Definition, Shape, TableShape};
 use crate::sql::{Names, quote};
+use crate::targets::unfit_storage;
 
 /// The table, with what this role may do. $1 the quoted name.
 const TABLE: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, \
@@ -86,26 +87,6 @@ pub(crate) async fn resolve(
             names: None,
             tables: Vec::new(),
         })),
-    }
-}
-
-/// Why a table of this kind must not be written: its rows must be exactly as durable as their positions.
-pub(crate) fn unfit_storage(
-    kind: &str,
-    persistence: &str,
-    needs_logged: bool,
-) -> Option<&'static str> {
-    match (kind, persistence) {
-        (_, "u") if needs_logged => Some(
-            "is UNLOGGED: a crash of the server empties it, but keeps the position. ALTER TABLE … SET LOGGED",
-        ),
-        (_, "t") => Some("is temporary: it ends with the session. Create an ordinary table"),
-        ("r" | "p", _) => None,
-        ("f", _) => Some(
-            "is a foreign table: it commits on another server, before the position. Write to that server",
-        ),
-        ("v" | "m", _) => Some("is a view: name the table under it"),
-        _ => Some("is no table"),
     }
 }
 

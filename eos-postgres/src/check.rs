@@ -275,7 +275,7 @@ async fn statement(
             )]));
         }
     };
-    let mut mistakes = unfit(name, &targets, true);
+    let mut mistakes = targets::unfit(name, &targets, true);
     if prepared.params().len() != shape.params.len() {
         mistakes.push(format!(
             "{name} has {} parameters in its text, and {} calls of `.param(..)`",
@@ -295,14 +295,6 @@ fn passes(error: &tokio_postgres::Error) -> bool {
     let code = error.code().map_or("", |code| code.code());
     let class = code.get(..2).unwrap_or("");
     matches!(class, "" | "08" | "40" | "53" | "57") || code == "55P03"
-}
-
-/// The tables that a statement must not write.
-pub(crate) fn unfit(name: &str, targets: &[Target], needs_logged: bool) -> Vec<String> {
-    let mistakes = targets
-        .iter()
-        .map(|target| target.mistake(name, needs_logged));
-    mistakes.flatten().collect()
 }
 
 /// All mistakes as one failure of a session.

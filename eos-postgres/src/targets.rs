@@ -8,8 +8,6 @@ use futures::future::join;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Statement};
 
-use crate::catalog;
-
 /// The tables that this transaction has locked for writes, with their partitions. $1: whether the statement also writes the
 /// children of its tables. It never writes the temporary tables of other sessions.
 const WRITTEN: &str = "WITH RECURSIVE t(oid) AS ( \
@@ -34,7 +32,7 @@ pub(crate) struct Target {
 impl Target {
     /// Why the statements of this place must not write the table.
     pub(crate) fn mistake(&self, place: &str, needs_logged: bool) -> Option<String> {
-        let reason = catalog::unfit_storage(&self.kind, &self.persistence, needs_logged)?;
+        let reason = unfit_storage(&self.kind, &self.persistence, needs_logged)?;
         Some(format!(
             "{place} writes table {}, which {reason}",
             self.name
@@ -85,6 +83,34 @@ async fn written(client: &Client, sql: &str) -> Result<Vec<Target>, Error> {
         })
     };
     rows.iter().map(target).collect()
+}
+
+/// The tables that a statement must not write.
+pub(crate) fn unfit(name: &str, targets: &[Target], needs_logged: bool) -> Vec<String> {
+    let mistakes = targets
+        .iter()
+        .map(|target| target.mistake(name, needs_logged));
+    mistakes.flatten().collect()
+}
+
+/// Why a table of this kind must not be written: its rows must be exactly as durable as their positions.
+pub(crate) fn unfit_storage(
+    kind: &str,
+    persistence: &str,
+    needs_logged: bool,
+) -> Option<&'static str> {
+    match (kind, persistence) {
+        (_, "u") if needs_logged => Some(
+            "is UNLOGGED: a crash of the server empties it, but keeps the position. ALTER TABLE … SET LOGGED",
+        ),
+        (_, "t") => Some("is temporary: it ends with the session. Create an ordinary table"),
+        ("r" | "p", _) => None,
+        ("f", _) => Some(
+            "is a foreign table: it commits on another server, before the position. Write to that server",
+        ),
+        ("v" | "m", _) => Some("is a view: name the table under it"),
+        _ => Some("is no table"),
+    }
 }
 
 /// The tables of the places of an app, to find those that are written in two ways.

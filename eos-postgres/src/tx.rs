@@ -15,7 +15,6 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
-use crate::check;
 use crate::control::control_word;
 use crate::error::Failed;
 use crate::sqlstate::{Call, Reaction};
@@ -66,7 +65,7 @@ impl PreparedStatements {
         };
         let prepared = targets::prepare(client, &sql, &[]).await;
         let (_, targets) = prepared.map_err(|error| Failed::of(Call::Position, &what, &error))?;
-        let unfit = check::unfit(&what, &targets, self.needs_logged);
+        let unfit = targets::unfit(&what, &targets, self.needs_logged);
         if let Some(mistake) = unfit.into_iter().next() {
             return Err(Failed::new(Reaction::Stop, mistake));
         }
@@ -251,7 +250,7 @@ impl Tx {
         }
         let prepared = targets::prepare_within(&self.client, sql).await;
         let (statement, targets) = prepared.map_err(|error| self.fail(&error))?;
-        let unfit = check::unfit(&self.what, &targets, self.prepared.needs_logged);
+        let unfit = targets::unfit(&self.what, &targets, self.prepared.needs_logged);
         if let Some(mistake) = unfit.into_iter().next()
             && !self.prepared.checked.borrow().contains(sql)
         {

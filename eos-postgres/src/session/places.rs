@@ -97,7 +97,7 @@ pub(super) async fn prepare(
             }
             (Shape::Statement(shape), _) => {
                 let user = user(client, shape).await.map_err(failed)?;
-                mistakes.extend(check::unfit(&definition.name, &user.1, needs_logged));
+                mistakes.extend(targets::unfit(&definition.name, &user.1, needs_logged));
                 Ok(Statements::User(user.0))
             }
             (Shape::Apply(closure), _) => Ok(Statements::Closure(closure.clone())),

@@ -281,7 +281,7 @@ fn children_of(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process still has its memory. One that nobody has waited for has none.
+/// Whether a process still has its memory. An ended process that is still in the table of processes has none.
 fn is_running(pid: u32) -> bool {
     state_of(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
@@ -330,7 +330,7 @@ mod tests {
         assert!(children_of(std::process::id()).contains(&pid));
         assert!(is_running(pid));
         child.kill().unwrap();
-        // Nobody waits for it yet.
+        // It stays in the table of processes until the call of `wait`.
         while is_running(pid) {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -154,7 +154,7 @@ fn an_asynchronous_standby_loses_rows_with_their_positions() {
     let mut ahead = owner.write(&kept, 2).unwrap();
     ahead = owner.write(&ahead, 3).unwrap();
     assert_eq!(rows(&pair.old, STATE), "3|3");
-    // Another one has an open transaction with a partition that nobody had before.
+    // Another one has an open transaction with a partition that had no owner before.
     let mut zombie = Writer::new(&pair.both(), "zombie");
     let held = zombie.take(1);
     zombie.put(&held, 9);
