@@ -22,8 +22,6 @@ use crate::targets;
 
 /// The most texts whose prepared statements a session keeps.
 const MAX_PREPARED: usize = 256;
-/// "cached plan must not change result type": `feature_not_supported`.
-const STALE_PLAN: &str = "0A000";
 
 /// The open transaction, for a closure of [`Apply`](crate::Apply).
 ///
@@ -273,10 +271,6 @@ impl Tx {
         if is_wrong_type(error) {
             // The program is wrong, and not the record.
             failed.reaction = Reaction::Stop;
-        } else if failed.code == STALE_PLAN {
-            // A table has changed since the statement was prepared. The next transaction prepares it again.
-            self.prepared.by_text.borrow_mut().clear();
-            failed.reaction = Reaction::Abort;
         }
         self.note(failed)
     }

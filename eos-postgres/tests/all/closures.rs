@@ -353,7 +353,7 @@ fn a_wrong_parameter_stops_the_worker() {
     );
 }
 
-/// A statement that was prepared before a change of its table is prepared again.
+/// A statement that was prepared before a change of its table is prepared again by a new session.
 #[test]
 fn a_change_of_a_table_aborts_one_transaction() {
     let url = database("closures_changed", T);
@@ -376,6 +376,9 @@ fn a_change_of_a_table_aborts_one_transaction() {
     run(&url, "ALTER TABLE u ADD COLUMN more text").unwrap();
     let error = turn(&mut worker, &taken, 1).unwrap_err();
     assert_eq!(error.failure, LedgerFailure::Abortable, "{error}");
+    assert!(worker.session.is_spoiled());
+    worker.renew().unwrap();
+    let taken = worker.take(0);
     turn(&mut worker, &taken, 1).unwrap();
 }
 

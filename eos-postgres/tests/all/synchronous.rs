@@ -1,5 +1,5 @@
-//! A session that waits for a synchronous standby is waited for, too. If it was ended, its rows would be visible before they
-//! are on the standby, and a failover would take them away again.
+//! A successor does not end a session that waits for a synchronous standby. Otherwise, its rows would be visible before the
+//! standby has them, and a failover would remove them again.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -37,10 +37,13 @@ impl Lonely {
         }
     }
 
-    /// Commits need no standby any more.
-    fn release(&self) {
+    /// Ends the wait of a commit, whose session must still wait and must not show its row.
+    fn release_commit(&self, waiting: &str, commit: JoinHandle<Answer>) {
+        assert_eq!(self.waiting(), waiting, "the session was ended");
+        assert_eq!(self.rows(), "", "a row is visible, and not on the standby");
         run(&self.url, "ALTER SYSTEM RESET synchronous_standby_names").unwrap();
         run(&self.url, "SELECT pg_reload_conf()").unwrap();
+        commit.join().unwrap().unwrap();
     }
 
     /// The process that waits for the standby, if there is one.
@@ -100,14 +103,7 @@ fn a_take_over_waits_for_a_commit_that_waits_for_a_standby() {
     let shop = server.database(&[]);
     let mut owner = Worker::new(&shop, &[], "owner");
     assert_eq!(try_to_take(&mut owner), None);
-    assert_eq!(server.waiting(), waiting, "the session was ended");
-    assert_eq!(
-        server.rows(),
-        "",
-        "a row is visible, and not on the standby"
-    );
-    server.release();
-    commit.join().unwrap().unwrap();
+    server.release_commit(&waiting, commit);
     let after = owner.take(0);
     assert_eq!(
         (after.offset.unwrap().get(), after.name.as_str()),
@@ -142,14 +138,7 @@ fn a_new_session_waits_for_a_commit_that_waits_for_a_standby() {
     }
     std::thread::sleep(WAIT);
     assert!(!start.is_finished(), "it does not wait");
-    assert_eq!(server.waiting(), waiting, "the session was ended");
-    assert_eq!(
-        server.rows(),
-        "",
-        "a row is visible, and not on the standby"
-    );
-    server.release();
-    commit.join().unwrap().unwrap();
+    server.release_commit(&waiting, commit);
     assert_eq!(start.join().unwrap().name, "first");
     assert_eq!(server.rows(), "1");
 }

@@ -2,9 +2,8 @@
 //!
 //! Processes are killed, join and leave, and one freezes for longer than its session and its transactions. The server
 //! restarts without a shutdown, and sessions with open transactions are ended. In another run, the server is lost twice, and
-//! a standby is promoted. The judge is the program `shop_judge`. It
-//! reads the topic, and the rows through `psql`. During the run, each look at the database must see all rows of an order
-//! or none.
+//! a standby is promoted each time. The judge is the program `shop_judge`. It reads the topic, and the rows through `psql`.
+//! During the run, each look at the database must see all rows of an order or none.
 
 use std::time::Instant;
 
