@@ -520,8 +520,8 @@ impl<C: Client> Worker<C> {
         if matches!(call, Call::Commit | Call::Abort) {
             self.quarantine();
         }
-        self.txn.done(call);
         let well = done.is_ok();
+        self.txn.done(call, well);
         match done {
             // Without rule 5: the abort of the in-doubt producer decides.
             _ if call == Call::Abort

@@ -124,6 +124,8 @@ fn lock(scene: &mut Scene<'_>) -> Result<usize> {
 
 /// Takes all connections of the server, those of the app as well. Returns the number of orders that waited.
 fn take_connections(scene: &mut Scene<'_>) -> Result<i64> {
+    const FAILING: &str = "a call goes on failing; the worker repeats it";
+    let before = scene.logged(FAILING);
     let mut taker = Taker::new(&scene.url)?;
     wait_until(TAKE_LIMIT, "the app has no session", || taker.take())?;
     let session = &taker.session;
@@ -136,6 +138,10 @@ fn take_connections(scene: &mut Scene<'_>) -> Result<i64> {
     );
     let waiting = i64::try_from(scene.sent)? - taken;
     ensure!(waiting > 0, "no order waited");
+    ensure!(
+        scene.logged(FAILING) > before,
+        "the log does not name the reason"
+    );
     Ok(waiting)
 }
 

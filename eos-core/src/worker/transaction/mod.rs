@@ -8,6 +8,7 @@ mod calls;
 mod in_doubt;
 mod offsets;
 mod pace;
+mod repeats;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -31,9 +32,7 @@ pub(super) use in_doubt::{as_committed, read_outcome};
 use blame::Blame;
 use calls::Calls;
 use pace::Pace;
-
-/// The pause before a failed call is repeated.
-const PAUSE: Duration = Duration::from_millis(10);
+use repeats::Repeats;
 
 type MemberOf<C> = <<C as Client>::Source as Source>::Member;
 
@@ -42,6 +41,7 @@ pub(super) struct TransactionDriver<C: Client> {
     machine: Transaction,
     producer: Option<C::Producer>,
     calls: Calls,
+    repeats: Repeats,
     pub(super) pace: Pace,
     pub(super) blame: Blame,
     pub(super) wake: Wake,
@@ -66,6 +66,7 @@ impl<C: Client> TransactionDriver<C> {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
             producer: None,
             calls: Calls::default(),
+            repeats: Repeats::default(),
             pace: Pace::new(spec.policy, size),
             blame: Blame::default(),
             wake: Wake::default(),
@@ -260,7 +261,7 @@ impl<C: Client> TransactionDriver<C> {
         let (call, class) = (error.call, error.class());
         self.note(shared, class, &error);
         if class == ErrorClass::Retriable {
-            self.calls.pause_until = Some(shared.now().after(PAUSE));
+            self.pause(shared, &error);
         } else {
             tracing::warn!(
                 app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
@@ -273,6 +274,20 @@ impl<C: Client> TransactionDriver<C> {
             self.last_error = Some(error);
         }
         Event::Failed(call, class)
+    }
+
+    /// Pauses before a failed call is repeated, and logs a call that goes on failing.
+    fn pause(&mut self, shared: &Shared<C>, error: &ClientError) {
+        let now = shared.now();
+        let repeat = self.repeats.failed(error.call, now);
+        let pause = Backoff::jitter(repeat.pause, shared.env.entropy());
+        self.calls.pause_until = Some(now.after(pause));
+        if let Some((times, since)) = repeat.warning {
+            tracing::warn!(
+                app = %shared.spec.app, worker = %shared.spec.id, times, seconds = since.as_secs(), %error,
+                "a call goes on failing; the worker repeats it"
+            );
+        }
     }
 
     fn count_fence(shared: &Shared<C>, class: ErrorClass) {
@@ -428,8 +443,11 @@ impl<C: Client> TransactionDriver<C> {
     }
 
     /// Marks a call as done.
-    pub(super) fn done(&mut self, call: Call) {
+    pub(super) fn done(&mut self, call: Call, well: bool) {
         self.calls.end(call);
+        if well {
+            self.repeats.succeeded();
+        }
     }
 
     /// Returns the name of the attempt that is being sealed.
