@@ -6,6 +6,7 @@
 //! client        the clients of `eos-client` on the model of `eos-broker`, under virtual time
 //!   └── driver  `TestDriver`, which steps an app under test
 //! conformance   suites for codecs and store engines
+//! idempotence   `assert_idempotent`, for effects outside of Kafka
 //! ```
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod crash_backend;
 #[doc(hidden)]
 pub mod disk;
 pub mod driver;
+mod idempotence;
 pub mod ledger;
 #[doc(hidden)]
 pub mod rng;
@@ -24,6 +26,7 @@ pub mod rng;
 pub use client::Edge;
 pub use driver::{CrashPoint, Input, OutputRecord, TestDriver, crash_everywhere};
 pub use eos_protocol::CallSite;
+pub use idempotence::assert_idempotent;
 
 /// The code of the page on tests, as a test.
 #[cfg(doctest)]

@@ -9,6 +9,7 @@ mod doubt;
 mod failover;
 mod failures;
 mod guide;
+mod idempotence;
 mod lost_commits;
 mod pooler;
 mod protocol;

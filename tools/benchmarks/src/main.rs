@@ -1,7 +1,7 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | count | dedup | windows | joins | postgres | partitions | restart | pending | restore | latency | memory | siblings
+//! main ─► throughput | count | dedup | windows | joins | postgres | pruning | partitions | restart | pending | restore | latency | memory | siblings
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | postgres/bare | kafka-streams/ | kafka-connect/   what runs in it
@@ -156,6 +156,10 @@ fn measure(options: &Options) -> Result<()> {
         works.retain(|(_, sides)| !sides.is_empty());
         let results = throughput::run_all(What::Postgres, &works, options)?;
         page::show(What::Postgres, &tables::rows(&results, options), options)?;
+    }
+    if wanted(What::Pruning) {
+        let outcomes = postgres::pruning::rounds(options)?;
+        page::show(What::Pruning, &tables::pruning(&outcomes), options)?;
     }
     if wanted(What::WindowsMemory) {
         let outcomes = windows_memory::run(options)?;

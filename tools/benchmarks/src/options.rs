@@ -23,6 +23,8 @@ pub(crate) enum What {
     Joins,
     /// Writes to PostgreSQL: inserts, upserts and statements, compared with a bare loop and Kafka Connect
     Postgres,
+    /// Latency of new messages while old ids of the inbox are deleted
+    Pruning,
     /// Memory of windows and sessions, by the number of keys
     WindowsMemory,
     /// From produce to a read_committed consumer, at a fixed rate
@@ -58,7 +60,7 @@ pub(crate) struct Options {
     /// What is measured
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
-    /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
+    /// How many records [default: throughput, count and pruning 10,000,000; pass-through and siblings 6,000,000;
     /// partitions and state-memory 5,000,000; dedup, joins, restore, restore-latency, windows and windows-memory 3,000,000;
     /// memory 2,000,000; postgres 1,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]

@@ -6,6 +6,7 @@ use crate::latency;
 use crate::memory;
 use crate::options::Options;
 use crate::partitions;
+use crate::postgres::pruning;
 use crate::restart;
 use crate::restore;
 use crate::restore_latency;
@@ -397,6 +398,32 @@ pub(crate) fn restore_latency(outcomes: &[restore_latency::Outcome], options: &O
             figure(o.restoring.p50, 0),
             figure(o.restoring.p99, 0),
             figure(o.restoring.max, 0),
+            figure(o.ratio(), 2),
+        );
+    }
+    text
+}
+
+/// A row per round.
+pub(crate) fn pruning(outcomes: &[pruning::Outcome]) -> String {
+    let mut text = "200 messages/s: each claims an id and inserts a row in one transaction.\n\n\
+         | round | deleted ids | ids/s | before: p50 ms | p99 ms | max ms | during: messages | p50 ms | p99 ms | max ms | p99, during / before |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for o in outcomes {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            o.round,
+            thousands(o.deleted as f64),
+            thousands(o.deleted as f64 / o.took.as_secs_f64()),
+            figure(o.calm.p50, 1),
+            figure(o.calm.p99, 1),
+            figure(o.calm.max, 1),
+            thousands(o.pruning.messages as f64),
+            figure(o.pruning.p50, 1),
+            figure(o.pruning.p99, 1),
+            figure(o.pruning.max, 1),
             figure(o.ratio(), 2),
         );
     }

@@ -1,4 +1,4 @@
-//! Benchmarks that write records from Kafka to PostgreSQL.
+//! Benchmarks of PostgreSQL.
 //!
 //! ```text
 //! database   a server, a database per run, its CPU time, the positions of eos
@@ -6,11 +6,13 @@
 //! bare       a loop that commits its offsets after the rows
 //! connect    Kafka Connect with Debezium's JDBC sink
 //! table_check    every row, by SQL
+//! pruning    the latency of messages while old ids of the inbox are deleted
 //! ```
 
 pub(crate) mod bare;
 pub(crate) mod connect;
 pub(crate) mod database;
+pub(crate) mod pruning;
 pub(crate) mod table_check;
 pub(crate) mod views;
 
