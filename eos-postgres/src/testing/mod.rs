@@ -145,6 +145,15 @@ impl Cluster {
         Ok(standby)
     }
 
+    /// Stops the server, and starts it as a standby without a primary. It accepts connections, but no writes, until
+    /// [`promote`](Self::promote).
+    ///
+    /// # Errors
+    /// [`ClusterError::NotOurs`] for the server of `EOS_POSTGRES_URL`. [`ClusterError::Failed`] if the start fails.
+    pub fn demote(&mut self) -> Result<(), ClusterError> {
+        self.server()?.demote()
+    }
+
     /// Makes a [standby](Self::standby) a primary. It accepts writes when this returns. The former primary runs on, if it
     /// did: drop it to end it as a crash would.
     ///

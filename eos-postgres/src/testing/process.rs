@@ -128,6 +128,22 @@ impl Server {
         self.launch()
     }
 
+    /// Ends all sessions, and starts again as a standby of no primary.
+    pub(super) fn demote(&mut self) -> Result<(), ClusterError> {
+        // A standby accepts connections once it has replayed all changes, which a crash may leave open.
+        if let Some(postmaster) = self.postmaster() {
+            kill(postmaster, Signal::INT);
+            let begin = Instant::now();
+            while is_running(postmaster) && begin.elapsed() < START_LIMIT {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.stop();
+        std::fs::write(self.data().join("standby.signal"), "")
+            .map_err(|error| ClusterError::failed("write standby.signal", error))?;
+        self.launch()
+    }
+
     fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }

@@ -1,5 +1,5 @@
-//! The database of a running app is not available for a while: a session locks a table, and then another program takes all
-//! connections. No process ends, and the app books each order once.
+//! The database of a running app is not available for a while: a session locks a table, another program takes all
+//! connections, and the server becomes read-only. No process ends, and the app books each order once.
 //!
 //! `EOS_FULL=1 cargo test -p integration-tests --test kafka ledger_outages::` locks the table for more than a minute.
 
@@ -44,21 +44,21 @@ fn locked() -> Duration {
 }
 
 #[test]
-fn an_app_outlives_a_locked_table_and_a_server_without_connections() -> Result<()> {
+fn an_app_outlives_a_locked_table_a_full_server_and_a_read_only_one() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
     let program = program()?;
-    let server = Cluster::temporary(&[
+    let mut server = Cluster::temporary(&[
         ("max_connections", &CONNECTIONS.to_string()),
         ("superuser_reserved_connections", "0"),
     ])?;
     let mut scene = Scene::new("outages", &program, kafka.bootstrap(), &server)?;
-    let played = play(&mut scene);
+    let played = play(&mut scene, &mut server);
     played.with_context(|| scene.tails())
 }
 
-fn play(scene: &mut Scene<'_>) -> Result<()> {
+fn play(scene: &mut Scene<'_>, server: &mut Cluster) -> Result<()> {
     let start = Start::new(Duration::from_secs(6));
     let both = [scene.start(&start)?, scene.start(&start)?];
     goes_on(scene).context("before")?;
@@ -69,10 +69,14 @@ fn play(scene: &mut Scene<'_>) -> Result<()> {
     let waiting = take_connections(scene).context("no connections")?;
     goes_on(scene).context("after the lack of connections")?;
 
+    let unwritten = demote(scene, server).context("a read-only server")?;
+    goes_on(scene).context("after the promotion")?;
+
     scene.stop(&both)?;
     let verdict = scene.must_be_clean()?;
     eprintln!(
-        "{verdict}; {dropped} transactions waited for a lock in vain, {waiting} orders for a connection"
+        "{verdict}; {dropped} transactions waited for a lock in vain, {waiting} orders for a connection, \
+         {unwritten} for a server that writes"
     );
     Ok(())
 }
@@ -142,6 +146,28 @@ fn take_connections(scene: &mut Scene<'_>) -> Result<i64> {
         scene.logged(FAILING) > before,
         "the log does not name the reason"
     );
+    Ok(waiting)
+}
+
+/// Makes the server read-only for a while. Returns the number of orders that waited.
+fn demote(scene: &mut Scene<'_>, server: &mut Cluster) -> Result<i64> {
+    /// Of the error of a session that begins.
+    const READ_ONLY: &str = "SQLSTATE 25006";
+    let before = scene.logged(READ_ONLY);
+    server.demote()?;
+    let taken = scene.positions("sum(next_offset)")?;
+    send_for(scene, OUTAGE)?;
+    ensure!(
+        scene.positions("sum(next_offset)")? == taken,
+        "the app wrote to a read-only server"
+    );
+    ensure!(
+        scene.logged(READ_ONLY) > before,
+        "the log does not name the read-only server"
+    );
+    let waiting = i64::try_from(scene.sent)? - taken.parse::<i64>()?;
+    ensure!(waiting > 0, "no order waited");
+    server.promote()?;
     Ok(waiting)
 }
 
