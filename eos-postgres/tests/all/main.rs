@@ -8,6 +8,7 @@ mod defences;
 mod doubt;
 mod failover;
 mod failures;
+mod full_disk;
 mod guide;
 mod idempotence;
 mod lost_commits;
