@@ -3,7 +3,7 @@
 use tokio_postgres::{Client, Error, Row};
 
 use crate::place::{Definition, Shape, TableShape};
-use crate::sql::{Names, quote};
+use crate::sql::{ColumnType, Names, quote};
 use crate::targets::unfit_storage;
 
 /// The table, with what this role may do. $1 the quoted name.
@@ -15,15 +15,18 @@ const TABLE: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::
 
 /// The columns, with the type under a domain. $1 the table.
 const COLUMNS: &str = "SELECT a.attname::text, b.typname::text, b.typcategory::text, \
-       pg_catalog.format_type(a.atttypid, -1), a.attgenerated::text || a.attidentity::text, \
+       CASE s.nspname WHEN 'pg_catalog' THEN pg_catalog.format_type(a.atttypid, -1) \
+         ELSE pg_catalog.quote_ident(s.nspname) || '.' || pg_catalog.quote_ident(t.typname) END, a.attgenerated::text || a.attidentity::text, \
        a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'), \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'INSERT'), \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), \
        b.typname::text IN ('citext', 'bpchar', 'float4', 'float8') OR EXISTS (SELECT FROM pg_catalog.pg_collation AS l \
-         WHERE l.oid = a.attcollation AND NOT l.collisdeterministic) \
+         WHERE l.oid = a.attcollation AND NOT l.collisdeterministic), \
+       a.atttypid \
      FROM pg_catalog.pg_attribute AS a \
      JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid \
+     JOIN pg_catalog.pg_namespace AS s ON s.oid = t.typnamespace \
      JOIN pg_catalog.pg_type AS b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END \
      WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
 
@@ -60,7 +63,7 @@ struct FoundColumn {
     name: String,
     base: String,
     category: char,
-    sql_type: String,
+    sql_type: ColumnType,
     is_generated: bool,
     needs_value: bool,
     grants: [bool; 3],
@@ -192,7 +195,10 @@ impl Lookup<'_> {
                 name: row.try_get(0)?,
                 base: row.try_get(1)?,
                 category: category.chars().next().unwrap_or(' '),
-                sql_type: row.try_get(3)?,
+                sql_type: ColumnType {
+                    name: row.try_get(3)?,
+                    oid: row.try_get(10)?,
+                },
                 // `s`: generated always as an expression; `a`: identity, always.
                 is_generated: generated.contains(['s', 'a']),
                 needs_value: row.try_get(5)?,
@@ -209,7 +215,7 @@ impl Lookup<'_> {
         found: &Found,
         columns: &[FoundColumn],
         mistakes: &mut Vec<String>,
-    ) -> Vec<String> {
+    ) -> Vec<ColumnType> {
         let table = &self.shape.table;
         let mut types = Vec::new();
         let mut missing_grants: Vec<&str> = Vec::new();
@@ -229,7 +235,7 @@ impl Lookup<'_> {
                     "column {}.{} has type {}, and the value is {}: change one of them",
                     table,
                     ours.name,
-                    column.sql_type,
+                    column.sql_type.name,
                     ours.kind.expectation()
                 ));
             }
@@ -238,7 +244,7 @@ impl Lookup<'_> {
                     "key column {table}.{} has type {}, in which different values are equal, such as `a` and `A`: rows of \
                      such keys could be applied in another order than their records. Use another type (text), and give \
                      all keys one form in the closure",
-                    ours.name, column.sql_type
+                    ours.name, column.sql_type.name
                 ));
             }
             if column.is_generated {

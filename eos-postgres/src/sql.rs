@@ -177,8 +177,16 @@ pub(crate) const DEAD_LETTER: &str = "INSERT INTO eos.dead_letters \
 pub(crate) struct Names {
     pub(crate) schema: String,
     pub(crate) table: String,
-    /// The types of all columns, in the order of [`TableShape::all`]: without a length, which a cast would cut to.
-    pub(crate) types: Vec<String>,
+    /// The types of all columns, in the order of [`TableShape::all`].
+    pub(crate) types: Vec<ColumnType>,
+}
+
+/// The type of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ColumnType {
+    /// As SQL, with its schema, and without a length, which a cast would cut to.
+    pub(crate) name: String,
+    pub(crate) oid: u32,
 }
 
 /// The statements of a table. Their parameters are arrays: keys, then the other columns.
@@ -255,7 +263,11 @@ impl Statements<'_> {
 
     /// `CAST(x.c1 AS text)`
     fn cast(&self, index: usize) -> String {
-        let kind = self.names.types.get(index).map_or("text", String::as_str);
+        let kind = self
+            .names
+            .types
+            .get(index)
+            .map_or("text", |kind| &kind.name);
         format!("CAST(x.c{} AS {kind})", index + 1)
     }
 
@@ -431,7 +443,12 @@ mod tests {
         let names = Names {
             schema: "public".into(),
             table: "stock".into(),
-            types: vec!["character varying".into(), "bigint".into()],
+            types: [("character varying", 1043), ("bigint", 20)]
+                .map(|(name, oid)| ColumnType {
+                    name: name.into(),
+                    oid,
+                })
+                .to_vec(),
         };
         table_sql(shape, &names).write
     }

@@ -130,10 +130,19 @@ impl Overlaps {
         self.statements.push((place.to_owned(), targets));
     }
 
-    /// The statements that write a table of another place. Its rows are sent in chunks, so that the statement of a record
-    /// runs before or after rows of other records.
+    /// The places that write a table of another place. The rows of a table are sent in chunks, so that a record takes effect
+    /// before or after rows of other records.
     pub(crate) fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
+        for (nth, (one, oids)) in self.tables.iter().enumerate() {
+            let later = self.tables.iter().skip(nth + 1);
+            for (other, _) in later.filter(|(_, others)| others.iter().any(|it| oids.contains(it)))
+            {
+                mistakes.push(format!(
+                    "{one} and {other} write the same rows, but not in the order of their records: write them at one place"
+                ));
+            }
+        }
         for (statement, targets) in &self.statements {
             for (table, oids) in &self.tables {
                 if let Some(target) = targets.iter().find(|target| oids.contains(&target.oid)) {

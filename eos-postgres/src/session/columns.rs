@@ -11,13 +11,13 @@ use crate::place::TableShape;
 use crate::sql::{Names, table_name};
 use crate::sqlstate::{Call, Reaction};
 
-/// A column with another type than expected. $1 quoted tables, $2 columns, $3 types.
+/// A column with another type than expected. $1 quoted tables, $2 columns, $3 the names of types, $4 their oids.
 const CHANGED: &str = "SELECT m.tab || '.' || m.col, m.expected, pg_catalog.format_type(a.atttypid, -1) \
-     FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::text[])) \
-       AS m(tab, col, expected) \
+     FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::text[]), \
+       pg_catalog.unnest($4::oid[])) AS m(tab, col, expected, type) \
      LEFT JOIN pg_catalog.pg_attribute AS a \
        ON a.attrelid = pg_catalog.to_regclass(m.tab) AND a.attname = m.col AND a.attnum > 0 AND NOT a.attisdropped \
-     WHERE pg_catalog.format_type(a.atttypid, -1) IS DISTINCT FROM m.expected LIMIT 1";
+     WHERE a.atttypid IS DISTINCT FROM m.type LIMIT 1";
 
 /// The columns of all tables, as arrays of the same length.
 #[derive(Debug, Default)]
@@ -25,6 +25,7 @@ pub(super) struct Columns {
     tables: Vec<String>,
     names: Vec<String>,
     types: Vec<String>,
+    oids: Vec<u32>,
 }
 
 impl Columns {
@@ -32,7 +33,8 @@ impl Columns {
         for (column, kind) in shape.all().zip(&names.types) {
             self.tables.push(table_name(names));
             self.names.push(column.name.clone());
-            self.types.push(kind.clone());
+            self.types.push(kind.name.clone());
+            self.oids.push(kind.oid);
         }
     }
 
@@ -45,7 +47,9 @@ impl Columns {
             Failed::of(Call::Position, "the types of columns", &error)
         };
         let arrays = [&self.tables, &self.names, &self.types];
-        let params = arrays.map(|array| (array as &(dyn ToSql + Sync), Type::TEXT_ARRAY));
+        let [tables, names, types] =
+            arrays.map(|array| (array as &(dyn ToSql + Sync), Type::TEXT_ARRAY));
+        let params = [tables, names, types, (&self.oids, Type::OID_ARRAY)];
         let rows = client.query_typed(CHANGED, &params).await;
         let rows = rows.map_err(failed)?;
         let Some(row) = rows.first() else {

@@ -194,6 +194,31 @@ fn a_table_that_a_statement_writes_as_well_is_refused() {
     check(&shop, &apart).unwrap();
 }
 
+#[test]
+fn a_table_with_two_names_is_refused() {
+    let url = database(
+        "two_names",
+        "CREATE TABLE t (x int) PARTITION BY LIST (x); CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1);
+         CREATE TABLE t_2 PARTITION OF t DEFAULT; CREATE TABLE plain (x int)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let table = |name: &str| {
+        shop.table::<String, i64>(name)
+            .column("x", |_, v| *v)
+            .register()
+    };
+    let places = ["plain", "public.plain", "t", "t_1"].map(table);
+    assert_contains(
+        &mistakes(&shop, &places),
+        &[
+            "table plain and table public.plain write the same rows,",
+            "table t and table t_1 write the same rows,",
+            "write them at one place",
+        ],
+    );
+    check(&shop, &["plain", "t_1", "t_2"].map(table)).unwrap();
+}
+
 /// `a` and `A`, or `a` and `a `, are one row, and two keys for eos.
 #[test]
 fn a_key_whose_different_values_are_equal_is_refused() {

@@ -315,6 +315,41 @@ fn a_closure_that_changes_the_session_is_found() {
     assert_eq!(rows(&url, "SELECT n FROM u"), "7");
 }
 
+/// Types have names without a schema only in the `search_path`. Their names in the statements of tables are qualified, and
+/// another name is no other type, which a new session would mend.
+#[test]
+fn a_changed_search_path_is_no_changed_column() {
+    let url = database(
+        "closures_names",
+        "CREATE TYPE mood AS ENUM ('happy'); CREATE TABLE t (m mood); CREATE TABLE u (n bigint CHECK (n < 100))",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let table = shop
+        .table::<String, i64>("t")
+        .column("m", |mood: &String, _| mood.clone())
+        .refused(Refused::Skip);
+    let change = async |tx: &mut Tx, record: Record<String, Option<i64>>| {
+        let sql = "INSERT INTO public.u VALUES ($1)";
+        tx.execute(sql, &[&record.value]).await?;
+        tx.execute("SELECT set_config('search_path', '', true)", &[])
+            .await?;
+        Ok(())
+    };
+    let closure = shop.apply("check", change).refused(Refused::Skip);
+    let mut worker = Worker::new(&shop, &[table.register(), closure.register()], "w");
+    let taken = worker.take(0);
+    worker.begin(&taken);
+    for (at, n) in [(0, 1), (1, 100)] {
+        let mood = "happy".to_owned();
+        worker.put(&table, (0, at), &mood, Some(&n)).unwrap();
+        worker.put(&closure, (0, at), &mood, Some(&n)).unwrap();
+    }
+    let error = worker.finish(&taken, 2).unwrap_err();
+    assert_eq!(error.failure, LedgerFailure::Fatal, "{error}");
+    let expected = "has changed the role or the search_path";
+    assert!(error.text.contains(expected), "{error}");
+}
+
 #[test]
 fn a_panic_of_a_closure_refuses_its_record() {
     let url = database("closures_panic", T);
