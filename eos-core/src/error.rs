@@ -129,6 +129,7 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boundary::{LedgerError, LedgerFailure};
 
     #[test]
     fn what_main_prints_is_the_text_with_the_fix() {
@@ -140,5 +141,14 @@ mod tests {
         );
         let report = Report::from(Failure::permanent("text"));
         assert_eq!(format!("{report:?}"), "text");
+        // The message of the error contains that of its source.
+        let report = Report::from(PreflightError::LedgerUnfit {
+            ledger: "postgres shop".into(),
+            source: LedgerError::new(LedgerFailure::Fatal, "table stock does not exist"),
+        });
+        assert_eq!(
+            format!("{report:?}"),
+            "postgres shop does not fit the app: table stock does not exist"
+        );
     }
 }

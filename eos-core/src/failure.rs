@@ -145,13 +145,18 @@ impl<E: Into<BoxError>> From<E> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&*self.error))?;
+        let mut text = shown(&*self.error);
         let mut source = self.error.source();
         while let Some(error) = source {
-            write!(f, ": {}", shown(error))?;
+            let cause = shown(error);
+            // Many errors contain the text of their source.
+            if !text.contains(&cause) {
+                text.push_str(": ");
+                text.push_str(&cause);
+            }
             source = error.source();
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 

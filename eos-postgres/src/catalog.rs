@@ -1,5 +1,6 @@
 //! Tables as the catalog of the database describes them, and what is wrong with them.
 
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 
 use crate::place::{Definition, Shape, TableShape};
@@ -13,21 +14,23 @@ const TABLE: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE c.oid = pg_catalog.to_regclass($1)";
 
-/// The columns, with the type under a domain. $1 the table.
+/// The columns, with the type under all domains. $1 the table.
 const COLUMNS: &str = "SELECT a.attname::text, b.typname::text, b.typcategory::text, \
-       CASE s.nspname WHEN 'pg_catalog' THEN pg_catalog.format_type(a.atttypid, -1) \
-         ELSE pg_catalog.quote_ident(s.nspname) || '.' || pg_catalog.quote_ident(t.typname) END, a.attgenerated::text || a.attidentity::text, \
+       pg_catalog.quote_ident(s.nspname) || '.' || pg_catalog.quote_ident(t.typname), a.attgenerated::text || a.attidentity::text, \
        a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'), \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'INSERT'), \
        pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), \
        b.typname::text IN ('citext', 'bpchar', 'float4', 'float8') OR EXISTS (SELECT FROM pg_catalog.pg_collation AS l \
          WHERE l.oid = a.attcollation AND NOT l.collisdeterministic), \
-       a.atttypid \
+       a.atttypid, pg_catalog.format_type(a.atttypid, -1) \
      FROM pg_catalog.pg_attribute AS a \
      JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid \
      JOIN pg_catalog.pg_namespace AS s ON s.oid = t.typnamespace \
-     JOIN pg_catalog.pg_type AS b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END \
+     JOIN LATERAL (WITH RECURSIVE d(oid, base) AS ( \
+         SELECT t.oid, t.typbasetype UNION ALL SELECT n.oid, n.typbasetype FROM d JOIN pg_catalog.pg_type AS n ON n.oid = d.base) \
+       SELECT d.oid FROM d WHERE d.base = 0) AS root ON true \
+     JOIN pg_catalog.pg_type AS b ON b.oid = root.oid \
      WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
 
 /// The columns of each usable unique index. $1 the table.
@@ -37,17 +40,23 @@ const INDEXES: &str = "SELECT (SELECT pg_catalog.array_agg(a.attname::text) FROM
      WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL \
        AND i.indexprs IS NULL";
 
-/// The partitions of all levels. $1 the table, which is not among them.
-const PARTITIONS: &str = "SELECT c.oid, c.oid::regclass::text, c.relkind::text, c.relpersistence::text \
-     FROM pg_catalog.pg_partition_tree($1::oid::regclass) AS p JOIN pg_catalog.pg_class AS c ON c.oid = p.relid \
-     WHERE c.oid <> $1";
+/// The partitions of all levels. $1 the table, which is not among them. $2: also its children, which only updates and
+/// deletions write.
+const CHILDREN: &str = "WITH RECURSIVE t(oid) AS ( \
+       SELECT $1::oid \
+     UNION \
+       SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN t ON i.inhparent = t.oid \
+       JOIN pg_catalog.pg_class AS p ON p.oid = t.oid WHERE p.relkind = 'p' OR $2) \
+     SELECT c.oid, c.oid::regclass::text, c.relkind::text, c.relpersistence::text \
+     FROM t JOIN pg_catalog.pg_class AS c ON c.oid = t.oid \
+     WHERE c.oid <> $1 AND NOT pg_catalog.pg_is_other_temp_schema(c.relnamespace)";
 
 /// A place that is fit for use.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     /// The names of a table. `None` for a statement.
     pub(crate) names: Option<Names>,
-    /// The table and its partitions.
+    /// The table, its partitions, and the children that the place writes.
     pub(crate) tables: Vec<u32>,
 }
 
@@ -134,7 +143,9 @@ impl Lookup<'_> {
         };
         let found = self.read(&row, &mut mistakes)?;
         let mut tables = vec![found.oid];
-        for partition in self.client.query(PARTITIONS, &[&found.oid]).await? {
+        let changes_children = !self.shape.keys.is_empty();
+        let params: [&(dyn ToSql + Sync); 2] = [&found.oid, &changes_children];
+        for partition in self.client.query(CHILDREN, &params).await? {
             tables.push(partition.try_get(0)?);
             let name: String = partition.try_get(1)?;
             let (kind, persistence) = (partition.try_get(2)?, partition.try_get(3)?);
@@ -198,6 +209,7 @@ impl Lookup<'_> {
                 sql_type: ColumnType {
                     name: row.try_get(3)?,
                     oid: row.try_get(10)?,
+                    shown: row.try_get(11)?,
                 },
                 // `s`: generated always as an expression; `a`: identity, always.
                 is_generated: generated.contains(['s', 'a']),
@@ -235,7 +247,7 @@ impl Lookup<'_> {
                     "column {}.{} has type {}, and the value is {}: change one of them",
                     table,
                     ours.name,
-                    column.sql_type.name,
+                    column.sql_type.shown,
                     ours.kind.expectation()
                 ));
             }
@@ -244,7 +256,7 @@ impl Lookup<'_> {
                     "key column {table}.{} has type {}, in which different values are equal, such as `a` and `A`: rows of \
                      such keys could be applied in another order than their records. Use another type (text), and give \
                      all keys one form in the closure",
-                    ours.name, column.sql_type.name
+                    ours.name, column.sql_type.shown
                 ));
             }
             if column.is_generated {

@@ -164,7 +164,7 @@ pub(crate) async fn open_watched(
         let mut config = of_place(&target.config, place);
         config.application_name(name);
         for address in addresses(&config, limit).await {
-            let host = host_of(&config);
+            let host = address_of(&config);
             let mut config = config.clone();
             if let Some(address) = address {
                 config.hostaddr(address);
@@ -323,6 +323,15 @@ pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 fn error_text(error: &tokio_postgres::Error) -> String {
     error.to_string()
+}
+
+/// The only host, with its port.
+fn address_of(config: &Config) -> String {
+    let host = host_of(config);
+    match config.get_ports() {
+        [port] => format!("{host}:{port}"),
+        _ => host,
+    }
 }
 
 fn host_of(config: &Config) -> String {

@@ -24,6 +24,9 @@ pub(crate) struct Failed {
     failure: Option<LedgerFailure>,
 }
 
+/// The fix for a record whose row is refused.
+const REFUSED: &str = ". `.refused(..)` of its table, statement or closure can skip such records, or make them dead letters";
+
 impl Failed {
     /// Reads an error of the driver. `what` is the purpose of the statement, such as "insert into table stock".
     pub(crate) fn of(call: Call, what: &str, error: &Error) -> Self {
@@ -89,7 +92,10 @@ impl Failed {
 
     /// The error for the worker.
     pub(crate) fn into_error(self, ledger: &str) -> LedgerError {
-        let text = format!("{ledger}: {}", self.text);
+        let mut text = format!("{ledger}: {}", self.text);
+        if self.reaction == Reaction::Refuse {
+            text.push_str(REFUSED);
+        }
         let by_reaction = match self.reaction {
             Reaction::Retry => LedgerFailure::Retriable,
             Reaction::Abort | Reaction::Lost | Reaction::Refuse => LedgerFailure::Abortable,

@@ -18,6 +18,10 @@ mod check;
 mod connect;
 mod control;
 mod counters;
+#[cfg_attr(
+    not(feature = "testing"),
+    allow(unreachable_pub, reason = "only tests remove a defence")
+)]
 mod defence;
 mod error;
 mod ledger;

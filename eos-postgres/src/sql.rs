@@ -1,6 +1,6 @@
 //! The statements of eos.
 //!
-//! Every name is qualified and quoted, so that no `search_path` changes a statement's meaning.
+//! Every name of a table, column or type is qualified and quoted, so that no `search_path` changes its meaning.
 
 use std::fmt::Write;
 
@@ -184,8 +184,10 @@ pub(crate) struct Names {
 /// The type of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ColumnType {
-    /// As SQL, with its schema, and without a length, which a cast would cut to.
+    /// The SQL name with its schema. It has no length, because a cast would cut values to it.
     pub(crate) name: String,
+    /// The name for messages.
+    pub(crate) shown: String,
     pub(crate) oid: u32,
 }
 
@@ -443,9 +445,10 @@ mod tests {
         let names = Names {
             schema: "public".into(),
             table: "stock".into(),
-            types: [("character varying", 1043), ("bigint", 20)]
+            types: [("pg_catalog.varchar", 1043), ("pg_catalog.int8", 20)]
                 .map(|(name, oid)| ColumnType {
                     name: name.into(),
+                    shown: name.into(),
                     oid,
                 })
                 .to_vec(),
@@ -458,7 +461,7 @@ mod tests {
         assert_eq!(
             write(&shape(false, None, false)),
             "INSERT INTO \"public\".\"stock\" AS t (\"sku\", \"units\") \
-             SELECT CAST(x.c1 AS character varying), CAST(x.c2 AS bigint) \
+             SELECT CAST(x.c1 AS pg_catalog.varchar), CAST(x.c2 AS pg_catalog.int8) \
              FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.int8[])) AS x(c1, c2) \
              ON CONFLICT (\"sku\") DO UPDATE SET \"units\" = excluded.\"units\""
         );

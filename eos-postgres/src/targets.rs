@@ -130,8 +130,8 @@ impl Overlaps {
         self.statements.push((place.to_owned(), targets));
     }
 
-    /// The places that write a table of another place. The rows of a table are sent in chunks, so that a record takes effect
-    /// before or after rows of other records.
+    /// Lists the pairs of places that write one table. Rows are sent in chunks, so they would not follow the order of their
+    /// records.
     pub(crate) fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
         for (nth, (one, oids)) in self.tables.iter().enumerate() {
@@ -139,7 +139,8 @@ impl Overlaps {
             for (other, _) in later.filter(|(_, others)| others.iter().any(|it| oids.contains(it)))
             {
                 mistakes.push(format!(
-                    "{one} and {other} write the same rows, but not in the order of their records: write them at one place"
+                    "{one} and {other} write to one table, but not in the order of their records: merge the streams and use one \
+                     definition"
                 ));
             }
         }

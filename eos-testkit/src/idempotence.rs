@@ -1,4 +1,4 @@
-//! Idempotent effects: f(f(x)) = f(x).
+//! A check for idempotent effects.
 
 use std::fmt::Debug;
 

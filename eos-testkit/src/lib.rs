@@ -6,7 +6,7 @@
 //! client        the clients of `eos-client` on the model of `eos-broker`, under virtual time
 //!   └── driver  `TestDriver`, which steps an app under test
 //! conformance   suites for codecs and store engines
-//! idempotence   `assert_idempotent`, for effects outside of Kafka
+//! idempotence   `assert_idempotent`, for effects outside Kafka
 //! ```
 #![forbid(unsafe_code)]
 

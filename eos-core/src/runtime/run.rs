@@ -186,13 +186,17 @@ where
             }
             // A listener may block.
             let _in_time = observers.stop(CHORES);
-            let totals = asked.metrics().totals;
+            let metrics = asked.metrics();
+            let totals = metrics.totals;
+            let ledger = metrics.ledger.map(|it| it.totals);
+            let refused = ledger.map(|it| it.skipped + it.dead_letters);
             tracing::info!(
                 %app,
                 records_in = totals.records_in,
                 records_out = totals.records_out,
                 skipped = totals.skipped,
                 dead_letters = totals.dead_letters,
+                refused,
                 failed = end.is_err(),
                 "stopped"
             );

@@ -44,6 +44,7 @@ mod parked_keys;
 mod past_sets;
 mod pipeline;
 mod purge_queue;
+mod repeats;
 mod restore;
 mod seal;
 mod shared;
@@ -521,7 +522,7 @@ impl<C: Client> Worker<C> {
             self.quarantine();
         }
         let well = done.is_ok();
-        self.txn.done(call, well);
+        self.txn.done(&self.shared, call, well);
         match done {
             // Without rule 5: the abort of the in-doubt producer decides.
             _ if call == Call::Abort

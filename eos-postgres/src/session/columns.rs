@@ -11,13 +11,16 @@ use crate::place::TableShape;
 use crate::sql::{Names, table_name};
 use crate::sqlstate::{Call, Reaction};
 
-/// A column with another type than expected. $1 quoted tables, $2 columns, $3 the names of types, $4 their oids.
-const CHANGED: &str = "SELECT m.tab || '.' || m.col, m.expected, pg_catalog.format_type(a.atttypid, -1) \
+/// A column with another type than expected. $1 quoted tables, $2 columns, $3 the qualified names of types, $4 their oids. A
+/// type may have another name now, and another type may have its name: the statements find types by name.
+const CHANGED: &str = "SELECT m.tab || '.' || m.col, m.nth, pg_catalog.format_type(a.atttypid, -1) \
      FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::text[]), \
-       pg_catalog.unnest($4::oid[])) AS m(tab, col, expected, type) \
-     LEFT JOIN pg_catalog.pg_attribute AS a \
+       pg_catalog.unnest($4::oid[])) WITH ORDINALITY AS m(tab, col, expected, type, nth) \
+     LEFT JOIN (pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid \
+         JOIN pg_catalog.pg_namespace AS s ON s.oid = t.typnamespace) \
        ON a.attrelid = pg_catalog.to_regclass(m.tab) AND a.attname = m.col AND a.attnum > 0 AND NOT a.attisdropped \
-     WHERE a.atttypid IS DISTINCT FROM m.type LIMIT 1";
+     WHERE a.atttypid IS DISTINCT FROM m.type \
+       OR pg_catalog.quote_ident(s.nspname) || '.' || pg_catalog.quote_ident(t.typname) IS DISTINCT FROM m.expected LIMIT 1";
 
 /// The columns of all tables, as arrays of the same length.
 #[derive(Debug, Default)]
@@ -26,6 +29,8 @@ pub(super) struct Columns {
     names: Vec<String>,
     types: Vec<String>,
     oids: Vec<u32>,
+    /// The names of the types for messages.
+    shown: Vec<String>,
 }
 
 impl Columns {
@@ -35,6 +40,7 @@ impl Columns {
             self.names.push(column.name.clone());
             self.types.push(kind.name.clone());
             self.oids.push(kind.oid);
+            self.shown.push(kind.shown.clone());
         }
     }
 
@@ -56,7 +62,9 @@ impl Columns {
             return Ok(());
         };
         let column: String = row.try_get(0).map_err(failed)?;
-        let before: String = row.try_get(1).map_err(failed)?;
+        let nth: i64 = row.try_get(1).map_err(failed)?;
+        let nth = usize::try_from(nth - 1).unwrap_or_default();
+        let before = self.shown.get(nth).map_or("another type", String::as_str);
         let now: Option<String> = row.try_get(2).map_err(failed)?;
         let now = now.map_or_else(|| "is gone".into(), |now| format!("has type {now}"));
         let text = format!(

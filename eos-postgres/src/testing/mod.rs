@@ -145,8 +145,8 @@ impl Cluster {
         Ok(standby)
     }
 
-    /// Stops the server, and starts it as a standby without a primary. It accepts connections, but no writes, until
-    /// [`promote`](Self::promote).
+    /// Stops the server, and starts it as a standby without a primary. It accepts connections but refuses
+    /// writes until [`promote`](Self::promote).
     ///
     /// # Errors
     /// [`ClusterError::NotOurs`] for the server of `EOS_POSTGRES_URL`. [`ClusterError::Failed`] if the start fails.
@@ -154,8 +154,8 @@ impl Cluster {
         self.server()?.demote()
     }
 
-    /// Makes a [standby](Self::standby) a primary. It accepts writes when this returns. The former primary runs on, if it
-    /// did: drop it to end it as a crash would.
+    /// Makes a [standby](Self::standby) or a [demoted](Self::demote) server a primary. It accepts writes when this returns. The
+    /// primary of the standby keeps running: drop it to simulate a crash.
     ///
     /// # Errors
     /// [`ClusterError::NotOurs`] for the server of `EOS_POSTGRES_URL`. [`ClusterError::Sql`] if the server is no standby.

@@ -128,9 +128,9 @@ impl Server {
         self.launch()
     }
 
-    /// Ends all sessions, and starts again as a standby of no primary.
+    /// Ends all sessions, and starts again as a standby without a primary.
     pub(super) fn demote(&mut self) -> Result<(), ClusterError> {
-        // A standby accepts connections once it has replayed all changes, which a crash may leave open.
+        // Shut down cleanly: after a crash, the standby might wait for changes that no primary sends.
         if let Some(postmaster) = self.postmaster() {
             kill(postmaster, Signal::INT);
             let begin = Instant::now();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use eos_core::boundary::{Ledger, LedgerError, LedgerFailure};
 use eos_postgres::testing::{Cluster, run};
 use eos_postgres::tokio_postgres::{self, Client, NoTls};
-use eos_postgres::{Json, Postgres, Refused};
+use eos_postgres::{AnyType, Json, Postgres, Refused};
 use tokio::runtime::Runtime;
 
 use crate::support::{Register, cluster, database, plan, rows};
@@ -211,12 +211,54 @@ fn a_table_with_two_names_is_refused() {
     assert_contains(
         &mistakes(&shop, &places),
         &[
-            "table plain and table public.plain write the same rows,",
-            "table t and table t_1 write the same rows,",
-            "write them at one place",
+            "table plain and table public.plain write to one table,",
+            "table t and table t_1 write to one table,",
+            "merge the streams and use one definition",
         ],
     );
     check(&shop, &["plain", "t_1", "t_2"].map(table)).unwrap();
+}
+
+/// An update or a deletion of a table writes the children that inherit from it, and an insert does not.
+#[test]
+fn children_that_a_table_writes_are_checked() {
+    let url = database(
+        "children",
+        "CREATE TABLE fam (x text PRIMARY KEY, y bigint); CREATE TABLE kid () INHERITS (fam);
+         CREATE UNLOGGED TABLE lost () INHERITS (kid)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let sum = (shop
+        .table::<String, i64>("fam")
+        .record_key("x", |x| x.clone()))
+    .add("y", |_, y| *y);
+    let kid = (shop.table::<String, i64>("kid")).column("x", |x, _| x.clone());
+    let places = [sum.register(), kid.register()];
+    assert_contains(&mistakes(&shop, &places), &["table lost is UNLOGGED"]);
+    run(&url, "DROP TABLE lost").unwrap();
+    let expected = "table fam and table kid write to one table,";
+    assert_contains(&mistakes(&shop, &places), &[expected]);
+    let other = Postgres::connect(&url).unwrap();
+    let rows = (other.table::<String, i64>("fam")).column("x", |x, _| x.clone());
+    let kid = (other.table::<String, i64>("kid")).column("x", |x, _| x.clone());
+    check(&other, &[rows.register(), kid.register()]).unwrap();
+}
+
+#[test]
+fn the_type_under_several_domains_counts() {
+    let url = database(
+        "domains",
+        "CREATE DOMAIN a AS int8; CREATE DOMAIN b AS a; CREATE DOMAIN c AS float8; CREATE DOMAIN d AS c;
+         CREATE TABLE t (n b); CREATE TABLE folded (n d PRIMARY KEY)",
+    );
+    let shop = Postgres::connect(&url).unwrap();
+    let good = (shop.table::<String, i64>("t")).column("n", |_, n| *n);
+    check(&shop, &[good.register()]).unwrap();
+    let folded = (shop.table::<String, i64>("folded")).key("n", |_, n| AnyType(n.to_string()));
+    assert_contains(
+        &mistakes(&shop, &[folded.register()]),
+        &["key column folded.n has type d, in which different values are equal"],
+    );
 }
 
 /// `a` and `A`, or `a` and `a `, are one row, and two keys for eos.

@@ -1,4 +1,4 @@
-//! The disk of a table is full.
+//! Writes to a table on a full disk.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::support::{Register, Worker, offset, rows};
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None` if this process may not mount.
+    /// Returns `None` if this process may not mount.
     fn mount() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -81,7 +81,7 @@ fn a_full_disk_aborts_until_there_is_room() {
             Err(error) => break error,
         }
         written += 1;
-        assert!(written < 20, "the disk is not full");
+        assert!(written < 20, "the disk is not full after 20 transactions");
     };
     assert_eq!(error.failure, LedgerFailure::Contended, "{error}");
     assert!(!error.blames_a_record, "{error}");

@@ -54,7 +54,8 @@ pub(super) fn inventory(shop: &Postgres) -> App {
 
 #[tokio::main]
 async fn main() -> Result<(), Report> {
-    let shop = Postgres::connect(&std::env::var("DATABASE_URL")?)?;
+    let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL")?;
+    let shop = Postgres::connect(&url)?;
     inventory(&shop).run("localhost:9092").await?;
     Ok(())
 }

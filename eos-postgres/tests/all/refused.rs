@@ -90,6 +90,46 @@ fn a_column_that_became_wider_refuses_no_record() {
     }
 }
 
+/// The statements of a session find types by name, and another type may take the name.
+#[test]
+fn a_type_that_takes_the_name_of_another_refuses_no_record() {
+    for (type_of_name, change) in [
+        (
+            "CREATE DOMAIN d AS text",
+            "ALTER DOMAIN d RENAME TO former; CREATE DOMAIN d AS text CHECK (value <> '3')",
+        ),
+        (
+            "CREATE TYPE d AS ENUM ('3')",
+            "ALTER TYPE d RENAME TO former; CREATE TYPE d AS ENUM ('4')",
+        ),
+    ] {
+        let url = database(
+            "renamed",
+            &format!("{type_of_name}; CREATE TABLE t (name d)"),
+        );
+        let shop = Postgres::connect(&url).unwrap();
+        let table: Table = shop
+            .table("t")
+            .column("name", |_, n: &i64| n.to_string())
+            .refused(Refused::Skip);
+        let mut worker = Worker::new(&shop, &[table.register()], "w");
+        let write = |worker: &mut Worker| {
+            let taken = worker.take(0);
+            worker.begin(&taken);
+            worker.put(&table, (0, 0), &"a".into(), Some(&3)).unwrap();
+            worker.finish(&taken, 1)
+        };
+        // The server prepares the statement again, with the new type.
+        run(&url, &format!("{change}; ANALYZE t")).unwrap();
+        let error = write(&mut worker).unwrap_err();
+        assert_eq!(error.failure, LedgerFailure::Abortable, "{change}: {error}");
+        assert!(!error.blames_a_record, "{change}: {error}");
+        worker.renew().unwrap();
+        write(&mut worker).unwrap();
+        assert_eq!(rows(&url, "SELECT name FROM t"), "3", "{change}");
+    }
+}
+
 /// A statement that returns columns, and a value whose type no longer fits: a new session prepares both again.
 #[test]
 fn a_column_of_another_type_stops_no_worker() {

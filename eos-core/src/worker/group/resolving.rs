@@ -10,6 +10,7 @@ use eos_protocol::{
 use crate::client::{ClientError, OffsetBounds};
 use crate::rules;
 use crate::worker::WorkerError;
+use crate::worker::repeats::Repeats;
 use crate::worker::shared::Shared;
 
 /// The pause between an error of a query and the next query.
@@ -34,6 +35,8 @@ pub(super) struct Resolving {
     pub(super) proofs: Proofs,
     /// The last error of a query.
     last_error: Option<ClientError>,
+    /// The failed queries in a row.
+    repeats: Repeats,
 }
 
 impl Resolving {
@@ -47,6 +50,7 @@ impl Resolving {
             missing: MissingOffsets::default(),
             proofs: Proofs::default(),
             last_error: None,
+            repeats: Repeats::default(),
         }
     }
 
@@ -61,13 +65,17 @@ impl Resolving {
     }
 
     /// Returns a response, or the default after an error of a broker. The query is repeated a little later.
-    pub(super) fn or_later<T: Default>(
+    pub(super) fn or_later<C, T: Default>(
         &mut self,
+        shared: &Shared<C>,
         now: Now,
         response: Result<T, WorkerError>,
     ) -> Result<T, WorkerError> {
         match response {
             Err(WorkerError::Client(error)) if error.class() == ErrorClass::Retriable => {
+                if let Some(warning) = self.repeats.record(error.call, &error.to_string(), now) {
+                    warning.log(shared, &error);
+                }
                 self.last_error = Some(error);
                 self.not_before = Some(now.after(QUERY_PAUSE));
                 Ok(T::default())

@@ -165,7 +165,7 @@ fn query_starts<C: Client>(
     let now = shared.now();
     if resolving.starts.is_empty() {
         let read = read_starts(shared, source, &resolving.partitions, slice);
-        resolving.starts = resolving.or_later(now, read)?;
+        resolving.starts = resolving.or_later(shared, now, read)?;
         resolving.doubt_missing(shared);
         let found: BTreeSet<_> = resolving.starts.iter().map(|f| &f.driving).collect();
         resolving.partitions.retain(|p| !found.contains(p));
@@ -174,12 +174,12 @@ fn query_starts<C: Client>(
         return Ok(Vec::new());
     }
     let bounds = offset_bounds(shared, source, &resolving.starts, slice);
-    let Some(bounds) = resolving.or_later(now, bounds)? else {
+    let Some(bounds) = resolving.or_later(shared, now, bounds)? else {
         return Ok(Vec::new());
     };
     gone_offsets::recheck(shared, resolving, &bounds)?;
     let proven = foreign::prove_repartitions(shared, source, resolving, &bounds, slice);
-    if !resolving.or_later(now, proven)? {
+    if !resolving.or_later(shared, now, proven)? {
         return Ok(Vec::new());
     }
     let starts = std::mem::take(&mut resolving.starts).into_iter();

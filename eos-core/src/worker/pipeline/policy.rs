@@ -281,7 +281,7 @@ impl Pipeline {
             return;
         };
         let what = match dead_letters {
-            Some(_) => "a record failed and goes to the dead letter topic",
+            Some(_) => "a record failed and becomes a dead letter",
             None => "a record failed and is skipped",
         };
         let fate = dead_letters.map_or(Fate::Skipped, |to| Fate::DeadLetter(to.clone()));

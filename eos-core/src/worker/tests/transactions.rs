@@ -342,3 +342,24 @@ fn a_commit_is_one_call_with_all_the_time_there_is() {
     let all = given > limits.end_floor() && given <= limits.commit;
     assert!(all, "{given:?}");
 }
+
+/// A server without free connections gets fewer attempts the longer it refuses them.
+#[test]
+fn a_failing_init_is_repeated_less_often() {
+    let mut bench = Bench::new();
+    let refused = Answer::Fails(Fault::plain(code::LEDGER_UNAVAILABLE));
+    bench.kafka.answer(CallSite::Init, vec![refused; 8]);
+    let mut waited = 0_u64;
+    while !bench.kafka.calls().contains(&"init".to_owned()) {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(1));
+        waited += 1;
+        assert!(waited < 10_000, "the worker has no producer");
+    }
+    // Eight pauses, each of half its longest time to all of it.
+    let longest = [10, 20, 40, 80, 160, 320, 640, 1_000].iter().sum::<u64>();
+    let allowed = longest / 2..=longest + 20;
+    assert!(allowed.contains(&waited), "{waited} ms");
+    bench.assign(&[0]);
+    bench.settle_exactly();
+}

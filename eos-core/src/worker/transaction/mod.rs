@@ -8,7 +8,6 @@ mod calls;
 mod in_doubt;
 mod offsets;
 mod pace;
-mod repeats;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use eos_protocol::{
     Guarantee, Nonce, Now, State, StopReason, Transaction, TransactionalId, blames_a_record,
 };
 
+use super::repeats::Repeats;
 use super::shared::Shared;
 use super::wake::Wake;
 use super::{SLICE, WorkerError, error};
@@ -32,7 +32,6 @@ pub(super) use in_doubt::{as_committed, read_outcome};
 use blame::Blame;
 use calls::Calls;
 use pace::Pace;
-use repeats::Repeats;
 
 type MemberOf<C> = <<C as Client>::Source as Source>::Member;
 
@@ -276,18 +275,14 @@ impl<C: Client> TransactionDriver<C> {
         Event::Failed(call, class)
     }
 
-    /// Pauses before a failed call is repeated, and logs a call that goes on failing.
+    /// Pauses before a failed call is repeated, and logs a warning if the call keeps failing.
     fn pause(&mut self, shared: &Shared<C>, error: &ClientError) {
         let now = shared.now();
-        let repeat = self.repeats.failed(error.call, now);
-        let pause = Backoff::jitter(repeat.pause, shared.env.entropy());
-        self.calls.pause_until = Some(now.after(pause));
-        if let Some((times, since)) = repeat.warning {
-            tracing::warn!(
-                app = %shared.spec.app, worker = %shared.spec.id, times, seconds = since.as_secs(), %error,
-                "a call goes on failing; the worker repeats it"
-            );
+        if let Some(warning) = self.repeats.record(error.call, &error.to_string(), now) {
+            warning.log(shared, error);
         }
+        let pause = self.repeats.pause(shared.env.entropy());
+        self.calls.pause_until = Some(now.after(pause));
     }
 
     fn count_fence(shared: &Shared<C>, class: ErrorClass) {
@@ -442,11 +437,13 @@ impl<C: Client> TransactionDriver<C> {
         self.calls.is_under_way(call)
     }
 
-    /// Marks a call as done.
-    pub(super) fn done(&mut self, call: Call, well: bool) {
+    /// Ends a call. A success clears its failures.
+    pub(super) fn done(&mut self, shared: &Shared<C>, call: Call, succeeded: bool) {
         self.calls.end(call);
-        if well {
-            self.repeats.succeeded();
+        if succeeded && self.repeats.reset() {
+            tracing::info!(
+                app = %shared.spec.app, worker = %shared.spec.id, ?call, "calls succeed again"
+            );
         }
     }
 

@@ -116,7 +116,7 @@ pub(super) fn dead_letters(user: &User<'_>, client: &mut Client) -> Result<()> {
     for part in [
         "tea has no price",
         "tea has a price now; the replay begins",
-        "goes to the dead letter topic",
+        "becomes a dead letter",
     ] {
         ensure!(log.contains(part), "{part:?} is not in {log}");
     }

@@ -186,7 +186,7 @@ fn errors(user: &User<'_>, client: &mut Client) -> Result<()> {
     }
     ensure!(log.matches("dead letter: ").count() == 4, "{log}");
     for part in [
-        "a record failed and goes to the dead letter topic",
+        "a record failed and becomes a dead letter",
         "dead_letters=tag-orders-dlq",
         // Told when it ends.
         "stopped app=errors-v1 records_in=",

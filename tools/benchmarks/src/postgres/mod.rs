@@ -1,4 +1,4 @@
-//! Benchmarks of PostgreSQL.
+//! Benchmarks with PostgreSQL.
 //!
 //! ```text
 //! database   a server, a database per run, its CPU time, the positions of eos

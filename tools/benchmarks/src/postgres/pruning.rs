@@ -15,13 +15,13 @@ use crate::options::Options;
 use crate::stats::{percentile, rounded};
 use crate::work::Work;
 
-/// The time of the samples before the deletion.
+/// How long latency is measured before the deletion.
 const CALM: Duration = Duration::from_secs(20);
 /// Messages per second.
 const RATE: u32 = 200;
 /// Ids are kept for this long.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Ids that are a day older.
+/// Inserts ids that are a day older than [`KEPT`].
 const OLD: &str = "INSERT INTO eos.inbox SELECT 'billing', int8send(n), now() - interval '31 days' \
                    FROM generate_series(1, $1::bigint) n";
 const TABLE: &str = "CREATE TABLE bills (id bigint NOT NULL, pad text NOT NULL)";
@@ -141,8 +141,8 @@ async fn one(round: u32, ids: u64, database: &Database) -> Result<Outcome> {
     })
 }
 
-/// Claims an id and inserts its row in one transaction, at a fixed rate. Returns the due times, and the times from them
-/// to the end of the commit.
+/// Claims an id and inserts its row in one transaction, at a fixed rate. Returns the due time and the latency of
+/// each message.
 async fn write(mut client: Client, stopped: watch::Receiver<bool>) -> Result<Vec<(Instant, f64)>> {
     let claim = client.prepare(CLAIM).await?;
     let insert = client.prepare(INSERT).await?;
