@@ -16,11 +16,15 @@ const IDS_SHARE: usize = 32;
 /// The maximum memory of one filter of ids, in bytes: enough for 800,000 of them.
 const IDS_BYTES: usize = 1024 * 1024;
 
+/// A store may have the memory of this many parts. A generation of it moves at once, so the pause must stay short.
+const MOST_PARTS: usize = 4;
+
 /// The number of keys whose slots are read before their rows are written.
 const READ_AHEAD: u32 = 16;
 
-/// Memory for recently read or written committed values, shared by the stores of a process. Each store has an equal
-/// part, which changes with the number of stores.
+/// Memory for recently read or written committed values, shared by the stores of a process. Each store may have an equal
+/// part, which changes with the number of stores, and more while other stores leave memory unused. A store that has more
+/// returns it at its next access, once the others need it.
 #[derive(Debug, Clone, Default)]
 pub struct CacheMemory(Arc<Shared>);
 
@@ -30,6 +34,8 @@ struct Shared {
     stores: Mutex<usize>,
     /// The size of one store's part, read for each record.
     part: AtomicUsize,
+    /// The memory that all stores have, in bytes. It exceeds `bytes` until a store returns memory.
+    used: AtomicUsize,
 }
 
 impl CacheMemory {
@@ -37,10 +43,12 @@ impl CacheMemory {
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let (stores, part) = (Mutex::new(0), AtomicUsize::new(bytes));
+        let used = AtomicUsize::new(0);
         Self(Arc::new(Shared {
             bytes,
             stores,
             part,
+            used,
         }))
     }
 
@@ -53,6 +61,22 @@ impl CacheMemory {
     /// The size of one store's part, in bytes.
     fn part(&self) -> usize {
         self.0.part.load(Ordering::Relaxed)
+    }
+
+    /// Records that the memory of a store has changed from `before` to `after`.
+    fn resize(&self, before: usize, after: usize) {
+        if after > before {
+            self.0.used.fetch_add(after - before, Ordering::Relaxed);
+        } else if after < before {
+            self.0.used.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+
+    /// The most memory for a store that has `own` bytes: its part, or more while the other stores leave memory unused.
+    fn most(&self, own: usize) -> usize {
+        let (part, used) = (self.part(), self.0.used.load(Ordering::Relaxed));
+        let free = (own + self.0.bytes).saturating_sub(used);
+        free.min(part.saturating_mul(MOST_PARTS)).max(part)
     }
 
     fn now_has(&self, change: impl FnOnce(usize) -> usize) {
@@ -82,6 +106,8 @@ pub(crate) struct CommittedCache {
     /// of open transactions.
     ids: Option<NewWindows>,
     memory: CacheMemory,
+    /// The bytes of this store that `memory` counts.
+    counted: usize,
 }
 
 impl CommittedCache {
@@ -93,6 +119,7 @@ impl CommittedCache {
             new_windows: None,
             ids: None,
             memory: memory.clone(),
+            counted: 0,
         }
     }
 
@@ -140,10 +167,15 @@ impl CommittedCache {
     }
 
     /// The maximum memory of both generations together.
-    fn limit(&self) -> usize {
+    fn limit(&mut self) -> usize {
         let filters = [&self.new_windows, &self.ids];
-        let filters = filters.into_iter().flatten().map(NewWindows::bytes).sum();
-        self.memory.part().saturating_sub(filters)
+        let filters: usize = filters.into_iter().flatten().map(NewWindows::bytes).sum();
+        let own = filters + self.young.room() + self.old.room();
+        if own != self.counted {
+            self.memory.resize(self.counted, own);
+            self.counted = own;
+        }
+        self.memory.most(own).saturating_sub(filters)
     }
 
     /// The memory of one of the two filters of new windows.
@@ -151,8 +183,8 @@ impl CommittedCache {
         (self.memory.part() / FILTER_SHARE).min(FILTER_BYTES)
     }
 
-    /// Shrinks to the current part of the memory, which is smaller with more stores, and returns the maximum memory of
-    /// both generations.
+    /// Shrinks to the memory that the other stores leave, but not below its part, and returns the maximum memory of both
+    /// generations.
     pub(crate) fn keep_to_limit(&mut self) -> usize {
         let filter = self.filter_bytes();
         if let Some(windows) = &mut self.new_windows
@@ -289,6 +321,7 @@ fn most_young(limit: usize) -> usize {
 
 impl Drop for CommittedCache {
     fn drop(&mut self) {
+        self.memory.resize(self.counted, 0);
         self.memory.now_has(|stores| stores.saturating_sub(1));
     }
 }

@@ -49,9 +49,11 @@ fn a_smaller_limit_never_brings_back_a_former_value() {
     cache.put(hash, b"k", Some(b"1"));
     cache.put(hash, b"k", Some(&[2; 32_000]));
     assert_eq!(cache.old.get(hash, b"k"), Some(Some(&b"1"[..])));
-    let _second = CommittedCache::new(&memory);
-    assert!(cache.young.room() > most_young(memory.part()));
-    assert!(cache.old.room() <= memory.part());
+    let mut second = CommittedCache::new(&memory);
+    fill(&mut second, &hasher);
+    let limit = cache.limit();
+    assert!(cache.young.room() > most_young(limit));
+    assert!(cache.old.room() <= limit);
     assert_eq!(cache.get(hash, b"k"), None);
 }
 
@@ -153,24 +155,86 @@ fn a_large_value_does_not_take_the_room_of_later_ones() {
     }
 }
 
+/// Writes more than fits into the memory.
+fn fill(cache: &mut CommittedCache, hasher: &KeyHasher) {
+    for n in 0..10_000_u32 {
+        let key = n.to_be_bytes();
+        cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
+    }
+}
+
 #[test]
-fn all_stores_share_one_memory() {
+fn a_store_has_the_memory_that_others_leave_unused() {
     let (memory, hasher) = (CacheMemory::new(64 * 1024), KeyHasher::random());
-    let fill = |cache: &mut CommittedCache| {
-        for n in 0..10_000_u32 {
-            let key = n.to_be_bytes();
-            cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
-        }
-        held(cache)
-    };
     let mut first = CommittedCache::new(&memory);
-    let alone = fill(&mut first);
+    fill(&mut first, &hasher);
+    let alone = held(&first);
     assert!(alone > 32 * 1024 && alone <= 64 * 1024, "{alone}");
-    let others: Vec<_> = (0..3).map(|_| CommittedCache::new(&memory)).collect();
-    let together = fill(&mut first);
-    assert!(together < alone / 3, "{together} and {alone}");
+    // Empty stores need no memory.
+    let mut others: Vec<_> = (0..3).map(|_| CommittedCache::new(&memory)).collect();
+    fill(&mut first, &hasher);
+    assert!(held(&first) > alone / 2, "{} of {alone}", held(&first));
+    // Each store may fill its part, and the first one returns what it has above its own.
+    for other in &mut others {
+        fill(other, &hasher);
+        let part = 16 * 1024;
+        assert!(
+            held(other) > part / 2 && held(other) <= part,
+            "{}",
+            held(other)
+        );
+    }
+    first.keep_to_limit();
+    let all = others.iter().chain([&first]).map(held).sum::<usize>();
+    assert!(all <= memory.bytes(), "{all}");
     drop(others);
-    assert!(fill(&mut first) > alone / 2);
+    fill(&mut first, &hasher);
+    assert!(held(&first) > alone / 2);
+}
+
+/// Stores fill, are emptied, appear and end in random order.
+#[test]
+fn all_stores_together_keep_to_the_memory() {
+    for seed in 0..20 {
+        let mut rng = seed;
+        let mut random = |below: u64| {
+            rng = splitmix(rng);
+            rng % below
+        };
+        let (memory, hasher) = (CacheMemory::new(256 * 1024), KeyHasher::random());
+        let mut stores: Vec<CommittedCache> = Vec::new();
+        for n in 0..300_u32 {
+            let count = stores.len() as u64;
+            match random(10) {
+                0 if count < 9 => stores.push(CommittedCache::new(&memory)),
+                1 if count > 0 => drop(stores.remove(random(count) as usize)),
+                2 if count > 0 => stores[random(count) as usize].clear(),
+                _ if count > 0 => {
+                    let store = &mut stores[random(count) as usize];
+                    for m in 0..random(2_000) as u32 {
+                        let key = [n.to_be_bytes(), m.to_be_bytes()].concat();
+                        store.put(hasher.hash(&key), &key, Some(&[7; 40]));
+                    }
+                }
+                _ => {}
+            }
+            for store in &mut stores {
+                store.keep_to_limit();
+            }
+            let all = stores.iter().map(held).sum::<usize>();
+            assert!(all <= memory.bytes(), "seed {seed}, step {n}: {all}");
+            let used = memory.0.used.load(Ordering::Relaxed);
+            assert!(used >= all, "seed {seed}, step {n}: {all} of {used}");
+        }
+        drop(stores);
+        assert_eq!(memory.0.used.load(Ordering::Relaxed), 0);
+    }
+}
+
+fn splitmix(state: u64) -> u64 {
+    let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ (z >> 27)
 }
 
 /// The memory of its two generations, in bytes.
@@ -179,25 +243,27 @@ fn held(cache: &CommittedCache) -> usize {
 }
 
 #[test]
-fn memory_of_a_lone_cache_is_freed_when_others_appear_on_any_access() {
+fn memory_of_a_lone_cache_is_freed_on_any_access_when_others_need_it() {
     let (memory, hasher) = (CacheMemory::new(64 * 1024), KeyHasher::random());
     let filled = || {
         let mut cache = CommittedCache::new(&memory);
-        for n in 0..10_000_u32 {
-            let key = n.to_be_bytes();
-            cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
-        }
+        fill(&mut cache, &hasher);
         assert!(held(&cache) > 17 * 1024);
         cache
     };
     let (key, value) = (9_999_u32.to_be_bytes(), Some(&[7; 16][..]));
     let hash = hasher.hash(&key);
     let late = |cache: &mut CommittedCache, act: &dyn Fn(&mut CommittedCache)| {
-        let others: Vec<_> = (0..7).map(|_| CommittedCache::new(&memory)).collect();
+        let mut others: Vec<_> = (0..7).map(|_| CommittedCache::new(&memory)).collect();
+        others.iter_mut().for_each(|other| fill(other, &hasher));
+        let others_hold = others.iter().map(held).sum::<usize>();
+        assert!(held(cache) + others_hold > memory.bytes());
         act(cache);
         let now = held(cache);
-        assert!(now <= memory.bytes() / 8, "{now} of an eighth");
-        drop(others);
+        assert!(
+            now + others_hold <= memory.bytes(),
+            "{now} and {others_hold}"
+        );
     };
     late(&mut filled(), &|cache| {
         let _forgotten = cache.get(hash, &key);

@@ -210,8 +210,8 @@ impl TaskStore {
         self
     }
 
-    /// Evicts cached values that exceed the store's part, because other stores share the memory now. A store evicts
-    /// at each read or write by itself; this call is for idle ones.
+    /// Evicts cached values for which other stores need the memory now. A store evicts at each read or write by itself;
+    /// this call is for idle ones.
     pub fn keep_to_cache_limit(&mut self) {
         for cache in self.caches.get_mut() {
             cache.keep_to_limit();
