@@ -186,8 +186,9 @@ mod tests {
         let error = Failed::new(Reaction::Refuse, "x").into_error("postgres shop");
         assert!(error.blames_a_record);
         assert_eq!(error.failure, LedgerFailure::Abortable);
-        assert_eq!(error.text, "postgres shop: x");
+        assert_eq!(error.text, format!("postgres shop: x{REFUSED}"));
         let error = Failed::new(Reaction::Lost, "x").into_error("postgres shop");
         assert!(!error.blames_a_record);
+        assert_eq!(error.text, "postgres shop: x");
     }
 }
