@@ -125,6 +125,17 @@ pub(crate) fn causes_of(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
+/// Whether a text contains these words. The `5` of `15` is no word.
+fn has_words(text: &str, words: &str) -> bool {
+    let mut pieces = text.split(words).peekable();
+    while let (Some(before), Some(after)) = (pieces.next(), pieces.peek()) {
+        if !before.ends_with(char::is_alphanumeric) && !after.starts_with(char::is_alphanumeric) {
+            return true;
+        }
+    }
+    words.is_empty()
+}
+
 /// The text of an error. `Display` runs outside the closure that returned the error, so a panic in it would end the
 /// worker.
 fn shown(error: &dyn StdError) -> String {
@@ -150,7 +161,7 @@ impl fmt::Display for Failure {
         while let Some(error) = source {
             let cause = shown(error);
             // Many errors contain the text of their source.
-            if !text.contains(&cause) {
+            if !has_words(&text, &cause) {
                 text.push_str(": ");
                 text.push_str(&cause);
             }
@@ -199,6 +210,16 @@ mod sealed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_cause_are_found_as_a_whole() {
+        assert!(has_words("no row: sku is empty", "sku is empty"));
+        assert!(has_words("(closed). Tried for 5 s", "closed"));
+        assert!(has_words("15, then 5", "5"));
+        assert!(!has_words("partition 15", "5"));
+        assert!(!has_words("unknown", "no"));
+        assert!(has_words("any", ""));
+    }
 
     #[derive(Debug)]
     struct Rude;

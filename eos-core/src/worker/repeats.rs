@@ -116,7 +116,7 @@ mod tests {
     fn pauses(repeats: &mut Repeats, call: CallSite, count: usize) -> Vec<Duration> {
         let pause = |_| {
             repeats.record(call, "refused", at(0));
-            // The longest wait of `Backoff::jitter` comes from a multiple of its span, minus one.
+            // One of these numbers leads to the longest wait of `Backoff::jitter`.
             (0..=500_000).step_by(5_000).map(|n| repeats.pause(n)).max()
         };
         (0..count).filter_map(pause).collect()

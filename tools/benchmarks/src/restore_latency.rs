@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::records::{Input, PARTITIONS};
 use crate::running::Running;
 use crate::side::Side;
-use crate::stats::{percentile, rounded};
+use crate::stats::{Latencies, rounded};
 use crate::work::{RESTORED, RESTORING, Work};
 
 /// How long a rebalance and a restore may take.
@@ -40,17 +40,9 @@ pub(crate) struct Outcome {
     pub(crate) round: u32,
     pub(crate) keys: u64,
     pub(crate) restore_ms: f64,
+    /// Of the records of the three tasks that stay.
     pub(crate) calm: Latencies,
     pub(crate) restoring: Latencies,
-}
-
-/// Latencies of the records of the three tasks that stay.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Latencies {
-    pub(crate) records: usize,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
 }
 
 /// A record of the output.
@@ -136,8 +128,8 @@ fn one(round: u32, options: &Options) -> Result<Outcome> {
         round,
         keys,
         restore_ms: (restore.to - restore.from) as f64,
-        calm: Latencies::of(&samples, calm)?,
-        restoring: Latencies::of(&samples, restore)?,
+        calm: latencies(&samples, calm)?,
+        restoring: latencies(&samples, restore)?,
     })
 }
 
@@ -224,33 +216,25 @@ fn read(consumer: &BaseConsumer, stop: &AtomicBool) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-impl Latencies {
-    /// Of the records that were due in this time.
-    fn of(samples: &[Sample], span: Span) -> Result<Self> {
-        let due = |sample: &&Sample| (span.from..=span.to).contains(&sample.due);
-        let mut times: Vec<_> = samples
-            .iter()
-            .filter(due)
-            .map(|sample| (sample.read - sample.due) as f64)
-            .collect();
-        times.sort_by(f64::total_cmp);
-        ensure!(
-            times.len() >= 300,
-            "{} records in {} ms are too few for a percentile: use more keys",
-            times.len(),
-            span.to - span.from
-        );
-        Ok(Latencies {
-            records: times.len(),
-            p50: percentile(&times, 50.0),
-            p99: percentile(&times, 99.0),
-            max: percentile(&times, 100.0),
-        })
-    }
+/// The latencies of the records that were due in this time.
+fn latencies(samples: &[Sample], span: Span) -> Result<Latencies> {
+    let due = |sample: &&Sample| (span.from..=span.to).contains(&sample.due);
+    let times: Vec<_> = samples
+        .iter()
+        .filter(due)
+        .map(|sample| (sample.read - sample.due) as f64)
+        .collect();
+    ensure!(
+        times.len() >= 300,
+        "{} records in {} ms are too few for a percentile: use more keys",
+        times.len(),
+        span.to - span.from
+    );
+    Ok(Latencies::of(times))
+}
 
-    fn json(self) -> Value {
-        json!({ "records": self.records, "p50": self.p50, "p99": self.p99, "max": self.max })
-    }
+fn latencies_json(of: &Latencies) -> Value {
+    json!({ "records": of.count, "p50": of.p50, "p99": of.p99, "max": of.max })
 }
 
 impl Outcome {
@@ -266,8 +250,8 @@ impl Outcome {
             "keys": self.keys,
             "records_per_second": options.rate,
             "restore_ms": rounded(self.restore_ms),
-            "calm_ms": self.calm.json(),
-            "restoring_ms": self.restoring.json(),
+            "calm_ms": latencies_json(&self.calm),
+            "restoring_ms": latencies_json(&self.restoring),
             "p99_ratio": rounded(self.ratio()),
             "verified": true,
         })

@@ -16,6 +16,27 @@ impl Ratio {
     }
 }
 
+/// Latencies, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Latencies {
+    pub(crate) count: usize,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+impl Latencies {
+    pub(crate) fn of(mut all: Vec<f64>) -> Self {
+        all.sort_unstable_by(f64::total_cmp);
+        Self {
+            count: all.len(),
+            p50: percentile(&all, 50.0),
+            p99: percentile(&all, 99.0),
+            max: percentile(&all, 100.0),
+        }
+    }
+}
+
 /// The middle value; of two in the middle, their mean. Not a number if there is none.
 pub(crate) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);

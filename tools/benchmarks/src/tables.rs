@@ -13,7 +13,7 @@ use crate::restore_latency;
 use crate::siblings;
 use crate::side::Side;
 use crate::state_memory;
-use crate::stats::median;
+use crate::stats::{Latencies, median};
 use crate::throughput::{Outcome, Results};
 use crate::windows_memory;
 use crate::work::Work;
@@ -387,43 +387,43 @@ pub(crate) fn restore_latency(outcomes: &[restore_latency::Outcome], options: &O
     for o in outcomes {
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             o.round,
             thousands(o.keys as f64),
             figure(o.restore_ms, 0),
-            figure(o.calm.p50, 0),
-            figure(o.calm.p99, 0),
-            figure(o.calm.max, 0),
-            thousands(o.restoring.records as f64),
-            figure(o.restoring.p50, 0),
-            figure(o.restoring.p99, 0),
-            figure(o.restoring.max, 0),
+            latencies(&o.calm, 0),
+            thousands(o.restoring.count as f64),
+            latencies(&o.restoring, 0),
             figure(o.ratio(), 2),
         );
     }
     text
 }
 
+/// Three cells: median, 99th percentile and maximum.
+fn latencies(of: &Latencies, digits: usize) -> String {
+    let cells = [of.p50, of.p99, of.max].map(|ms| figure(ms, digits));
+    cells.join(" | ")
+}
+
 /// A row per round.
 pub(crate) fn pruning(outcomes: &[pruning::Outcome]) -> String {
-    let mut text = "200 messages/s: each claims an id and inserts a row in one transaction.\n\n\
+    let mut text = format!(
+        "{} messages/s: each claims an id and inserts a row in one transaction.\n\n\
          | round | deleted ids | ids/s | before: p50 ms | p99 ms | max ms | during: messages | p50 ms | p99 ms | max ms | p99, during / before |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n"
-        .to_owned();
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
+        pruning::RATE,
+    );
     for o in outcomes {
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             o.round,
             thousands(o.deleted as f64),
             thousands(o.deleted as f64 / o.took.as_secs_f64()),
-            figure(o.calm.p50, 1),
-            figure(o.calm.p99, 1),
-            figure(o.calm.max, 1),
-            thousands(o.pruning.messages as f64),
-            figure(o.pruning.p50, 1),
-            figure(o.pruning.p99, 1),
-            figure(o.pruning.max, 1),
+            latencies(&o.calm, 1),
+            thousands(o.pruning.count as f64),
+            latencies(&o.pruning, 1),
             figure(o.ratio(), 2),
         );
     }

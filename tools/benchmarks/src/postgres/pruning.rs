@@ -12,13 +12,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::database::{Database, Server};
 use crate::options::Options;
-use crate::stats::{percentile, rounded};
+use crate::stats::{Latencies, rounded};
 use crate::work::Work;
 
 /// How long latency is measured before the deletion.
 const CALM: Duration = Duration::from_secs(20);
 /// Messages per second.
-const RATE: u32 = 200;
+pub(crate) const RATE: u32 = 200;
 /// Ids are kept for this long.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Inserts ids that are a day older than [`KEPT`].
@@ -39,27 +39,6 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
     pub(crate) calm: Latencies,
     pub(crate) pruning: Latencies,
-}
-
-/// Latencies of messages, in milliseconds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Latencies {
-    pub(crate) messages: usize,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
-}
-
-impl Latencies {
-    fn of(mut all: Vec<f64>) -> Self {
-        all.sort_unstable_by(f64::total_cmp);
-        Self {
-            messages: all.len(),
-            p50: percentile(&all, 50.0),
-            p99: percentile(&all, 99.0),
-            max: percentile(&all, 100.0),
-        }
-    }
 }
 
 impl Outcome {
@@ -93,7 +72,7 @@ pub(crate) fn rounds(options: &Options) -> Result<Vec<Outcome>> {
             eprintln!("round {round}");
             let database = server.database(Work::Insert, 0)?;
             run(&database.url, TABLE)?;
-            let outcome = runtime.block_on(one(round, ids, &database));
+            let outcome = runtime.block_on(measure(round, ids, &database));
             let outcome = outcome.with_context(|| format!("round {round}"))?;
             println!("{}", outcome.json());
             server.remove(&database)?;
@@ -102,7 +81,7 @@ pub(crate) fn rounds(options: &Options) -> Result<Vec<Outcome>> {
         .collect()
 }
 
-async fn one(round: u32, ids: u64, database: &Database) -> Result<Outcome> {
+async fn measure(round: u32, ids: u64, database: &Database) -> Result<Outcome> {
     let pruner = client(&database.url).await?;
     pruner.execute(OLD, &[&ids.cast_signed()]).await?;
     // As the server's own autovacuum would have done long ago.
