@@ -24,7 +24,7 @@ const READ_AHEAD: u32 = 16;
 
 /// Memory for recently read or written committed values, shared by the stores of a process. Each store may have an equal
 /// part, which changes with the number of stores, and more while other stores leave memory unused. A store that has more
-/// returns it at its next access, once the others need it.
+/// returns it at its next access, once the others need it. Then it grows in steps.
 #[derive(Debug, Clone, Default)]
 pub struct CacheMemory(Arc<Shared>);
 
@@ -72,11 +72,21 @@ impl CacheMemory {
         }
     }
 
-    /// The most memory for a store that has `own` bytes: its part, or more while the other stores leave memory unused.
-    fn most(&self, own: usize) -> usize {
+    /// The most memory for a store that has `own` bytes: its part, and up to `extra` bytes more while the other stores
+    /// leave memory unused.
+    fn most(&self, own: usize, extra: usize) -> usize {
         let (part, used) = (self.part(), self.0.used.load(Ordering::Relaxed));
         let free = (own + self.0.bytes).saturating_sub(used);
-        free.min(part.saturating_mul(MOST_PARTS)).max(part)
+        free.min(part.saturating_add(extra)).max(part)
+    }
+
+    /// Returns `extra` with half a part more, if the stores leave a whole part unused.
+    fn extended(&self, extra: usize) -> usize {
+        let (part, used) = (self.part(), self.0.used.load(Ordering::Relaxed));
+        match self.0.bytes.saturating_sub(used) >= part {
+            true => (extra + part / 2).min(part.saturating_mul(MOST_PARTS - 1)),
+            false => extra,
+        }
     }
 
     fn now_has(&self, change: impl FnOnce(usize) -> usize) {
@@ -108,6 +118,10 @@ pub(crate) struct CommittedCache {
     memory: CacheMemory,
     /// The bytes of this store that `memory` counts.
     counted: usize,
+    /// The bytes that this store may have above its part. They grow by half a part when the store is full, and are lost
+    /// once other stores need the memory. If a store took all unused memory at once, stores with new keys only
+    /// would take the memory from each other in turn, and drop their values each time.
+    extra: usize,
 }
 
 impl CommittedCache {
@@ -120,6 +134,7 @@ impl CommittedCache {
             ids: None,
             memory: memory.clone(),
             counted: 0,
+            extra: 0,
         }
     }
 
@@ -175,7 +190,7 @@ impl CommittedCache {
             self.memory.resize(self.counted, own);
             self.counted = own;
         }
-        self.memory.most(own).saturating_sub(filters)
+        self.memory.most(own, self.extra).saturating_sub(filters)
     }
 
     /// The memory of one of the two filters of new windows.
@@ -196,16 +211,19 @@ impl CommittedCache {
         self.ids
             .take_if(|ids| ids.bytes() > 2 * filter.max(NewWindows::LEAST));
         let limit = self.limit();
+        let all = self.young.room() + self.old.room();
+        if self.young.room() <= most_young(limit) && all <= limit {
+            return limit;
+        }
+        self.extra = 0;
+        let limit = self.limit();
         // A cleared table would keep its memory. The old generation may have former values of keys in the young one, so
         // the young one is never dropped alone.
         if self.young.room() > most_young(limit) {
             self.young = Table::new();
-            self.old = Table::new();
         }
-        if self.young.room() + self.old.room() > limit {
-            self.old = Table::new();
-        }
-        limit
+        self.old = Table::new();
+        self.limit()
     }
 
     /// Whether an entry with this length fits into the young generation, beside the old one.
@@ -215,9 +233,17 @@ impl CommittedCache {
     }
 
     /// Makes room for an entry with this length in the young generation.
-    fn make_room(&mut self, len: usize, limit: usize) {
+    fn make_room(&mut self, len: usize, mut limit: usize) {
         if self.has_room(len, limit) {
             return;
+        }
+        let extra = self.memory.extended(self.extra);
+        if extra > self.extra {
+            self.extra = extra;
+            limit = self.limit();
+            if self.has_room(len, limit) {
+                return;
+            }
         }
         if !self.young.fits(len, most_young(limit)) {
             std::mem::swap(&mut self.young, &mut self.old);

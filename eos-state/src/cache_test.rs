@@ -231,6 +231,31 @@ fn all_stores_together_keep_to_the_memory() {
     }
 }
 
+/// All stores want all of the memory. If they took it from each other in turn, each would fill new vectors all the time.
+#[test]
+fn stores_with_new_keys_only_allocate_little_memory() {
+    let (memory, hasher) = (CacheMemory::new(12 * 256 * 1024), KeyHasher::random());
+    let mut stores: Vec<_> = (0..12).map(|_| CommittedCache::new(&memory)).collect();
+    let (mut allocated, mut rng) = (0, 1);
+    for n in 0..12_000_u32 {
+        if n == 4_000 {
+            allocated = 0;
+        }
+        rng = splitmix(rng);
+        let store = &mut stores[(rng % 12) as usize];
+        for m in 0..100_u32 {
+            let before = held(store);
+            let key = [n.to_be_bytes(), m.to_be_bytes()].concat();
+            store.put(hasher.hash(&key), &key, Some(&[7; 100]));
+            allocated += held(store).saturating_sub(before);
+        }
+    }
+    let all = stores.iter().map(held).sum::<usize>();
+    assert!(all > memory.bytes() / 4 * 3, "{all}");
+    // The values have about 45 times the memory.
+    assert!(allocated < memory.bytes(), "{allocated}");
+}
+
 fn splitmix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
