@@ -394,7 +394,7 @@ pub enum TwoOwners {
 }
 
 /// Returns the fix for an error whose own text names none.
-pub(super) fn advice(error: &ClientError) -> &'static str {
+pub(crate) fn advice(error: &ClientError) -> &'static str {
     match error.fault.code {
         code::INVALID_TRANSACTION_TIMEOUT => {
             ". Lower `transaction.timeout.ms`, or raise transaction.max.timeout.ms of the brokers"

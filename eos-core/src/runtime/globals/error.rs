@@ -6,7 +6,7 @@ use eos_protocol::global::{GlobalStalled, StaleCopy};
 use eos_protocol::{Offset, TopicChange, TopicName, TopicPartition};
 
 use crate::client::ClientError;
-use crate::worker::HomeError;
+use crate::worker::{HomeError, advice};
 
 /// An error of a global table, which ends the app.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +111,7 @@ pub enum GlobalError {
         source: Box<HomeError>,
     },
     /// The Kafka client failed.
-    #[error("the global tables can't be read from {}: {source}", listed(.topics))]
+    #[error("the global tables can't be read from {}: {source}{}", listed(.topics), advice(.source))]
     Client {
         /// The topics.
         topics: Vec<TopicName>,

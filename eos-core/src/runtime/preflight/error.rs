@@ -84,7 +84,7 @@ pub enum PreflightError {
     /// The brokers don't allow the checks.
     #[error(
         "the brokers at {bootstrap} refuse to describe the topics ({source}). Give this app the \
-         right to describe its topics"
+         right to describe its topics (kafka-acls.sh --add --operation Describe --topic ..)"
     )]
     Refused {
         /// `bootstrap.servers`.

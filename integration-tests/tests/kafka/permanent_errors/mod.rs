@@ -7,6 +7,7 @@
 //! `EOS_FULL=1` each fault under a running app happens thirty times instead of ten.
 
 pub(crate) mod feeder;
+mod global;
 mod passing;
 mod recreated;
 mod running;
@@ -45,6 +46,7 @@ fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()
             ("while it runs", running::all),
             ("at the start", starting::all),
             ("a topic of the app's own", starting::own_topic),
+            ("the topic of a global table", global::all),
             ("a topic is recreated", recreated::all),
             // Last: a quota applies to every client.
             ("what passes", passing::all),
