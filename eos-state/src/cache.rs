@@ -18,13 +18,15 @@ const IDS_BYTES: usize = 1024 * 1024;
 
 /// A store may have the memory of this many parts. A generation of it moves at once, so the pause must stay short.
 const MOST_PARTS: usize = 4;
+/// No store grows above its part once less than this fraction of the memory is unused, or less than a part.
+const RESERVE: usize = 8;
 
 /// The number of keys whose slots are read before their rows are written.
 const READ_AHEAD: u32 = 16;
 
 /// Memory for recently read or written committed values, shared by the stores of a process. Each store may have an equal
 /// part, which changes with the number of stores, and more while other stores leave memory unused. A store that has more
-/// returns it at its next access, once the others need it. Then it grows in steps.
+/// returns it at its next access, once the others need it. A full store takes unused memory in steps of half a part.
 #[derive(Debug, Clone, Default)]
 pub struct CacheMemory(Arc<Shared>);
 
@@ -72,20 +74,23 @@ impl CacheMemory {
         }
     }
 
-    /// The most memory for a store that has `own` bytes: its part, and up to `extra` bytes more while the other stores
+    /// Returns the maximum memory of a store that has `own` bytes: its part, and more up to `most` while the other stores
     /// leave memory unused.
-    fn most(&self, own: usize, extra: usize) -> usize {
+    fn limit(&self, own: usize, most: usize) -> usize {
         let (part, used) = (self.part(), self.0.used.load(Ordering::Relaxed));
         let free = (own + self.0.bytes).saturating_sub(used);
-        free.min(part.saturating_add(extra)).max(part)
+        free.min(most).max(part)
     }
 
-    /// Returns `extra` with half a part more, if the stores leave a whole part unused.
-    fn extended(&self, extra: usize) -> usize {
+    /// Returns `most` plus half a part if the stores leave enough memory unused, and `most` otherwise.
+    ///
+    /// If a store took all unused memory at once, stores that write only new keys would take memory from each other in turn,
+    /// and drop their values each time. So some memory is left for the others.
+    fn more(&self, most: usize) -> usize {
         let (part, used) = (self.part(), self.0.used.load(Ordering::Relaxed));
-        match self.0.bytes.saturating_sub(used) >= part {
-            true => (extra + part / 2).min(part.saturating_mul(MOST_PARTS - 1)),
-            false => extra,
+        match self.0.bytes.saturating_sub(used) >= part.min(self.0.bytes / RESERVE) {
+            true => (most + part / 2).min(part.saturating_mul(MOST_PARTS)),
+            false => most,
         }
     }
 
@@ -118,10 +123,9 @@ pub(crate) struct CommittedCache {
     memory: CacheMemory,
     /// The bytes of this store that `memory` counts.
     counted: usize,
-    /// The bytes that this store may have above its part. They grow by half a part when the store is full, and are lost
-    /// once other stores need the memory. If a store took all unused memory at once, stores with new keys only
-    /// would take the memory from each other in turn, and drop their values each time.
-    extra: usize,
+    /// The bytes that this store may have if the other stores leave them unused: its part or more. They grow when the store is
+    /// full, and fall to the part once other stores need the memory.
+    most: usize,
 }
 
 impl CommittedCache {
@@ -134,7 +138,7 @@ impl CommittedCache {
             ids: None,
             memory: memory.clone(),
             counted: 0,
-            extra: 0,
+            most: 0,
         }
     }
 
@@ -190,7 +194,10 @@ impl CommittedCache {
             self.memory.resize(self.counted, own);
             self.counted = own;
         }
-        self.memory.most(own, self.extra).saturating_sub(filters)
+        // The part changes with the number of stores. No store has to return memory for that alone.
+        let part = self.memory.part();
+        self.most = self.most.clamp(part, part.saturating_mul(MOST_PARTS));
+        self.memory.limit(own, self.most).saturating_sub(filters)
     }
 
     /// The memory of one of the two filters of new windows.
@@ -215,7 +222,7 @@ impl CommittedCache {
         if self.young.room() <= most_young(limit) && all <= limit {
             return limit;
         }
-        self.extra = 0;
+        self.most = 0;
         let limit = self.limit();
         // A cleared table would keep its memory. The old generation may have former values of keys in the young one, so
         // the young one is never dropped alone.
@@ -223,7 +230,9 @@ impl CommittedCache {
             self.young = Table::new();
         }
         self.old = Table::new();
-        self.limit()
+        // The memory is counted again.
+        self.limit();
+        limit
     }
 
     /// Whether an entry with this length fits into the young generation, beside the old one.
@@ -237,9 +246,12 @@ impl CommittedCache {
         if self.has_room(len, limit) {
             return;
         }
-        let extra = self.memory.extended(self.extra);
-        if extra > self.extra {
-            self.extra = extra;
+        loop {
+            let more = self.memory.more(self.most);
+            if more <= self.most {
+                break;
+            }
+            self.most = more;
             limit = self.limit();
             if self.has_room(len, limit) {
                 return;

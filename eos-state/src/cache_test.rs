@@ -172,6 +172,8 @@ fn a_store_has_the_memory_that_others_leave_unused() {
     assert!(alone > 32 * 1024 && alone <= 64 * 1024, "{alone}");
     // Empty stores need no memory.
     let mut others: Vec<_> = (0..3).map(|_| CommittedCache::new(&memory)).collect();
+    first.keep_to_limit();
+    assert_eq!(held(&first), alone);
     fill(&mut first, &hasher);
     assert!(held(&first) > alone / 2, "{} of {alone}", held(&first));
     // Each store may fill its part, and the first one returns what it has above its own.
@@ -190,6 +192,36 @@ fn a_store_has_the_memory_that_others_leave_unused() {
     drop(others);
     fill(&mut first, &hasher);
     assert!(held(&first) > alone / 2);
+}
+
+/// A generation moves at once, so a store does not get all memory of a large cache.
+#[test]
+fn a_store_has_at_most_four_parts() {
+    let (memory, hasher) = (CacheMemory::new(256 * 1024), KeyHasher::random());
+    let mut first = CommittedCache::new(&memory);
+    fill(&mut first, &hasher);
+    let others: Vec<_> = (0..15).map(|_| CommittedCache::new(&memory)).collect();
+    fill(&mut first, &hasher);
+    let part = 16 * 1024;
+    assert!(
+        held(&first) > 2 * part && held(&first) <= MOST_PARTS * part,
+        "{}",
+        held(&first)
+    );
+    drop(others);
+    fill(&mut first, &hasher);
+    assert!(held(&first) > 8 * part, "{}", held(&first));
+}
+
+/// A store takes as many steps as its value needs.
+#[test]
+fn a_value_that_is_larger_than_a_part_stays_if_others_leave_the_memory_unused() {
+    let (memory, hasher) = (CacheMemory::new(640 * 1024), KeyHasher::random());
+    let mut stores: Vec<_> = (0..64).map(|_| CommittedCache::new(&memory)).collect();
+    let (large, hash) = (vec![7; 15 * 1024], hasher.hash(b"large"));
+    let store = &mut stores[0];
+    store.put(hash, b"large", Some(&large));
+    assert_eq!(store.get(hash, b"large"), Some(Some(&large[..])));
 }
 
 /// Stores fill, are emptied, appear and end in random order.
@@ -231,15 +263,18 @@ fn all_stores_together_keep_to_the_memory() {
     }
 }
 
-/// All stores want all of the memory. If they took it from each other in turn, each would fill new vectors all the time.
+/// Each store writes more than the whole cache holds. If stores took memory from each other in turn, each would allocate new
+/// vectors all the time.
 #[test]
-fn stores_with_new_keys_only_allocate_little_memory() {
+fn stores_that_write_only_new_keys_come_to_rest() {
     let (memory, hasher) = (CacheMemory::new(12 * 256 * 1024), KeyHasher::random());
     let mut stores: Vec<_> = (0..12).map(|_| CommittedCache::new(&memory)).collect();
     let (mut allocated, mut rng) = (0, 1);
+    let mut full = Vec::new();
     for n in 0..12_000_u32 {
         if n == 4_000 {
             allocated = 0;
+            full = stores.iter().map(held).collect();
         }
         rng = splitmix(rng);
         let store = &mut stores[(rng % 12) as usize];
@@ -250,10 +285,11 @@ fn stores_with_new_keys_only_allocate_little_memory() {
             allocated += held(store).saturating_sub(before);
         }
     }
-    let all = stores.iter().map(held).sum::<usize>();
+    let all = full.iter().sum::<usize>();
     assert!(all > memory.bytes() / 4 * 3, "{all}");
-    // The values have about 45 times the memory.
-    assert!(allocated < memory.bytes(), "{allocated}");
+    // The values of these steps are about 25 times the size of the cache.
+    assert_eq!(allocated, 0);
+    assert_eq!(stores.iter().map(held).collect::<Vec<_>>(), full);
 }
 
 fn splitmix(state: u64) -> u64 {

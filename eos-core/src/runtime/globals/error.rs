@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use eos_protocol::global::{GlobalStalled, StaleCopy};
-use eos_protocol::{Offset, TopicChange, TopicName, TopicPartition};
+use eos_protocol::{Offset, TopicChange, TopicName, TopicPartition, code};
 
 use crate::client::ClientError;
 use crate::worker::{HomeError, advice};
@@ -111,13 +111,24 @@ pub enum GlobalError {
         source: Box<HomeError>,
     },
     /// The Kafka client failed.
-    #[error("the global tables can't be read from {}: {source}{}", listed(.topics), advice(.source))]
+    #[error("the global tables can't be read from {}: {source}{}", listed(.topics), fix(.source))]
     Client {
         /// The topics.
         topics: Vec<TopicName>,
         /// The cause.
         source: ClientError,
     },
+}
+
+/// Returns the fix for an error of the client.
+fn fix(error: &ClientError) -> &'static str {
+    match error.fault.code {
+        code::TOPIC_AUTHORIZATION_FAILED => {
+            ". Give this app the right to read the topics of its global tables (kafka-acls.sh --add --operation Read \
+             --topic ..)"
+        }
+        _ => advice(error),
+    }
 }
 
 fn listed(topics: &[TopicName]) -> String {

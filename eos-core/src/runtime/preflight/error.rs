@@ -1,6 +1,6 @@
 //! Why an app does not start.
 
-use eos_protocol::{TopicName, UnequalWidths};
+use eos_protocol::{TopicName, UnequalWidths, code};
 
 use crate::boundary::LedgerError;
 use crate::client::ClientError;
@@ -11,6 +11,16 @@ use crate::runtime::missing::MissingTopic;
 fn list(topics: &[TopicName]) -> String {
     let topics: Vec<_> = topics.iter().map(TopicName::as_str).collect();
     topics.join(", ")
+}
+
+/// What the app needs the right to describe, and the command that adds the right.
+fn described(error: &ClientError) -> &'static str {
+    match error.fault.code {
+        code::CLUSTER_AUTHORIZATION_FAILED => {
+            "the cluster (kafka-acls.sh --add --operation Describe --cluster)"
+        }
+        _ => "its topics (kafka-acls.sh --add --operation Describe --topic ..)",
+    }
 }
 
 /// The cluster is not fit for the app.
@@ -83,8 +93,9 @@ pub enum PreflightError {
     },
     /// The brokers don't allow the checks.
     #[error(
-        "the brokers at {bootstrap} refuse to describe the topics ({source}). Give this app the \
-         right to describe its topics (kafka-acls.sh --add --operation Describe --topic ..)"
+        "the brokers at {bootstrap} refuse to describe the cluster or its topics ({source}). Give this app the \
+         right to describe {}",
+        described(source)
     )]
     Refused {
         /// `bootstrap.servers`.

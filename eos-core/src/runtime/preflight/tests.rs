@@ -37,7 +37,7 @@ fn why_the_cluster_could_not_be_asked_is_told_apart() {
         (
             CallSite::Facts,
             code::TOPIC_AUTHORIZATION_FAILED,
-            "the brokers at h:1 refuse to describe the topics",
+            "the brokers at h:1 refuse to describe the cluster or its topics",
         ),
         (
             CallSite::Facts,

@@ -40,7 +40,11 @@ impl Chores {
         if logs.is_empty() {
             return;
         }
-        let queried = *self.changelogs_queried.get_or_insert(now);
+        let queried = *self.changelogs_queried.get_or_insert_with(|| {
+            // Caches of idle tasks do not shrink by themselves when the worker gets other tasks.
+            tasks.keep_to_cache_limit();
+            now
+        });
         let ends = source.ends(&logs, Duration::ZERO);
         let may_be_slow = self.silent_changelogs % PATIENT == PATIENT - 1;
         let is_slow = !may_be_slow && now.since(queried) > IdleTime::LONGEST_QUERY;
@@ -70,11 +74,8 @@ impl Chores {
             // The next response is as good.
             Err(error) => {
                 tracing::debug!(worker = %shared.spec.id, %error, "reading the ends of changelogs failed");
-                return;
             }
         }
-        // Caches of idle tasks do not shrink by themselves when the worker gets other tasks.
-        tasks.keep_to_cache_limit();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The topic of a global table that the app may not read: at the start, and while it runs.
+//! Missing rights to the topic of a global table: at the start, and while the app runs.
 
 use std::time::Instant;
 
@@ -30,6 +30,11 @@ fn joining(case: &Case) -> App {
     app
 }
 
+/// The command that adds a right to a topic.
+fn command(operation: Operation) -> String {
+    format!("kafka-acls.sh --add --operation {operation:?} --topic ..")
+}
+
 fn case_of(bootstrap: &str, name: &str) -> Result<Case> {
     // The feeder writes to two partitions.
     let mut case = Case::with_partitions(bootstrap, name, 2)?;
@@ -40,48 +45,53 @@ fn case_of(bootstrap: &str, name: &str) -> Result<Case> {
 
 pub(crate) fn all(bootstrap: &str) -> Result<()> {
     let begun = Instant::now();
-    at_the_start(bootstrap, Operation::Read, "global-read")?;
-    at_the_start(bootstrap, Operation::Describe, "global-describe")?;
+    at_the_start(bootstrap, Operation::Read)?;
+    at_the_start(bootstrap, Operation::Describe)?;
     while_it_runs(bootstrap)?;
     record(&Row {
         point: POINT.to_owned(),
-        case: "the topic of a global table denied".to_owned(),
+        case: "a missing right to the topic of a global table".to_owned(),
         cases: 3,
         fired: 3,
-        verdict: "each error names the right to add; the app goes on once it has the right"
+        verdict: "each error contains the kafka-acls.sh command; a denied start succeeds once the app has the right"
             .to_owned(),
         seconds: begun.elapsed().as_secs_f64(),
         command: COMMAND.to_owned(),
     })
 }
 
-/// Starts the app until it has started. A right is back everywhere in a moment.
-fn starts(case: &mut Case, copied: usize) -> Result<()> {
+/// Retries the start until it succeeds, because a restored right takes a moment to reach every broker. Waits for this many
+/// records in the output, and stops the app.
+fn start_again(case: &mut Case, copied: usize) -> Result<()> {
     let mut running = None;
     wait_until(PATIENCE, "the app starts", || {
         running = joining(case).start_blocking(&case.bootstrap).ok();
         Ok(running.is_some())
     })?;
-    let mut running = running.context("it has started")?;
-    wait_until(PATIENCE, "it copies the records", || {
+    let mut running = running.context("the app did not start")?;
+    wait_until(PATIENCE, "the output has the records", || {
         Ok(case.output()?.len() >= copied)
     })?;
     running.handle().stop(StopMode::Leave);
     Ok(ended(&mut running)??)
 }
 
-fn at_the_start(bootstrap: &str, operation: Operation, name: &str) -> Result<()> {
-    let mut case = case_of(bootstrap, name)?;
+fn at_the_start(bootstrap: &str, operation: Operation) -> Result<()> {
+    let name = format!("global-{operation:?}");
+    let mut case = case_of(bootstrap, &name)?;
     case.send(&["1", "2"])?;
     let topic = rates(&case);
     case.client.deny(Resource::Topic(&topic), operation)?;
     let begun = Instant::now();
     let error = case.failure_of(joining(&case))?;
     eprintln!("{name}: after {:.1?}: {error}", begun.elapsed());
-    says(&error, &[&topic, "kafka-acls.sh --add --operation"])?;
-    ensure!(case.output()?.is_empty(), "it has processed records");
+    says(&error, &[&topic, &command(operation)])?;
+    ensure!(
+        case.output()?.is_empty(),
+        "the app wrote records without the right"
+    );
     case.client.allow(Resource::Topic(&topic))?;
-    starts(&mut case, 2)
+    start_again(&mut case, 2)
 }
 
 fn while_it_runs(bootstrap: &str) -> Result<()> {
@@ -96,13 +106,13 @@ fn while_it_runs(bootstrap: &str) -> Result<()> {
     let took = begun.elapsed();
     let _sent = feeder.stop();
     case.client.allow(Resource::Topic(&topic))?;
-    let error = end?.err().context("it ended without an error")?;
+    let error = end?.err().context("the app ended without an error")?;
     eprintln!("global-running: after {took:.1?}: {error}");
     ensure!(
         matches!(&error, Error::Global(it) if matches!(**it, GlobalError::Client { .. })),
         "{error:?}"
     );
-    says(&error, &[&topic, "kafka-acls.sh --add --operation Read"])?;
+    says(&error, &[&topic, &command(Operation::Read)])?;
     case.nothing_is_open()?;
     case.must_be_clean(Expectation::Behind)
 }

@@ -105,7 +105,7 @@ final class StreamJoinCases {
             .right("a", "r2", 200)
             .left("a", "l2", 205)
             .right("c", "r3", 5_000),
-        new Case(join, "late", "records that come after their window and grace")
+        new Case(join, "late", "records that arrive after their window and grace period")
             .within(10, 10, 5)
             .left("a", "l1", 100)
             .right("b", "r1", 120)
@@ -113,20 +113,20 @@ final class StreamJoinCases {
             .left("c", "l2", 100)
             .left("b", "l3", 121)
             .right("z", "r3", 1_000),
-        new Case(join, "late_for_its_partners", "an open record whose partners are closed")
+        new Case(join, "late_for_its_partners", "an open left record whose right partner is closed")
             .within(0, 20, 5)
             .right("a", "r1", 100)
             .left("b", "l1", 110)
             .left("a", "l2", 100)
             .left("z", "l3", 1_000),
-        new Case(join, "null_key", "records without a key")
+        new Case(join, "null_key", "records with a null key")
             .within(10, 10, 0)
             .left(null, "l1", 100)
             .right(null, "r1", 101)
             .left("a", "l2", 102)
             .right("a", "r2", 103)
             .left("z", "l3", 1_000),
-        new Case(join, "null_value", "records without a value")
+        new Case(join, "null_value", "records with a null value")
             .within(10, 10, 0)
             .left("a", null, 100)
             .right("a", "r1", 101)
