@@ -56,6 +56,7 @@ mod change;
 pub mod codec;
 pub mod metrics;
 
+mod advice;
 mod app;
 mod async_calls;
 pub mod boundary;

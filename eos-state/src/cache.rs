@@ -18,8 +18,8 @@ const IDS_BYTES: usize = 1024 * 1024;
 
 /// A store may have the memory of this many parts. A generation of it moves at once, so the pause must stay short.
 const MOST_PARTS: usize = 4;
-/// No store grows above its part once less than this fraction of the memory is unused, or less than a part.
-const RESERVE: usize = 8;
+/// A store grows above its part only while the stores leave a part unused, or an eighth of the memory if that is less.
+const RESERVE_SHARE: usize = 8;
 
 /// The number of keys whose slots are read before their rows are written.
 const READ_AHEAD: u32 = 16;
@@ -86,9 +86,9 @@ impl CacheMemory {
     ///
     /// If a store took all unused memory at once, stores that write only new keys would take memory from each other in turn,
     /// and drop their values each time. So some memory is left for the others.
-    fn more(&self, most: usize) -> usize {
+    fn extended(&self, most: usize) -> usize {
         let (part, used) = (self.part(), self.0.used.load(Ordering::Relaxed));
-        match self.0.bytes.saturating_sub(used) >= part.min(self.0.bytes / RESERVE) {
+        match self.0.bytes.saturating_sub(used) >= part.min(self.0.bytes / RESERVE_SHARE) {
             true => (most + part / 2).min(part.saturating_mul(MOST_PARTS)),
             false => most,
         }
@@ -247,11 +247,11 @@ impl CommittedCache {
             return;
         }
         loop {
-            let more = self.memory.more(self.most);
-            if more <= self.most {
+            let extended = self.memory.extended(self.most);
+            if extended <= self.most {
                 break;
             }
-            self.most = more;
+            self.most = extended;
             limit = self.limit();
             if self.has_room(len, limit) {
                 return;

@@ -81,7 +81,6 @@ use crate::topology::Topology;
 pub use crate::global::GlobalTables;
 pub use crate::paused::PauseBoard;
 pub use crate::views::ViewBoard;
-pub(crate) use error::advice;
 pub use error::{RecordFault, TwoOwners, UnknownStore, WorkerError};
 pub use purge_queue::PurgeQueue;
 pub use spec::{Env, StateSpec, WorkerSpec};

@@ -5,8 +5,9 @@ use std::time::Duration;
 use eos_protocol::global::{GlobalStalled, StaleCopy};
 use eos_protocol::{Offset, TopicChange, TopicName, TopicPartition, code};
 
+use crate::advice::advice;
 use crate::client::ClientError;
-use crate::worker::{HomeError, advice};
+use crate::worker::HomeError;
 
 /// An error of a global table, which ends the app.
 #[derive(Debug, thiserror::Error)]

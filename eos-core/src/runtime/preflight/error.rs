@@ -13,7 +13,7 @@ fn list(topics: &[TopicName]) -> String {
     topics.join(", ")
 }
 
-/// What the app needs the right to describe, and the command that adds the right.
+/// Returns the resource that the app could not describe, and the command that adds the right.
 fn described(error: &ClientError) -> &'static str {
     match error.fault.code {
         code::CLUSTER_AUTHORIZATION_FAILED => {

@@ -8,12 +8,12 @@ use eos_state::StoreError;
 
 use super::log_limiter::Fate;
 use super::{Done, Failed, Pipeline, Processed};
+use crate::advice::advice;
 use crate::client::{Client, Headers, Records};
 use crate::error_policy::{LastResort, Retry};
 use crate::reorder::WaitingRows;
 use crate::rules;
 use crate::topology::Fault;
-use crate::worker::error::advice;
 use crate::worker::parked_keys::numbered;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;

@@ -198,7 +198,7 @@ fn replay_skipping(kind: Kind, operator: &str, name: &str) -> [Vec<String>; 3] {
 #[test]
 fn late_records_and_closed_partners_have_no_pairs() {
     for (kind, operator) in OPERATORS {
-        let [theirs, ours, late] = replay_skipping(kind, operator, OTHERWISE[0]);
+        let [theirs, ours, late] = replay_skipping(kind, operator, "late.jsonl");
         // Kafka Streams emits the record `l1` unpaired, and later in a pair.
         let (expected, own) = match kind {
             Kind::Inner => (&["a l1+r2 @104", "b l3+r1 @121"][..], &["b l3+r1 @121"][..]),
@@ -211,7 +211,7 @@ fn late_records_and_closed_partners_have_no_pairs() {
         assert_eq!(ours, own, "{kind:?}");
         assert_eq!(late, ["a r2 @104", "c l2 @100"], "{kind:?}");
 
-        let [theirs, ours, late] = replay_skipping(kind, operator, OTHERWISE[1]);
+        let [theirs, ours, late] = replay_skipping(kind, operator, "late_for_its_partners.jsonl");
         let (expected, own, behind) = match kind {
             Kind::Inner => (&["a l2+r1 @100"][..], &[][..], &["a l2 @100"][..]),
             Kind::Left => (
@@ -234,7 +234,7 @@ fn late_records_and_closed_partners_have_no_pairs() {
 #[test]
 fn joins_skip_records_with_nulls() {
     for (kind, operator) in OPERATORS {
-        let [theirs, ours, _] = replay_skipping(kind, operator, OTHERWISE[2]);
+        let [theirs, ours, _] = replay_skipping(kind, operator, "null_key.jsonl");
         assert_eq!(ours, ["a l2+r2 @103"], "{kind:?}");
         let unpaired = theirs.iter().filter(|it| it.starts_with("null "));
         let unpaired: Vec<_> = unpaired.cloned().collect();
@@ -249,7 +249,7 @@ fn joins_skip_records_with_nulls() {
         );
         assert_eq!(theirs.len(), ours.len() + unpaired.len(), "{kind:?}");
 
-        let [theirs, ours, _] = replay_skipping(kind, operator, OTHERWISE[3]);
+        let [theirs, ours, _] = replay_skipping(kind, operator, "null_value.jsonl");
         assert_eq!((&ours, ours.len()), (&theirs, 1), "{kind:?}");
     }
 }
