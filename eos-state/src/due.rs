@@ -192,6 +192,13 @@ pub(crate) fn behind(clock: Clock, mark: Option<&Place>) -> KeyRange {
     }
 }
 
+/// Returns the index keys of a clock up to a place, which is included.
+pub(crate) fn up_to(clock: Clock, mark: &Place) -> KeyRange {
+    let mut to = Vec::new();
+    index_key(&mut to, clock, mark.round, mark.store, &mark.key);
+    KeyRange::between(&[INDEX, clock.number()][..]..=&to[..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,6 +259,7 @@ mod tests {
             let read = place_of(&key(&a));
             prop_assert_eq!(read.as_ref(), Some(&a));
             prop_assert_eq!(behind(Clock::Stream, Some(&a)).contains(&key(&b)), b > a);
+            prop_assert_eq!(up_to(Clock::Stream, &a).contains(&key(&b)), b <= a);
             prop_assert!(behind(Clock::Stream, None).contains(&key(&b)));
             prop_assert!(!behind(Clock::Wall, None).contains(&key(&b)));
             let mark = encode_mark(Clock::Wall, Some((a.round, &a.key)));

@@ -65,4 +65,4 @@ pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
 pub use reader::{Page, SnapshotOf, StateReader, StateSnapshot, TakeSnapshot};
 pub use scan::Scan;
-pub use task_store::{Changed, Defences, DueItem, NextDue, SetItem, TaskStore};
+pub use task_store::{Changed, Defences, DueItem, MomentOf, NextDue, SetItem, TaskStore};

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use eos_protocol::Clock;
 use eos_protocol::state::{Family, PerFamily, Position, StoreId};
 
-use due::DueStores;
-pub use due::{DueItem, NextDue, SetItem};
+use due::{Dated, DueStores};
+pub use due::{DueItem, MomentOf, NextDue, SetItem};
 
 use crate::StoreError;
 use crate::backend::StoreBackend;
@@ -117,6 +117,8 @@ struct Slot {
     sorted: Option<Arc<Vec<u32>>>,
     /// The clock of its items, if it is a due store.
     clock: Option<Clock>,
+    /// The store whose rows are items of this one, if any.
+    dated: Option<Dated>,
 }
 
 /// The keys of one store that the open transaction has changed so far, in order. Created by [`TaskStore::changed`].
@@ -629,6 +631,7 @@ impl Slot {
             limit: usize::MAX,
             sorted: None,
             clock: None,
+            dated: None,
         }
     }
 

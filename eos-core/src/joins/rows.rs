@@ -115,7 +115,27 @@ impl JoinStorage for JoinRows<'_> {
         Ok(())
     }
 
-    fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), StoreError> {
+    fn put_dated(
+        &self,
+        key: &[u8],
+        row: &[u8],
+        planned: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        match self.kind() {
+            JoinKind::Inner => self.put(key, row),
+            JoinKind::Left | JoinKind::Outer => self.task.put_dated(self.alone, key, row, planned),
+        }
+    }
+
+    fn has_visited(&self, key: &[u8], moment: Timestamp) -> Result<bool, StoreError> {
+        self.task.has_visited(self.alone, key, moment)
+    }
+
+    fn put_item(&self, key: &[u8], moment: Timestamp) -> Result<(), StoreError> {
         self.task.put_due(self.alone, key, moment, &[])
+    }
+
+    fn delete_item(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.task.delete_due(self.alone, key).map(|_| ())
     }
 }

@@ -71,6 +71,12 @@ impl StoreSpec {
         self.id.own_rows(&self.name) == Some(OwnRows::Alone)
     }
 
+    /// The store whose rows have the moments of this one.
+    pub(crate) fn rows_with_moments(&self) -> Option<StoreId> {
+        self.is_alone()
+            .then(|| StoreId::own(&self.name, OwnRows::Joined))
+    }
+
     /// Whether it has the updates of a foreign-key join that have not reached all rows.
     pub(crate) fn is_fan_out(&self) -> bool {
         self.id.own_rows(&self.name) == Some(OwnRows::ForeignFanOut)

@@ -30,23 +30,48 @@ pub trait JoinStorage {
     /// If the store can't read.
     fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, Self::Error>;
 
-    /// Writes a row.
+    /// Writes the row of a single record.
     ///
     /// # Errors
     /// If the store can't write.
     fn put(&self, key: &[u8], row: &[u8]) -> Result<(), Self::Error>;
+
+    /// Writes a row. Its visit is at its [moment](JoinRow::moment), if it has one. `planned` is such a moment of the row before,
+    /// if its visit has not begun.
+    ///
+    /// # Errors
+    /// If the store can't write.
+    fn put_dated(
+        &self,
+        key: &[u8],
+        row: &[u8],
+        planned: Option<Timestamp>,
+    ) -> Result<(), Self::Error>;
+
+    /// Whether the last visit that has begun is that of this row at this moment, or a later one. So a row without an item can't
+    /// be visited at this moment again.
+    ///
+    /// # Errors
+    /// If the store can't read.
+    fn has_visited(&self, key: &[u8], moment: Timestamp) -> Result<bool, Self::Error>;
+
+    /// Writes an item with the moment of a row.
+    ///
+    /// # Errors
+    /// If the store can't write.
+    fn put_item(&self, key: &[u8], moment: Timestamp) -> Result<(), Self::Error>;
+
+    /// Deletes the item with the moment of a row. The item of the visit that runs may be deleted already.
+    ///
+    /// # Errors
+    /// If the store can't write.
+    fn delete_item(&self, key: &[u8]) -> Result<(), Self::Error>;
 
     /// Calls `each` with the rows from one key to another one, both included, in order, until it breaks.
     ///
     /// # Errors
     /// If the store can't read.
     fn scan(&self, from: &[u8], to: &[u8], each: &mut EachRow<'_>) -> Result<(), Self::Error>;
-
-    /// Sets the moment at which a row is visited.
-    ///
-    /// # Errors
-    /// If the store can't write.
-    fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), Self::Error>;
 }
 
 /// An error of a join.
@@ -116,7 +141,18 @@ struct Head<'a> {
     start: Timestamp,
     key: &'a [u8],
     row: JoinRow<'a>,
+    visit: Visit,
     is_changed: bool,
+}
+
+/// The visit of a row that an earlier record has planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    None,
+    /// By the moment of the row.
+    At(Timestamp),
+    /// By an item with the key of the row.
+    OfItem,
 }
 
 impl Joining {
@@ -193,13 +229,19 @@ impl Joining {
         }
         let mut heads = Vec::with_capacity(2);
         for (start, key, bytes) in &rows {
+            let mut row = match bytes {
+                Some(bytes) => JoinRow::decode(bytes)?,
+                None => JoinRow::default(),
+            };
+            let visit = Self::planned(store, key, &row)?;
+            if visit == Visit::None && row.due.take().is_some() {
+                row.decide_all(self.terms.kind());
+            }
             heads.push(Head {
                 start: *start,
                 key,
-                row: match bytes {
-                    Some(bytes) => JoinRow::decode(bytes)?,
-                    None => JoinRow::default(),
-                },
+                row,
+                visit,
                 is_changed: false,
             });
         }
@@ -218,10 +260,29 @@ impl Joining {
             let handled_to = handled_to.map(|handled_to| handled_to.min(stream_time));
             self.keep(store, head, record, (!partners.is_empty(), handled_to))?;
         }
-        for head in heads.iter().filter(|head| head.is_changed) {
-            self.write(store, head.key, &head.row)?;
+        for head in heads.iter_mut().filter(|head| head.is_changed) {
+            Self::write(store, head.key, &mut head.row, head.visit)?;
         }
         Ok(Arrived::Taken { partners, missed })
+    }
+
+    /// Returns the planned visit of a row.
+    fn planned<S: JoinStorage>(
+        store: &S,
+        key: &[u8],
+        row: &JoinRow<'_>,
+    ) -> Result<Visit, JoinError<S::Error>> {
+        let Some(due) = row.due else {
+            return Ok(Visit::None);
+        };
+        if row.has_item {
+            return Ok(Visit::OfItem);
+        }
+        let is_over = store.has_visited(key, due);
+        Ok(match is_over.map_err(JoinError::Storage)? {
+            true => Visit::None,
+            false => Visit::At(due),
+        })
     }
 
     /// Finds the open records of a row that belong to the arriving one, and marks them. Returns the number of closed ones.
@@ -290,10 +351,7 @@ impl Joining {
                 // times. The visit does not read them again.
                 row.handle_to(side, self.terms.within().last_closed(side, handled_to));
             }
-            if row.due.is_none_or(|before| due < before) {
-                row.due = Some(due);
-                store.visit_at(head.key, due).map_err(JoinError::Storage)?;
-            }
+            row.due = Some(row.due.map_or(due, |before| before.min(due)));
         }
         row.insert(Entry {
             side,
@@ -314,7 +372,8 @@ impl Joining {
     }
 
     /// Takes the records of a row that go out alone at this moment, in the order of their times. Sets the next moment at
-    /// which the row is visited.
+    /// which the row is visited. If there is none, the row stays as it is unless it is spread:
+    /// [`has_visited`](JoinStorage::has_visited) shows that its moment is over.
     ///
     /// # Errors
     /// [`JoinError`] if the store fails, or a row can't be read.
@@ -329,6 +388,7 @@ impl Joining {
             return Ok(Vec::new());
         }
         let mut row = JoinRow::decode(&bytes)?;
+        let visit = Self::planned(store, key, &row)?;
         let mut alone = Vec::new();
         let kind = self.terms.kind();
         for side in Side::ALL.into_iter().filter(|side| kind.emits_alone(*side)) {
@@ -340,15 +400,13 @@ impl Joining {
             row.handle_to(side, to);
         }
         alone.sort_by_key(|stored| (stored.time, stored.side));
-        row.due = match row.is_spread {
+        let next = match row.is_spread {
             true => self.next_spread(store, key, &row)?,
             false => row.next_alone(self.terms()),
         };
-        self.write(store, key, &row)?;
-        if let Some(due) = row.due
-            && !self.visits_once
-        {
-            store.visit_at(key, due).map_err(JoinError::Storage)?;
+        row.due = next.filter(|_| !self.visits_once);
+        if row.due.is_some() || row.is_spread || visit != Visit::None {
+            Self::write(store, key, &mut row, visit)?;
         }
         Ok(alone)
     }
@@ -452,14 +510,33 @@ impl Joining {
         }
     }
 
+    /// Writes a row whose planned visit was `before`, and plans its visit. A moment that a visit has passed gets an item.
     fn write<S: JoinStorage>(
-        &self,
         store: &S,
         key: &[u8],
-        row: &JoinRow<'_>,
+        row: &mut JoinRow<'_>,
+        before: Visit,
     ) -> Result<(), JoinError<S::Error>> {
+        row.has_item = match row.due {
+            Some(due) => store.has_visited(key, due).map_err(JoinError::Storage)?,
+            None => false,
+        };
         let mut bytes = Vec::with_capacity(row.encoded_len());
         row.encode(&mut bytes);
-        store.put(key, &bytes).map_err(JoinError::Storage)
+        let planned = match before {
+            Visit::At(due) => Some(due),
+            Visit::None | Visit::OfItem => None,
+        };
+        // The item goes first: it may have the place in the index that the row gets.
+        if before == Visit::OfItem && !row.has_item {
+            store.delete_item(key).map_err(JoinError::Storage)?;
+        }
+        let put = store.put_dated(key, &bytes, planned);
+        put.map_err(JoinError::Storage)?;
+        let item = match row.due.filter(|_| row.has_item) {
+            Some(due) => store.put_item(key, due),
+            None => Ok(()),
+        };
+        item.map_err(JoinError::Storage)
     }
 }

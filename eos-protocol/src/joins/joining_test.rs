@@ -11,12 +11,59 @@ use super::*;
 use crate::Timestamp;
 
 /// A store in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Memory {
     rows: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// The moments of rows, until the visit begins.
     visits: RefCell<BTreeMap<Vec<u8>, Timestamp>>,
+    /// The moments of items.
+    items: RefCell<BTreeMap<Vec<u8>, Timestamp>>,
+    /// The last visit: its moment and its row.
+    mark: RefCell<(Timestamp, Vec<u8>)>,
+    /// The number of writes of rows with more than one record.
+    heads: RefCell<usize>,
     /// The number of rows that were read or written.
     work: RefCell<usize>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            rows: RefCell::default(),
+            visits: RefCell::default(),
+            items: RefCell::default(),
+            mark: RefCell::new((Timestamp(i64::MIN), Vec::new())),
+            heads: RefCell::default(),
+            work: RefCell::default(),
+        }
+    }
+}
+
+impl Memory {
+    /// Rewrites a row as an earlier version of the library wrote it: the moment is that of an item.
+    fn make_older(&self, key: &[u8]) {
+        if let Some(row) = self.rows.borrow_mut().get_mut(key)
+            && let Some(moment) = JoinRow::moment(key, row)
+            && self.visits.borrow_mut().remove(key).is_some()
+        {
+            row[0] = 1;
+            self.items.borrow_mut().insert(key.to_vec(), moment);
+        }
+    }
+
+    /// Takes the first visit.
+    fn next(&self, now: Timestamp) -> Option<(Vec<u8>, Timestamp)> {
+        let (mut visits, mut items) = (self.visits.borrow_mut(), self.items.borrow_mut());
+        let all = visits.iter().chain(items.iter());
+        let first = all.min_by_key(|(key, moment)| (**moment, *key));
+        let (key, moment) = first.filter(|(_, moment)| **moment <= now)?;
+        let (key, moment) = (key.clone(), *moment);
+        visits.remove(&key);
+        items.remove(&key);
+        let mut mark = self.mark.borrow_mut();
+        *mark = mark.clone().max((moment, key.clone()));
+        Some((key, moment))
+    }
 }
 
 impl JoinStorage for Memory {
@@ -47,8 +94,36 @@ impl JoinStorage for Memory {
         Ok(())
     }
 
-    fn visit_at(&self, key: &[u8], moment: Timestamp) -> Result<(), Infallible> {
-        self.visits.borrow_mut().insert(key.to_vec(), moment);
+    fn put_dated(
+        &self,
+        key: &[u8],
+        row: &[u8],
+        planned: Option<Timestamp>,
+    ) -> Result<(), Infallible> {
+        let mut visits = self.visits.borrow_mut();
+        let moment = JoinRow::moment(key, row);
+        let before = match moment {
+            Some(moment) => visits.insert(key.to_vec(), moment),
+            None => visits.remove(key),
+        };
+        assert_eq!(before, planned);
+        *self.heads.borrow_mut() += 1;
+        self.put(key, row)
+    }
+
+    fn has_visited(&self, key: &[u8], moment: Timestamp) -> Result<bool, Infallible> {
+        let (last, row) = &*self.mark.borrow();
+        Ok((moment, key) <= (*last, row))
+    }
+
+    fn put_item(&self, key: &[u8], moment: Timestamp) -> Result<(), Infallible> {
+        self.items.borrow_mut().insert(key.to_vec(), moment);
+        Ok(())
+    }
+
+    fn delete_item(&self, key: &[u8]) -> Result<(), Infallible> {
+        // The item of the visit that runs is gone.
+        self.items.borrow_mut().remove(key);
         Ok(())
     }
 }
@@ -79,6 +154,11 @@ fn pair(side: Side, own: u32, other: u32) -> Out {
 
 /// The results of a join of these records, in this order of arrival.
 fn join(joining: &Joining, inputs: &[Input]) -> Vec<Out> {
+    join_upgraded(joining, inputs, 0)
+}
+
+/// The same, with rows that an earlier version of the library wrote, up to this number of records.
+fn join_upgraded(joining: &Joining, inputs: &[Input], older: usize) -> Vec<Out> {
     let (store, mut out) = (Memory::default(), Vec::new());
     let mut now = Timestamp(0);
     for (at, (side, key, time)) in inputs.iter().enumerate() {
@@ -103,24 +183,19 @@ fn join(joining: &Joining, inputs: &[Input]) -> Vec<Out> {
             }
         }
         visit(joining, &store, now, &mut out);
+        if at < older {
+            let keys: Vec<_> = store.rows.borrow().keys().cloned().collect();
+            keys.iter().for_each(|key| store.make_older(key));
+        }
     }
     visit(joining, &store, Timestamp(i64::MAX), &mut out);
+    assert!(store.items.borrow().is_empty());
     out
 }
 
 /// Visits all rows whose moments have come.
 fn visit(joining: &Joining, store: &Memory, now: Timestamp, out: &mut Vec<Out>) {
-    loop {
-        let visits = store.visits.borrow();
-        let first = visits.iter().min_by_key(|(key, moment)| (**moment, *key));
-        let Some((key, moment)) = first.map(|(key, moment)| (key.clone(), *moment)) else {
-            return;
-        };
-        drop(visits);
-        if moment > now {
-            return;
-        }
-        store.visits.borrow_mut().remove(&key);
+    while let Some((key, moment)) = store.next(now) {
         let alone = joining.take_alone(store, &key, moment).unwrap();
         out.extend(alone.iter().map(|it| Out::Alone(number(&it.value))));
     }
@@ -221,6 +296,17 @@ proptest! {
         let expected = nested_loop(&terms, &inputs);
         for joining in rules(terms) {
             prop_assert_eq!(&join(&joining, &inputs), &expected);
+        }
+    }
+
+    #[test]
+    fn rows_of_an_earlier_version_give_the_same_results(
+        terms in terms(0..6),
+        inputs in proptest::collection::vec((side(), 0_u8..2, 0_i64..60), 0..40),
+        older in 0_usize..40,
+    ) {
+        for joining in rules(terms) {
+            prop_assert_eq!(join_upgraded(&joining, &inputs, older), join(&joining, &inputs));
         }
     }
 
@@ -334,8 +420,9 @@ fn a_hot_key_costs_the_same_per_record() {
         }
         let mut alone = 0;
         loop {
-            let first = store.visits.borrow_mut().pop_first();
-            let Some((key, moment)) = first else { break };
+            let Some((key, moment)) = store.next(Timestamp(i64::MAX)) else {
+                break;
+            };
             *store.work.borrow_mut() = 0;
             let taken = joining.take_alone(&store, &key, moment).unwrap().len();
             alone += taken;
@@ -411,12 +498,137 @@ fn a_visit_skips_the_closed_records_that_have_met_a_partner() {
     // Too late for the right record, in the same row as the other ones.
     arrive(Side::Left, 350_000, b"alone");
     *store.work.borrow_mut() = 0;
-    let (key, moment) = store.visits.borrow_mut().pop_first().unwrap();
+    let (key, moment) = store.next(Timestamp(i64::MAX)).unwrap();
     let alone = joining.take_alone(&store, &key, moment).unwrap();
     assert_eq!(alone.len(), 1);
     assert!(store.visits.borrow().is_empty());
     // It reads few of the records that have met their partners.
     assert!(*store.work.borrow() < 100, "{}", store.work.borrow());
+}
+
+/// Fills one row with a left record at 0, and with another one at 2 if wanted. Returns the store and the key of the row.
+fn one_row(joining: &Joining, has_second: bool) -> (Memory, Vec<u8>) {
+    let store = Memory::default();
+    for time in [0, 2].into_iter().take(1 + usize::from(has_second)) {
+        arrive_left(joining, &store, time);
+    }
+    let key = store.rows.borrow().keys().next().cloned();
+    (store, key.unwrap())
+}
+
+fn arrive_left(joining: &Joining, store: &Memory, time: i64) {
+    let record = Arrival {
+        side: Side::Left,
+        time: Timestamp(time),
+        key: b"k",
+        value: &time.to_be_bytes(),
+    };
+    let now = Timestamp(time);
+    joining.arrive(store, record, now, Some(now)).unwrap();
+}
+
+fn left_within(difference: u64) -> Joining {
+    let within = Within::of(Duration::from_millis(difference));
+    Joining::new(JoinTerms::new(JoinKind::Left, within))
+}
+
+/// The last visit of a row writes nothing, unless the row is spread. A later record of the row knows what the visit has
+/// decided.
+#[test]
+fn a_row_is_written_once_for_each_record_without_a_pair() {
+    for (above, writes) in [(usize::MAX, 1), (0, 2)] {
+        let joining = left_within(100).spreading_above(above);
+        let (store, _) = one_row(&joining, false);
+        let (key, moment) = store.next(Timestamp(101)).unwrap();
+        let alone = joining.take_alone(&store, &key, moment).unwrap();
+        assert_eq!((alone.len(), *store.heads.borrow()), (1, writes));
+        // The same row, which is open until 251.
+        arrive_left(&joining, &store, 150);
+        let (key, moment) = store.next(Timestamp(251)).unwrap();
+        let alone = joining.take_alone(&store, &key, moment).unwrap();
+        let times: Vec<_> = alone.iter().map(|it| it.time.0).collect();
+        assert_eq!((times, *store.heads.borrow()), (vec![150], 2 * writes));
+    }
+}
+
+/// The error policy leaves out the records of a visit that has failed. Its moment has not been handled.
+#[test]
+fn a_failed_visit_takes_its_records_out() {
+    for has_second in [false, true] {
+        let joining = left_within(100);
+        let (store, key) = one_row(&joining, has_second);
+        let alone = joining.take_alone(&store, &key, Timestamp(101)).unwrap();
+        assert_eq!(alone.len(), 1);
+        let next = store.next(Timestamp(i64::MAX));
+        assert_eq!(next, has_second.then_some((key, Timestamp(103))));
+    }
+}
+
+/// A row whose moment the last visit has passed has an item, and the records of both go out once.
+#[test]
+fn a_row_behind_the_last_visit_has_an_item() {
+    for (second, expected) in [
+        (None, vec![101]),
+        (Some(2), vec![101, 103]),
+        (Some(150), vec![101, 251]),
+    ] {
+        let joining = left_within(100);
+        let store = Memory::default();
+        *store.mark.borrow_mut() = (Timestamp(200), Vec::new());
+        arrive_left(&joining, &store, 0);
+        assert_eq!(
+            (store.items.borrow().len(), store.visits.borrow().len()),
+            (1, 0)
+        );
+        if let Some(second) = second {
+            arrive_left(&joining, &store, second);
+        }
+        let (mut moments, mut times) = (Vec::new(), Vec::new());
+        while let Some((key, moment)) = store.next(Timestamp(i64::MAX)) {
+            moments.push(moment.0);
+            let alone = joining.take_alone(&store, &key, moment).unwrap();
+            times.extend(alone.iter().map(|it| it.time.0));
+        }
+        assert_eq!(moments, expected);
+        assert_eq!(times, [0].into_iter().chain(second).collect::<Vec<_>>());
+    }
+}
+
+/// The last visit of a row writes nothing. A program with another grace knows that all its records are decided.
+#[test]
+fn a_visited_row_is_decided_for_every_grace() {
+    let within = |grace| Within::of(Duration::from_millis(100)).grace(Duration::from_millis(grace));
+    for (before, after, now) in [
+        (0, 1_000, 160),
+        (50, 60, 160),
+        (60, 50, 200),
+        (1_000, 0, 1_200),
+    ] {
+        let joining = |grace| Joining::new(JoinTerms::new(JoinKind::Left, within(grace)));
+        let (store, _) = one_row(&joining(before), true);
+        let mut times = Vec::new();
+        let mut visit = |joining: Joining, now| {
+            while let Some((key, moment)) = store.next(Timestamp(now)) {
+                let alone = joining.take_alone(&store, &key, moment).unwrap();
+                times.extend(alone.iter().map(|it| it.time.0));
+            }
+        };
+        visit(joining(before), now);
+        let now = Timestamp(now);
+        let record = Arrival {
+            side: Side::Left,
+            time: Timestamp(150),
+            key: b"k",
+            value: b"",
+        };
+        let arrived = joining(after)
+            .arrive(&store, record, now, Some(now))
+            .unwrap();
+        let is_late = arrived == Arrived::Late;
+        visit(joining(after), i64::MAX);
+        let last = (!is_late).then_some(150);
+        assert_eq!(times, [0, 2].into_iter().chain(last).collect::<Vec<_>>());
+    }
 }
 
 /// A due item of an earlier stream time sends a record behind one that moved stream time further.
@@ -444,8 +656,9 @@ fn a_record_that_arrives_at_an_earlier_stream_time_goes_out_alone() {
         arrive(980, 1_086, 1_086);
         let mut alone = Vec::new();
         loop {
-            let first = store.visits.borrow_mut().pop_first();
-            let Some((key, moment)) = first else { break };
+            let Some((key, moment)) = store.next(Timestamp(i64::MAX)) else {
+                break;
+            };
             let taken = joining.take_alone(&store, &key, moment).unwrap();
             alone.extend(taken.iter().map(|stored| stored.time.0));
         }

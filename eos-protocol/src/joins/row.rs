@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
-use super::{JoinTerms, Side};
+use super::spread::key_of_head;
+use super::{JoinKind, JoinTerms, Side};
 use crate::ids::Timestamp;
 
-/// The format of rows.
-const VERSION: u8 = 1;
+/// The format of rows without a moment, or with the moment of an item.
+const PLAIN: u8 = 1;
+/// The format of rows with a moment of their own.
+const DATED: u8 = 2;
 /// The length of a row without entries, in bytes.
 const HEAD: usize = 34;
 /// The length of an entry without its value, in bytes.
@@ -26,7 +29,7 @@ const NEVER: i64 = i64::MAX;
 pub enum JoinRowError {
     /// Written by a newer version of this library.
     #[error(
-        "a row of the join has format {version}, this version reads up to {VERSION}: run the newest version that ever used \
+        "a row of the join has format {version}, this version reads up to {DATED}: run the newest version that ever used \
          this state"
     )]
     Newer {
@@ -48,7 +51,7 @@ pub enum JoinRowError {
 pub(super) struct Entry<'a> {
     pub(super) side: Side,
     pub(super) time: Timestamp,
-    /// Whether it has met a partner. Unknown for sides without results alone.
+    /// Whether it has met a partner, or its result alone is decided. Unknown for sides without results alone.
     pub(super) met: bool,
     pub(super) value: Cow<'a, [u8]>,
 }
@@ -63,12 +66,18 @@ pub(super) struct Entry<'a> {
 /// Numbers are big-endian, times in milliseconds. The records are in the order of side, time and arrival. *Handled to* is the
 /// time of the last record whose result alone was decided. *Due* is the moment at which the row wants to be visited next. If
 /// the row is spread, its records are in rows of their own, and *arrivals* is their number.
+///
+/// In version 1, the moment is that of an item in another store. In version 2, the row is its own item. Its last visit does
+/// not write it, so it keeps the moment of this visit. After that visit, all its records are decided, whatever *handled to*
+/// is. A row without a moment has version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinRow<'a> {
     pub(super) is_spread: bool,
     pub(super) arrivals: u64,
     pub(super) handled: [Timestamp; 2],
     pub(super) due: Option<Timestamp>,
+    /// Whether the moment is that of an item in another store.
+    pub(super) has_item: bool,
     pub(super) entries: Vec<Entry<'a>>,
 }
 
@@ -79,6 +88,7 @@ impl Default for JoinRow<'_> {
             arrivals: 0,
             handled: [Timestamp(i64::MIN); 2],
             due: None,
+            has_item: false,
             entries: Vec::new(),
         }
     }
@@ -92,13 +102,23 @@ impl<'a> JoinRow<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, JoinRowError> {
         let damaged = JoinRowError::Damaged { len: bytes.len() };
         match bytes.first() {
-            Some(version) if *version > VERSION => {
+            Some(version) if *version > DATED => {
                 return Err(JoinRowError::Newer { version: *version });
             }
-            Some(&VERSION) => {}
+            Some(&(PLAIN | DATED)) => {}
             _ => return Err(damaged),
         }
         Self::parse(bytes).ok_or(damaged)
+    }
+
+    /// Returns the own moment of a row from its key and its bytes. `None` if the row has none, if the moment is that of an item,
+    /// and for the row of a single record.
+    #[must_use]
+    pub fn moment(key: &[u8], bytes: &[u8]) -> Option<Timestamp> {
+        let is_head = matches!(key_of_head(key), Some((_, [])));
+        let due = bytes.get(HEAD - 8..)?.first_chunk()?;
+        let due = Timestamp(i64::from_be_bytes(*due));
+        (is_head && bytes.first() == Some(&DATED)).then_some(due)
     }
 
     fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -111,8 +131,10 @@ impl<'a> JoinRow<'a> {
             arrivals: number()?.cast_unsigned(),
             handled: [Timestamp(number()?), Timestamp(number()?)],
             due: Some(number()?).filter(|due| *due != NEVER).map(Timestamp),
+            has_item: false,
             entries: Vec::new(),
         };
+        row.has_item = row.due.is_some() && head.first() == Some(&PLAIN);
         if flags > SPREAD || row.is_spread && !rest.is_empty() {
             return None;
         }
@@ -142,7 +164,11 @@ impl<'a> JoinRow<'a> {
     /// The row as bytes.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
-        into.extend_from_slice(&[VERSION, if self.is_spread { SPREAD } else { 0 }]);
+        let version = match self.due {
+            Some(_) if !self.has_item => DATED,
+            _ => PLAIN,
+        };
+        into.extend_from_slice(&[version, if self.is_spread { SPREAD } else { 0 }]);
         into.extend_from_slice(&self.arrivals.to_be_bytes());
         for time in self.handled {
             into.extend_from_slice(&time.0.to_be_bytes());
@@ -204,6 +230,14 @@ impl<'a> JoinRow<'a> {
         *handled = (*handled).max(time);
     }
 
+    /// Notes that no record of the row goes out alone any more. The grace of the program that has decided this does not
+    /// matter.
+    pub(super) fn decide_all(&mut self, kind: JoinKind) {
+        for entry in &mut self.entries {
+            entry.met |= kind.emits_alone(entry.side);
+        }
+    }
+
     /// The earliest moment at which a record of the row may go out alone, if the row is not spread.
     pub(super) fn next_alone(&self, terms: &JoinTerms) -> Option<Timestamp> {
         let waiting = self.entries.iter().filter(|entry| {
@@ -220,6 +254,7 @@ impl<'a> JoinRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::joins::head_key;
 
     fn entry(side: Side, time: i64, met: bool, value: &'static [u8]) -> Entry<'static> {
         Entry {
@@ -249,19 +284,31 @@ mod tests {
         row.insert(entry(Side::Left, 5, true, b""));
         let mut bytes = encoded(&row);
         let expected =
-            b"\x01\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
+            b"\x02\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
             \x02\0\0\0\0\0\0\0\x05\0\0\0\0\x01\0\0\0\0\0\0\0\x04\0\0\0\x01r";
         assert_eq!(bytes, expected);
-        assert_eq!(JoinRow::decode(&bytes), Ok(row));
+        assert_eq!(JoinRow::decode(&bytes), Ok(row.clone()));
+        let key = head_key(Timestamp(0), b"k");
+        assert_eq!(JoinRow::moment(&key, &bytes), Some(Timestamp(3)));
+        assert_eq!(
+            JoinRow::moment(&[&key[..], b"place"].concat(), &bytes),
+            None
+        );
+        bytes[0] = 1;
+        assert_eq!(JoinRow::moment(&key, &bytes), None);
+        row.has_item = true;
+        assert_eq!(JoinRow::decode(&bytes), Ok(row.clone()));
+        row.due = None;
+        assert_eq!(encoded(&row)[0], 1);
         let spread = JoinRow {
             is_spread: true,
             ..JoinRow::default()
         };
         assert_eq!(JoinRow::decode(&encoded(&spread)), Ok(spread));
-        bytes[0] = 2;
+        bytes[0] = 3;
         assert_eq!(
             JoinRow::decode(&bytes),
-            Err(JoinRowError::Newer { version: 2 })
+            Err(JoinRowError::Newer { version: 3 })
         );
         bytes[0] = 0;
         assert!(JoinRow::decode(&bytes).is_err());

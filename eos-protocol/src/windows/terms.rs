@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Cursor;
 use crate::ids::Timestamp;
-use crate::joins::JoinTerms;
+use crate::joins::{JoinKind, JoinTerms};
 
 /// The format of windows without overlap.
 const WITHOUT_OVERLAP: u8 = 1;
@@ -13,8 +13,10 @@ const WITHOUT_OVERLAP: u8 = 1;
 const WITH_OVERLAP: u8 = 2;
 /// The format of windows with a cursor.
 const WITH_CURSOR: u8 = 3;
-/// The format of joins, and the newest that this version reads.
-const VERSION: u8 = 4;
+/// The format of joins whose rows have no moments of their own.
+const JOIN: u8 = 4;
+/// The format of joins whose rows may have moments of their own, and the newest that this version reads.
+const VERSION: u8 = 5;
 
 /// The terms on which a store keeps its windows. They are stored with the windows, for the next program.
 ///
@@ -28,7 +30,8 @@ const VERSION: u8 = 4;
 /// Numbers are big-endian, in milliseconds. Windows that do not overlap have the first form (version 1), which earlier
 /// versions of this library read as well. Windows that overlap have the second one (version 2). Windows whose results
 /// are emitted when they close have the third one (version 3), so that versions without cursors refuse them. The rows
-/// of a join have the fourth one (version 4).
+/// of a join have the fourth one: version 4 for an inner join, and version 5 for the others, because versions that find the
+/// unpaired results of rows by items alone would skip them. This version reads version 4 for all joins.
 ///
 /// - **The cursor** ([`Cursor`]) is the position of the last emitted result. It is part of the terms, because each
 ///   transaction that writes to the changelog writes the terms. So no trim removes the only copy.
@@ -118,12 +121,16 @@ impl Terms {
     /// The terms as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let version = match (&self.cursor, self.advance != self.size) {
-            _ if self.join.is_some() => VERSION,
+        let of_join = self.join.as_ref().map(|join| match join.kind() {
+            JoinKind::Inner => JOIN,
+            JoinKind::Left | JoinKind::Outer => VERSION,
+        });
+        let of_windows = match (&self.cursor, self.advance != self.size) {
             (Some(_), _) => WITH_CURSOR,
             (None, true) => WITH_OVERLAP,
             (None, false) => WITHOUT_OVERLAP,
         };
+        let version = of_join.unwrap_or(of_windows);
         let mut bytes = vec![version];
         let numbers = [self.size, self.retention, self.expired_before.0];
         let advance = (version != WITHOUT_OVERLAP).then_some(self.advance);
@@ -157,7 +164,7 @@ impl Terms {
         }
         let count = match *version {
             WITHOUT_OVERLAP => 3,
-            WITH_OVERLAP | VERSION => 4,
+            WITH_OVERLAP | JOIN | VERSION => 4,
             WITH_CURSOR => 5,
             _ => return Err(damaged),
         };
@@ -170,7 +177,7 @@ impl Terms {
         };
         let advance = number().unwrap_or(size);
         let join = match *version {
-            VERSION => Some(JoinTerms::decode(key).ok_or(damaged)?),
+            JOIN | VERSION => Some(JoinTerms::decode(key).ok_or(damaged)?),
             _ => None,
         };
         let key = if join.is_some() { &[] } else { key };

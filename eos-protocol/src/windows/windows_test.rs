@@ -239,17 +239,26 @@ fn the_bytes_of_terms_are_pinned() {
         assert_eq!(bytes[..], all.concat());
         assert_eq!(Terms::decode(&bytes), Ok(closing));
     }
-    let join = JoinTerms::new(JoinKind::Outer, Within::of(millis(3)));
-    let joined = Terms {
-        join: Some(join),
-        ..terms
-    };
-    let bytes = joined.encode();
-    let size = 0x56_i64.to_be_bytes();
-    let mut all = [&[4], &expected.concat()[1..], &size].concat();
-    join.encode(&mut all);
-    assert_eq!(bytes, all);
-    assert_eq!(Terms::decode(&bytes), Ok(joined));
+    for (kind, version) in [
+        (JoinKind::Inner, 4),
+        (JoinKind::Left, 5),
+        (JoinKind::Outer, 5),
+    ] {
+        let join = JoinTerms::new(kind, Within::of(millis(3)));
+        let joined = Terms {
+            join: Some(join),
+            ..terms.clone()
+        };
+        let mut bytes = joined.encode();
+        let size = 0x56_i64.to_be_bytes();
+        let mut all = [&[version], &expected.concat()[1..], &size].concat();
+        join.encode(&mut all);
+        assert_eq!(bytes, all);
+        assert_eq!(Terms::decode(&bytes), Ok(joined.clone()));
+        // Earlier versions of this library wrote version 4 for all joins.
+        bytes[0] = 4;
+        assert_eq!(Terms::decode(&bytes), Ok(joined));
+    }
 }
 
 #[test]
@@ -261,12 +270,12 @@ fn bytes_that_are_not_terms_are_reported() {
     }
     let longer = [&bytes[..], &[0]].concat();
     assert!(Terms::decode(&longer).is_err());
-    let newer = [&[5], &bytes[1..]].concat();
+    let newer = [&[6], &bytes[1..]].concat();
     assert_eq!(
         Terms::decode(&newer),
         Err(TermsError::Newer {
-            version: 5,
-            known: 4
+            version: 6,
+            known: 5
         })
     );
     let closing = Expiry::new(millis(20), millis(10)).terms();

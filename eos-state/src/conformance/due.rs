@@ -15,9 +15,10 @@ use proptest::test_runner::TestCaseError;
 use super::model::{Outcome, broke, same};
 use super::operation::Key;
 use super::{Engine, Lasts, Violation, position, run_sequences};
+use crate::due::MARK_KEY;
 use crate::{Defences, Load, NextDue, StoreKind, TaskStore};
 
-const STORES: [(StoreId, Clock); 4] = [
+const STORES: [(StoreId, Clock); 5] = [
     (StoreId::from_be_bytes([0, 0, 0, 1]), Clock::Stream),
     (StoreId::from_be_bytes([0, 0, 0, 2]), Clock::Wall),
     (
@@ -25,7 +26,14 @@ const STORES: [(StoreId, Clock); 4] = [
         Clock::Stream,
     ),
     (StoreId::from_be_bytes([0, 0, 0, 4]), Clock::Background),
+    (DATED, Clock::Stream),
 ];
+/// A due store that has the rows of another store as items, too.
+const DATED: StoreId = StoreId::from_be_bytes([0, 0, 0, 5]);
+/// The store of these rows: a moment, and a value.
+const ROWS: StoreId = StoreId::from_be_bytes([0, 0, 0, 6]);
+/// The begin of the keys of these rows. No other key has it.
+const ROW: u8 = 7;
 /// A store without moments beside them.
 const PLAIN: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
 /// The maximum number of items that one operation handles.
@@ -59,6 +67,7 @@ pub(crate) fn check_defended(
             is_open: (false, false),
             changelog: BTreeMap::new(),
             older: BTreeMap::new(),
+            has_loaded: false,
             seq: 0,
         };
         run.open()?;
@@ -75,6 +84,8 @@ enum Operation {
     Put(usize, Key, i64, Option<i64>, Vec<u8>),
     /// Writes a row that is no item.
     PutUndated(usize, Key, Vec<u8>),
+    /// Writes a row that is an item if it has a moment.
+    PutDated(Key, Option<i64>),
     Delete(usize, Key),
     /// Handles what is due, and sets each handled item again after these milliseconds, if given.
     Work(Clock, i64, Option<i64>),
@@ -84,9 +95,17 @@ enum Operation {
     Discard,
     Reopen,
     /// Loads the changelog from its beginning into another database. With older versions of the rows first.
-    Restore(bool),
+    Restore(bool, Marks),
     /// Loads the changelog into the same database, as after a move to a host with an older copy.
-    Reload,
+    Reload(Marks),
+}
+
+/// When a restore loads the marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    Together,
+    First,
+    Last,
 }
 
 fn sequence() -> impl Strategy<Value = Vec<Operation>> {
@@ -104,6 +123,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         12 => (store.clone(), key(), moment.clone(), earliest, value.clone())
             .prop_map(|(s, k, m, e, v)| Op::Put(s, k, m, e, v)),
         1 => (store.clone(), key(), value).prop_map(|(s, k, v)| Op::PutUndated(s, k, v)),
+        6 => (key(), proptest::option::weighted(0.8, moment.clone())).prop_map(|(k, m)| Op::PutDated(k, m)),
         3 => (store, key()).prop_map(|(s, k)| Op::Delete(s, k)),
         8 => (prop_oneof![6 => Just(Clock::Stream), 2 => Just(Clock::Wall), 1 => Just(Clock::Background)], moment, again)
             .prop_map(|(clock, now, again)| Op::Work(clock, now, again)),
@@ -112,9 +132,13 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => Just(Op::Apply),
         1 => Just(Op::Discard),
         1 => Just(Op::Reopen),
-        1 => any::<bool>().prop_map(Op::Restore),
-        1 => Just(Op::Reload),
+        1 => (any::<bool>(), marks()).prop_map(|(older, marks)| Op::Restore(older, marks)),
+        1 => marks().prop_map(Op::Reload),
     ]
+}
+
+fn marks() -> impl Strategy<Value = Marks> {
+    proptest::sample::select(vec![Marks::Together, Marks::First, Marks::Last])
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +152,8 @@ struct Item {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Items {
     items: BTreeMap<(StoreId, Key), Item>,
+    /// The rows that may have a moment. Those with one are items until they are handled.
+    dated: BTreeMap<Key, Vec<u8>>,
     undated: Rows,
     marks: [Option<Place>; 3],
     /// The time that each clock has reached: that of the units which set items into their past.
@@ -159,6 +185,30 @@ impl Items {
         self.items.insert((store, key.clone()), item);
     }
 
+    /// Writes a row that is an item at this moment, or has an item if the last handled one is later. Returns the row, and the
+    /// moment of the row before if it is an item and not handled.
+    fn put_dated(&mut self, key: &Key, due: Option<Timestamp>) -> (Vec<u8>, Option<Timestamp>) {
+        let own = due.filter(|due| !self.is_passed(key, *due));
+        let row = own.map_or(Vec::new(), |due| due.0.to_be_bytes().to_vec());
+        let before = self.dated.insert(key.clone(), row.clone());
+        let before = before.and_then(|row| moment(key, &row));
+        let item = self.items.remove(&(DATED, key.clone()));
+        if let Some(due) = due {
+            self.put((DATED, Clock::Stream), key, (due, due), &[]);
+        }
+        (row, before.filter(|_| item.is_some()))
+    }
+
+    /// Whether the last handled item is that of this row at this moment, or a later one.
+    fn is_passed(&self, key: &Key, due: Timestamp) -> bool {
+        let place = Place {
+            round: Round::of(due),
+            store: DATED,
+            key: key.clone(),
+        };
+        self.mark(Clock::Stream).is_some_and(|mark| place <= *mark)
+    }
+
     /// The first item of a clock.
     fn first(&self, clock: Clock) -> Option<(Place, &Item)> {
         let of_clock = self
@@ -184,6 +234,12 @@ fn clock_of(store: StoreId) -> Option<Clock> {
         .map(|(_, clock)| *clock)
 }
 
+/// Reads the moment of a row.
+fn moment(_: &[u8], row: &[u8]) -> Option<Timestamp> {
+    let moment = i64::from_be_bytes(*row.first_chunk()?);
+    Some(Timestamp(moment))
+}
+
 type Rows = BTreeMap<(StoreId, Key), Vec<u8>>;
 
 struct Run<'a> {
@@ -201,6 +257,8 @@ struct Run<'a> {
     changelog: Rows,
     /// The first version of each row in the changelog.
     older: Rows,
+    /// Whether the database has loaded rows since the last transaction. Some of them may be handled, and listed until the next one.
+    has_loaded: bool,
     seq: u64,
 }
 
@@ -209,10 +267,12 @@ impl Run<'_> {
         self.store = None;
         let dir = self.dir.join(self.opened.to_string());
         let backend = self.engine.open(&dir).map_err(broke)?;
-        let plain = std::iter::once(PLAIN);
+        let plain = [PLAIN, ROWS];
         let ids = STORES.iter().map(|(id, _)| *id).chain(plain);
         let stores = ids.map(|id| (id, StoreKind::Point));
-        let store = TaskStore::new(backend, stores).and_then(|store| store.with_due(STORES));
+        let store = TaskStore::new(backend, stores)
+            .and_then(|store| store.with_due(STORES))
+            .and_then(|store| store.with_dated(DATED, ROWS, moment));
         self.store = Some(store.map_err(broke)?.defended(self.defences));
         Ok(())
     }
@@ -243,6 +303,7 @@ impl Run<'_> {
                 (self.shown.undated).insert((store, key.clone()), value.clone());
                 self.is_open.1 = true;
             }
+            Operation::PutDated(key, due) => self.put_dated(key, due.map(Timestamp))?,
             Operation::Delete(store, key) => {
                 let store = STORES[*store].0;
                 let there = self.store()?.delete_due(store, key).map_err(broke)?;
@@ -262,30 +323,56 @@ impl Run<'_> {
             Operation::Reopen => {
                 self.open()?;
                 if self.engine.lasts() == Lasts::Process {
-                    self.load_all()?;
+                    self.load_all(Marks::Together)?;
                 }
                 self.discard()?;
                 self.compare()?;
             }
-            Operation::Restore(older) => {
+            Operation::Restore(older, marks) => {
                 self.opened += 1;
                 self.open()?;
                 if *older {
                     let rows = self.older.clone();
                     self.load(&rows)?;
                 }
-                self.load_all()?;
+                self.load_all(*marks)?;
                 self.discard()?;
                 self.compare()?;
             }
-            Operation::Reload => {
+            Operation::Reload(marks) => {
                 self.discard()?;
                 let rows = self.older.clone();
                 self.load(&rows)?;
-                self.load_all()?;
+                self.load_all(*marks)?;
                 self.compare()?;
             }
         }
+        Ok(())
+    }
+
+    fn put_dated(&mut self, key: &Key, due: Option<Timestamp>) -> Outcome {
+        let key = [&[ROW], &key[..]].concat();
+        let last = self.shown.dated.get(&key);
+        let last = last.and_then(|row| moment(&key, row));
+        let (row, before) = self.shown.put_dated(&key, due);
+        let own = moment(&key, &row);
+        let store = self.store()?;
+        for (at, expected) in [(last, before.is_none()), (due, own.is_none())] {
+            if let Some(at) = at {
+                let passed = store.has_visited(DATED, &key, at).map_err(broke)?;
+                same("whether a moment is passed", passed, expected)?;
+            }
+        }
+        let for_item = due.filter(|_| own.is_none());
+        if for_item.is_none() {
+            store.delete_due(DATED, &key).map_err(broke)?;
+        }
+        let put = store.put_dated(DATED, &key, &row, before);
+        put.map_err(broke)?;
+        if let Some(due) = for_item {
+            store.put_due(DATED, &key, due, &[]).map_err(broke)?;
+        }
+        self.is_open.1 = true;
         Ok(())
     }
 
@@ -324,7 +411,12 @@ impl Run<'_> {
             if clock == Clock::Stream {
                 self.shown.marks[clock.number() as usize] = Some(item.place.clone());
             }
-            if let Some(again) = again {
+            if let Some(again) = again
+                && key.first() == Some(&ROW)
+            {
+                let due = Timestamp(item.due.0 + again);
+                self.put_dated(&key[1..].to_vec(), Some(due))?;
+            } else if let Some(again) = again {
                 let due = Timestamp(item.due.0 + again);
                 let put = self.store()?.put_due(*store, key, due, b"again");
                 put.map_err(broke)?;
@@ -375,6 +467,7 @@ impl Run<'_> {
         let applied = self.store()?.begin_apply(position(seq), Vec::new());
         applied.map_err(broke)?;
         self.committed.clone_from(&self.kept);
+        self.has_loaded = false;
         // Every third transaction stays in flight while the next operations run.
         if seq.is_multiple_of(3) {
             return Ok(());
@@ -391,19 +484,32 @@ impl Run<'_> {
     }
 
     /// Loads the changelog. A deleted row is a tombstone.
-    fn load_all(&mut self) -> Outcome {
-        let rows = self.changelog.clone();
+    fn load_all(&mut self, marks: Marks) -> Outcome {
+        let mut rows = self.changelog.clone();
+        let apart: Rows = match marks {
+            Marks::Together => Rows::new(),
+            Marks::First | Marks::Last => {
+                rows.extract_if(.., |(_, key), _| key == MARK_KEY).collect()
+            }
+        };
+        if marks == Marks::First {
+            self.load(&apart)?;
+        }
         let gone: Vec<_> = self
             .older
             .keys()
-            .filter(|at| !rows.contains_key(*at))
+            .filter(|at| !self.changelog.contains_key(*at))
             .cloned()
             .collect();
         let mut load = Load::new();
         for (store, key) in &gone {
             load.write(*store, key, None);
         }
-        self.load_from(load, &rows)
+        self.load_from(load, &rows)?;
+        match marks {
+            Marks::Last => self.load(&apart),
+            Marks::Together | Marks::First => Ok(()),
+        }
     }
 
     fn load(&mut self, rows: &Rows) -> Outcome {
@@ -415,6 +521,7 @@ impl Run<'_> {
             load.write(*store, key, Some(row));
         }
         let seq = self.seq;
+        self.has_loaded = true;
         self.store()?
             .begin_load(load, position(seq))
             .map_err(broke)?;
@@ -434,7 +541,11 @@ impl Run<'_> {
             )?;
             let places = self.store()?.listed_places(clock).map_err(broke)?;
             for place in places {
-                if shown.mark(clock).is_some_and(|mark| place <= *mark) {
+                let is_behind = shown.mark(clock).is_none_or(|mark| place > *mark);
+                if !is_behind && place.key.first() == Some(&ROW) && self.has_loaded {
+                    continue;
+                }
+                if !is_behind {
                     return Err(TestCaseError::fail(format!(
                         "{place:?} is not behind the mark"
                     )));
@@ -457,6 +568,12 @@ impl Run<'_> {
             let found = self.store()?.get_undated(*store, key, &mut value);
             let found = found.map_err(broke)?.then_some(&value);
             same("a row without a moment", found, Some(expected))?;
+        }
+        for (key, expected) in &shown.dated {
+            let mut value = Vec::new();
+            let found = self.store()?.get(ROWS, key, &mut value);
+            let found = found.map_err(broke)?.then_some(&value);
+            same("a row with a moment", found, Some(expected))?;
         }
         for ((store, key), item) in &shown.items {
             let mut value = Vec::new();

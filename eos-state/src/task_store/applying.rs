@@ -37,10 +37,11 @@ impl TaskStore {
     pub fn begin_apply(
         &mut self,
         position: Position,
-        over: Vec<ExpiredRows>,
+        mut over: Vec<ExpiredRows>,
     ) -> Result<(), StoreError> {
         self.healthy()?;
         self.end_previous()?;
+        over.extend(self.passed_entries()?);
         let mut spare = std::mem::take(&mut self.spare).into_iter();
         let stores = self.slots.iter_mut().map(|slot| {
             let order = slot.sorted();

@@ -8,6 +8,7 @@
 //!
 //! **No entry without its item.** A write that moves or deletes an item deletes the item's old entry.
 
+mod dated;
 mod next;
 mod search;
 
@@ -16,6 +17,8 @@ use std::cell::{Cell, RefCell};
 use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
 
+pub(super) use self::dated::Dated;
+pub use self::dated::MomentOf;
 use self::search::Search;
 use super::TaskStore;
 use crate::StoreError;
@@ -42,6 +45,8 @@ pub(super) struct DueStores {
     set: [Cell<u32>; CLOCKS],
     /// The search of each clock.
     searches: [RefCell<Search>; CLOCKS],
+    /// Whether the index has lost the entries of handled rows since the last load.
+    is_trimmed: Cell<bool>,
     buffers: RefCell<Buffers>,
 }
 
@@ -131,6 +136,10 @@ impl TaskStore {
         value: &mut Vec<u8>,
     ) -> Result<Option<Timestamp>, StoreError> {
         let (due, _) = self.due_store(store)?;
+        if let Some(moment) = self.dated_moment(store, key, value)? {
+            value.clear();
+            return Ok(Some(moment));
+        }
         let mut buffers = due.buffers.borrow_mut();
         due::row_key(&mut buffers.key, key);
         if !self.get(store, &buffers.key, value)? {
@@ -234,12 +243,7 @@ impl TaskStore {
         self.write(store, full, Some(row))?;
         let set = &state.set[at(clock)];
         set.set(set.get().saturating_add(1));
-        if !state.marked.borrow().contains(&store) {
-            if !self.get(store, MARK_KEY, row)? {
-                self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
-            }
-            state.marked.borrow_mut().push(store);
-        }
+        self.note_clock(state, (store, clock), row)?;
         if before == Some(listed) {
             let next = &state.next[at(clock)];
             next.set(next.get().map(|bound| bound.min(due)));
@@ -256,6 +260,23 @@ impl TaskStore {
         self.list(clock, place(listed), entry);
         let next = &state.next[at(clock)];
         next.set(next.get().map(|bound| bound.min(due).min(listed.moment())));
+        Ok(())
+    }
+
+    /// Writes the mark of a store that has none, so that the store has a clock.
+    fn note_clock(
+        &self,
+        state: &DueStores,
+        (store, clock): (StoreId, Clock),
+        row: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        if state.marked.borrow().contains(&store) {
+            return Ok(());
+        }
+        if !self.get(store, MARK_KEY, row)? {
+            self.write(store, MARK_KEY, Some(&due::encode_mark(clock, None)))?;
+        }
+        state.marked.borrow_mut().push(store);
         Ok(())
     }
 
@@ -419,10 +440,12 @@ impl TaskStore {
 
     /// Adds the index entries of the items in a load, and deletes those of their earlier versions.
     pub(super) fn list_loaded(&self, load: &mut Load) -> Result<(), StoreError> {
-        if self.due.is_none() || !self.defences.lists_loaded {
+        let Some(state) = self.due.as_ref().filter(|_| self.defences.lists_loaded) else {
             return Ok(());
-        }
+        };
+        state.is_trimmed.set(false);
         let mut entries = Vec::new();
+        self.list_dated(load, &mut entries)?;
         for slot in self.stores() {
             let Some(clock) = slot.clock else {
                 continue;
@@ -458,6 +481,8 @@ impl TaskStore {
                 }
             }
         }
+        // The deleted ones first: an item and the row of its key may have one place, one after the other.
+        entries.sort_by_key(|(_, listed)| *listed);
         for (entry, listed) in entries {
             load.write(INDEX_ID, &entry, listed.then_some(&[]));
         }

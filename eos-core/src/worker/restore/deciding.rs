@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::joins::JoinRow;
 use eos_protocol::state::{
     Bounds, Identity, Local, Offsets, PerFamily, Reading, Restart, Restore, RestoreKind, Situation,
     Standing, StoreNames, StoresHash, TopicIdentity, TopicUuid, Why, decide,
@@ -100,6 +101,9 @@ impl<C: Client> Restoring<C> {
             stores: stores.iter().map(|s| (s.id, s.kind)).collect(),
             due: (stores.iter())
                 .filter_map(|s| Some((s.id, s.clock?)))
+                .collect(),
+            dated: (stores.iter())
+                .filter_map(|s| Some((s.id, s.rows_with_moments()?)))
                 .collect(),
             names: Names::of(&stores, kept),
             logs,
@@ -267,6 +271,12 @@ impl<C: Client> Restoring<C> {
         let store = TaskStore::new(backend, self.stores.iter().copied())
             .map(noted)
             .and_then(|store| store.with_due(self.due.iter().copied()))
+            .and_then(|store| {
+                let mut dated = self.dated.iter();
+                dated.try_fold(store, |store, (items, rows)| {
+                    store.with_dated(*items, *rows, JoinRow::moment)
+                })
+            })
             .map_err(|source| store_failed(self.task, source))?
             .cached(&spec.state.cache)
             .limited(&self.changelog_limits(shared))

@@ -63,6 +63,8 @@ struct Restoring<C: Client> {
     stores: Vec<(StoreId, StoreKind)>,
     /// The stores with moments.
     due: Vec<(StoreId, Clock)>,
+    /// The stores of moments whose items are rows of another store, and these stores.
+    dated: Vec<(StoreId, StoreId)>,
     names: Names,
     /// The windowed stores, as the program defines them.
     windows: Vec<Windowed>,

@@ -92,7 +92,7 @@ impl TaskStore {
         self.healthy()?;
         let range = match state.searches[at(clock)].borrow().from() {
             From::At(place) => due::from(clock, place),
-            From::Mark => due::behind(clock, None),
+            From::Mark => due::behind(clock, self.kept_mark(clock)?.as_ref()),
             From::End => return Ok(()),
         };
         let mut scan = self.scan_below(0, &Table::new(), &range, Direction::Forward)?;
@@ -143,6 +143,20 @@ impl TaskStore {
             row,
             entry,
         } = &mut *buffers;
+        if let Some(moment) = self.dated_moment(place.store, &place.key, row)?
+            && Round::of(moment) == place.round
+        {
+            state.next[at(clock)].set(Some(moment));
+            return Ok(match moment > now {
+                true => NextDue::Nothing,
+                false => NextDue::Item(DueItem {
+                    clock,
+                    place,
+                    due: moment,
+                    value: Vec::new(),
+                }),
+            });
+        }
         due::row_key(full, &place.key);
         let found = match self.get(place.store, full, row)? {
             true => Some(self.moments(place.store, row)?),
@@ -192,7 +206,15 @@ impl TaskStore {
                 .skip(&item.place);
             return Ok(());
         }
-        self.delete_due(*store, key)?;
+        let mut buffers = state.buffers.borrow_mut();
+        let is_row = self.dated_moment(*store, key, &mut buffers.row)? == Some(item.due);
+        match is_row {
+            true => self.unlist(item.clock, &item.place, &mut buffers.entry),
+            false => {
+                drop(buffers);
+                self.delete_due(*store, key)?;
+            }
+        }
         if item.clock == Clock::Stream {
             let mark = due::encode_mark(item.clock, Some((*round, key)));
             self.write(*store, MARK_KEY, Some(&mark))?;
@@ -213,13 +235,29 @@ impl TaskStore {
         if let Some(mark) = &state.marks.borrow()[at(clock)] {
             return Ok(mark.clone());
         }
+        let last = self.read_mark(clock, |store, mark| self.get(store, MARK_KEY, mark))?;
+        state.marks.borrow_mut()[at(clock)] = Some(last.clone());
+        Ok(last)
+    }
+
+    /// The same, without the writes of the current record.
+    pub(super) fn kept_mark(&self, clock: Clock) -> Result<Option<Place>, StoreError> {
+        self.read_mark(clock, |store, mark| self.get_kept(store, MARK_KEY, mark))
+    }
+
+    /// The last one of all marks of a clock.
+    fn read_mark(
+        &self,
+        clock: Clock,
+        get: impl Fn(StoreId, &mut Vec<u8>) -> Result<bool, StoreError>,
+    ) -> Result<Option<Place>, StoreError> {
         let (mut last, mut bytes) = (None, Vec::new());
         for slot in self
             .stores()
             .iter()
             .filter(|slot| slot.clock == Some(clock))
         {
-            if !self.get(slot.id, MARK_KEY, &mut bytes)? {
+            if !get(slot.id, &mut bytes)? {
                 continue;
             }
             let unreadable = |found| StoreError::DueRow {
@@ -233,7 +271,6 @@ impl TaskStore {
             }
             last = last.max(place);
         }
-        state.marks.borrow_mut()[at(clock)] = Some(last.clone());
         Ok(last)
     }
 }

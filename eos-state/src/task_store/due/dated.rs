@@ -1,0 +1,201 @@
+//! Items that are rows of another store.
+//!
+//! The rows of a store may have their moments in themselves. The items of its due store are these rows, without rows of their
+//! own: a write of the row sets the moment, and the visit of an item writes nothing. The row keeps its moment, and the mark
+//! shows that the visit has begun.
+//!
+//! A restore lists the rows that it loads, including those whose visits have begun, because the mark may come last. No search
+//! reads these entries, because all searches begin behind the mark. The next transaction deletes them as one range.
+
+use eos_protocol::state::StoreId;
+use eos_protocol::{Clock, Place, Round, Timestamp};
+
+use super::{Buffers, READ_AT_ONCE, at};
+use crate::StoreError;
+use crate::due::{self, INDEX_ID};
+use crate::expired::ExpiredRows;
+use crate::load::Load;
+use crate::task_store::TaskStore;
+
+/// Returns the moment of a row from its key and its value.
+pub type MomentOf = fn(&[u8], &[u8]) -> Option<Timestamp>;
+
+/// A store with rows that have moments.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::task_store) struct Dated {
+    pub(super) rows: StoreId,
+    pub(super) moment: MomentOf,
+}
+
+/// An entry of the index, and whether it is added or deleted.
+pub(super) type Entry = (Vec<u8>, bool);
+
+impl TaskStore {
+    /// Makes the rows of a store the items of a due store by stream time. The due store may also have items of its own.
+    ///
+    /// # Errors
+    /// If a store is unknown, or `items` is not a due store by stream time.
+    pub fn with_dated(
+        mut self,
+        items: StoreId,
+        rows: StoreId,
+        moment: MomentOf,
+    ) -> Result<Self, StoreError> {
+        self.slot(rows)?;
+        let slot = self.slot(items)?;
+        let is_by_stream_time = self.slots[slot].clock == Some(Clock::Stream);
+        if !is_by_stream_time {
+            return Err(StoreError::OtherClock { store: items });
+        }
+        self.slots[slot].dated = Some(Dated { rows, moment });
+        Ok(self)
+    }
+
+    /// Writes a row for the current record. If the row has a moment, it is an item. `planned` is the moment of the row before,
+    /// if [`has_visited`](Self::has_visited) returns false for it. It also returns false for the moment of this row: no search
+    /// finds an item that the last visit has passed.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), and if the store has no such rows.
+    pub fn put_dated(
+        &self,
+        items: StoreId,
+        key: &[u8],
+        value: &[u8],
+        planned: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        let (state, clock) = self.due_store(items)?;
+        let dated = self.dated(items)?;
+        let due = (dated.moment)(key, value);
+        self.write(dated.rows, key, Some(value))?;
+        if due == planned {
+            return Ok(());
+        }
+        let mut buffers = state.buffers.borrow_mut();
+        let Buffers { row, entry, .. } = &mut *buffers;
+        let place = |due| Place {
+            round: Round::of(due),
+            store: items,
+            key: key.to_vec(),
+        };
+        if let Some(planned) = planned {
+            self.unlist(clock, &place(planned), entry);
+        }
+        let Some(due) = due else {
+            return Ok(());
+        };
+        self.note_clock(state, (items, clock), row)?;
+        self.list(clock, place(due), entry);
+        let set = &state.set[at(clock)];
+        set.set(set.get().saturating_add(1));
+        let next = &state.next[at(clock)];
+        next.set(next.get().map(|bound| bound.min(due)));
+        Ok(())
+    }
+
+    /// Whether the last handled item is that of this key at this moment, or a later one.
+    ///
+    /// # Errors
+    /// If the mark can't be read.
+    pub fn has_visited(
+        &self,
+        items: StoreId,
+        key: &[u8],
+        moment: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (state, clock) = self.due_store(items)?;
+        let is_over = |mark: &Option<Place>| {
+            let mark = mark.as_ref();
+            mark.is_some_and(|mark| {
+                (Round::of(moment), items, key) <= (mark.round, mark.store, mark.key.as_slice())
+            })
+        };
+        if let Some(mark) = &state.marks.borrow()[at(clock)] {
+            return Ok(is_over(mark));
+        }
+        Ok(is_over(&self.mark(clock)?))
+    }
+
+    fn dated(&self, items: StoreId) -> Result<Dated, StoreError> {
+        let slot = self.slot(items)?;
+        let dated = self.slots.get(slot).and_then(|slot| slot.dated);
+        dated.ok_or(StoreError::UnknownStore { store: items })
+    }
+
+    /// Returns the moment of the row that is an item, if its visit has not begun. `row` then holds the row.
+    pub(super) fn dated_moment(
+        &self,
+        items: StoreId,
+        key: &[u8],
+        row: &mut Vec<u8>,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let slot = self.slot(items)?;
+        let Some(dated) = self.slots.get(slot).and_then(|slot| slot.dated) else {
+            return Ok(None);
+        };
+        if !self.get(dated.rows, key, row)? {
+            return Ok(None);
+        }
+        let moment = (dated.moment)(key, row);
+        match moment {
+            Some(moment) if !self.has_visited(items, key, moment)? => Ok(Some(moment)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Adds the index entries of the rows with moments in a load, and deletes those of their earlier versions.
+    pub(super) fn list_dated(
+        &self,
+        load: &Load,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        for slot in self.stores() {
+            let (Some(dated), Some(clock)) = (slot.dated, slot.clock) else {
+                continue;
+            };
+            let id = dated.rows.to_be_bytes();
+            let of_store = load.sorted().filter_map(|(full, row)| {
+                let key = full.strip_prefix(&id)?;
+                Some((key, row.and_then(|row| (dated.moment)(key, row))))
+            });
+            let rows: Vec<_> = of_store.collect();
+            for rows in rows.chunks(READ_AT_ONCE) {
+                let keys: Vec<&[u8]> = rows.iter().map(|(key, _)| *key).collect();
+                let mut before = vec![None; rows.len()];
+                let mut each = |n: usize, row: Option<&[u8]>| {
+                    before[n] = row.and_then(|row| (dated.moment)(keys[n], row));
+                };
+                self.poisoning(self.backend.multi_get(dated.rows, &keys, &mut each))?;
+                for ((key, after), before) in rows.iter().zip(before) {
+                    if before == *after {
+                        continue;
+                    }
+                    for (moment, listed) in [(before, false), (*after, true)] {
+                        let Some(moment) = moment else {
+                            continue;
+                        };
+                        let mut entry = Vec::with_capacity(14 + key.len());
+                        due::index_key(&mut entry, clock, Round::of(moment), slot.id, key);
+                        entries.push((entry, listed));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the entries of the index whose items the transaction's last mark has passed, once after each load. Crashes may
+    /// have left some in the database, so also once for each opened one.
+    pub(in crate::task_store) fn passed_entries(&self) -> Result<Option<ExpiredRows>, StoreError> {
+        let has_dated = self.stores().iter().any(|slot| slot.dated.is_some());
+        let Some(state) = self.due.as_ref().filter(|_| has_dated) else {
+            return Ok(None);
+        };
+        if state.is_trimmed.replace(true) {
+            return Ok(None);
+        }
+        let mark = self.kept_mark(Clock::Stream)?;
+        let passed = mark.map(|mark| due::up_to(Clock::Stream, &mark));
+        Ok(passed.map(|range| ExpiredRows::new(INDEX_ID, range)))
+    }
+}
