@@ -55,6 +55,14 @@ pub trait JoinStorage {
     /// If the store can't read.
     fn has_visited(&self, key: &[u8], moment: Timestamp) -> Result<bool, Self::Error>;
 
+    /// Whether a row with this moment needs an item: its visit could not run otherwise, or could be lost.
+    ///
+    /// # Errors
+    /// If the store can't read.
+    fn needs_item(&self, key: &[u8], moment: Timestamp) -> Result<bool, Self::Error> {
+        self.has_visited(key, moment)
+    }
+
     /// Writes an item with the moment of a row.
     ///
     /// # Errors
@@ -510,7 +518,7 @@ impl Joining {
         }
     }
 
-    /// Writes a row whose planned visit was `before`, and plans its visit. A moment that a visit has passed gets an item.
+    /// Writes a row whose planned visit was `before`, and plans its visit.
     fn write<S: JoinStorage>(
         store: &S,
         key: &[u8],
@@ -518,7 +526,7 @@ impl Joining {
         before: Visit,
     ) -> Result<(), JoinError<S::Error>> {
         row.has_item = match row.due {
-            Some(due) => store.has_visited(key, due).map_err(JoinError::Storage)?,
+            Some(due) => store.needs_item(key, due).map_err(JoinError::Storage)?,
             None => false,
         };
         let mut bytes = Vec::with_capacity(row.encoded_len());

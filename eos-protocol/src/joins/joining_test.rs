@@ -1,7 +1,7 @@
 //! Joins against a nested loop.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::Timestamp;
 #[derive(Debug)]
 struct Memory {
     rows: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// The moments of rows, until the visit begins.
-    visits: RefCell<BTreeMap<Vec<u8>, Timestamp>>,
+    /// The planned visits: the moments and the keys of rows.
+    index: RefCell<BTreeSet<(Timestamp, Vec<u8>)>>,
     /// The moments of items.
     items: RefCell<BTreeMap<Vec<u8>, Timestamp>>,
     /// The last visit: its moment and its row.
@@ -30,7 +30,7 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             rows: RefCell::default(),
-            visits: RefCell::default(),
+            index: RefCell::default(),
             items: RefCell::default(),
             mark: RefCell::new((Timestamp(i64::MIN), Vec::new())),
             heads: RefCell::default(),
@@ -44,7 +44,7 @@ impl Memory {
     fn make_older(&self, key: &[u8]) {
         if let Some(row) = self.rows.borrow_mut().get_mut(key)
             && let Some(moment) = JoinRow::moment(key, row)
-            && self.visits.borrow_mut().remove(key).is_some()
+            && self.index.borrow().contains(&(moment, key.to_vec()))
         {
             row[0] = 1;
             self.items.borrow_mut().insert(key.to_vec(), moment);
@@ -53,15 +53,16 @@ impl Memory {
 
     /// Takes the first visit.
     fn next(&self, now: Timestamp) -> Option<(Vec<u8>, Timestamp)> {
-        let (mut visits, mut items) = (self.visits.borrow_mut(), self.items.borrow_mut());
-        let all = visits.iter().chain(items.iter());
-        let first = all.min_by_key(|(key, moment)| (**moment, *key));
-        let (key, moment) = first.filter(|(_, moment)| **moment <= now)?;
-        let (key, moment) = (key.clone(), *moment);
-        visits.remove(&key);
-        items.remove(&key);
+        let mut index = self.index.borrow_mut();
+        let first = index.first().filter(|(moment, _)| *moment <= now)?.clone();
+        index.remove(&first);
+        let (moment, key) = first.clone();
+        let mut items = self.items.borrow_mut();
+        if items.get(&key) == Some(&moment) {
+            items.remove(&key);
+        }
         let mut mark = self.mark.borrow_mut();
-        *mark = mark.clone().max((moment, key.clone()));
+        *mark = mark.clone().max(first);
         Some((key, moment))
     }
 }
@@ -100,13 +101,13 @@ impl JoinStorage for Memory {
         row: &[u8],
         planned: Option<Timestamp>,
     ) -> Result<(), Infallible> {
-        let mut visits = self.visits.borrow_mut();
-        let moment = JoinRow::moment(key, row);
-        let before = match moment {
-            Some(moment) => visits.insert(key.to_vec(), moment),
-            None => visits.remove(key),
-        };
-        assert_eq!(before, planned);
+        let mut index = self.index.borrow_mut();
+        if let Some(planned) = planned {
+            assert!(index.remove(&(planned, key.to_vec())));
+        }
+        if let Some(moment) = JoinRow::moment(key, row) {
+            index.insert((moment, key.to_vec()));
+        }
         *self.heads.borrow_mut() += 1;
         self.put(key, row)
     }
@@ -117,13 +118,17 @@ impl JoinStorage for Memory {
     }
 
     fn put_item(&self, key: &[u8], moment: Timestamp) -> Result<(), Infallible> {
+        self.delete_item(key)?;
         self.items.borrow_mut().insert(key.to_vec(), moment);
+        self.index.borrow_mut().insert((moment, key.to_vec()));
         Ok(())
     }
 
     fn delete_item(&self, key: &[u8]) -> Result<(), Infallible> {
         // The item of the visit that runs is gone.
-        self.items.borrow_mut().remove(key);
+        if let Some(moment) = self.items.borrow_mut().remove(key) {
+            self.index.borrow_mut().remove(&(moment, key.to_vec()));
+        }
         Ok(())
     }
 }
@@ -419,10 +424,7 @@ fn a_hot_key_costs_the_same_per_record() {
             }
         }
         let mut alone = 0;
-        loop {
-            let Some((key, moment)) = store.next(Timestamp(i64::MAX)) else {
-                break;
-            };
+        while let Some((key, moment)) = store.next(Timestamp(i64::MAX)) {
             *store.work.borrow_mut() = 0;
             let taken = joining.take_alone(&store, &key, moment).unwrap().len();
             alone += taken;
@@ -501,7 +503,7 @@ fn a_visit_skips_the_closed_records_that_have_met_a_partner() {
     let (key, moment) = store.next(Timestamp(i64::MAX)).unwrap();
     let alone = joining.take_alone(&store, &key, moment).unwrap();
     assert_eq!(alone.len(), 1);
-    assert!(store.visits.borrow().is_empty());
+    assert!(store.index.borrow().is_empty());
     // It reads few of the records that have met their partners.
     assert!(*store.work.borrow() < 100, "{}", store.work.borrow());
 }
@@ -576,10 +578,7 @@ fn a_row_behind_the_last_visit_has_an_item() {
         let store = Memory::default();
         *store.mark.borrow_mut() = (Timestamp(200), Vec::new());
         arrive_left(&joining, &store, 0);
-        assert_eq!(
-            (store.items.borrow().len(), store.visits.borrow().len()),
-            (1, 0)
-        );
+        assert_eq!(store.items.borrow().len(), 1);
         if let Some(second) = second {
             arrive_left(&joining, &store, second);
         }
@@ -655,10 +654,7 @@ fn a_record_that_arrives_at_an_earlier_stream_time_goes_out_alone() {
         arrive(1_090, 1_090, 1_000);
         arrive(980, 1_086, 1_086);
         let mut alone = Vec::new();
-        loop {
-            let Some((key, moment)) = store.next(Timestamp(i64::MAX)) else {
-                break;
-            };
+        while let Some((key, moment)) = store.next(Timestamp(i64::MAX)) {
             let taken = joining.take_alone(&store, &key, moment).unwrap();
             alone.extend(taken.iter().map(|stored| stored.time.0));
         }

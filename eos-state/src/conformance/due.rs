@@ -91,7 +91,8 @@ enum Operation {
     Work(Clock, i64, Option<i64>),
     Keep,
     Drop,
-    Apply,
+    /// Applies the transaction. The writes of the current record are kept before, or stay open.
+    Apply(bool),
     Discard,
     Reopen,
     /// Loads the changelog from its beginning into another database. With older versions of the rows first.
@@ -129,7 +130,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(clock, now, again)| Op::Work(clock, now, again)),
         6 => Just(Op::Keep),
         1 => Just(Op::Drop),
-        4 => Just(Op::Apply),
+        4 => proptest::bool::weighted(0.8).prop_map(Op::Apply),
         1 => Just(Op::Discard),
         1 => Just(Op::Reopen),
         1 => (any::<bool>(), marks()).prop_map(|(older, marks)| Op::Restore(older, marks)),
@@ -318,7 +319,7 @@ impl Run<'_> {
                 self.shown.clone_from(&self.kept);
                 self.is_open.1 = false;
             }
-            Operation::Apply => self.apply()?,
+            Operation::Apply(keeps) => self.apply(*keeps)?,
             Operation::Discard => self.discard()?,
             Operation::Reopen => {
                 self.open()?;
@@ -443,8 +444,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn apply(&mut self) -> Outcome {
-        self.keep()?;
+    fn apply(&mut self, keeps: bool) -> Outcome {
+        if keeps {
+            self.keep()?;
+        }
         let mut changes = Vec::new();
         for write in self.store()?.changes(Family::Plain) {
             let row = write.value.map(<[u8]>::to_vec);
@@ -485,13 +488,10 @@ impl Run<'_> {
 
     /// Loads the changelog. A deleted row is a tombstone.
     fn load_all(&mut self, marks: Marks) -> Outcome {
-        let mut rows = self.changelog.clone();
-        let apart: Rows = match marks {
-            Marks::Together => Rows::new(),
-            Marks::First | Marks::Last => {
-                rows.extract_if(.., |(_, key), _| key == MARK_KEY).collect()
-            }
-        };
+        let changelog = self.changelog.clone().into_iter();
+        let is_apart =
+            |((_, key), _): &((StoreId, Key), Vec<u8>)| marks != Marks::Together && key == MARK_KEY;
+        let (apart, rows): (Rows, Rows) = changelog.partition(is_apart);
         if marks == Marks::First {
             self.load(&apart)?;
         }
@@ -557,6 +557,9 @@ impl Run<'_> {
                 listed.push((place.store, place.key));
             }
         }
+        for clock in Clock::ALL {
+            self.compare_handled(clock)?;
+        }
         listed.sort();
         same(
             "the listed items",
@@ -584,5 +587,29 @@ impl Run<'_> {
             same("an item", (due, &value), (Some(item.due), &item.value))?;
         }
         Ok(())
+    }
+
+    /// Compares the moment up to which a clock's items are handled. An item that was put off may be listed earlier.
+    fn compare_handled(&mut self, clock: Clock) -> Outcome {
+        // The search may have followed the writes of an open record.
+        if self.is_open.1 {
+            return Ok(());
+        }
+        let now = Timestamp(100);
+        let found = self.store()?.handled_to(clock, now).map_err(broke)?;
+        let first = self
+            .kept
+            .first(clock)
+            .map(|(place, _)| place.moment().0 - 1);
+        let most = first.map_or(now.0, |first| first.min(now.0));
+        let mark = self
+            .kept
+            .mark(clock)
+            .map_or(i64::MIN, |mark| mark.moment().0 - 1);
+        if (mark.min(most)..=most).contains(&found.0) {
+            return Ok(());
+        }
+        let text = format!("{clock:?} is handled to {found:?}, expected {mark} to {most}");
+        Err(TestCaseError::fail(text))
     }
 }

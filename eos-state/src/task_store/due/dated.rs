@@ -51,6 +51,16 @@ impl TaskStore {
         Ok(self)
     }
 
+    /// Sets whether all rows with moments get items. Without transactions, a crash may keep the mark and lose the rows, because
+    /// they are in another partition of the changelog. A row with a passed moment would never be visited.
+    #[must_use]
+    pub fn writing_items(self, writes_items: bool) -> Self {
+        Self {
+            writes_items,
+            ..self
+        }
+    }
+
     /// Writes a row for the current record. If the row has a moment, it is an item. `planned` is the moment of the row before,
     /// if [`has_visited`](Self::has_visited) returns false for it. It also returns false for the moment of this row: no search
     /// finds an item that the last visit has passed.
@@ -114,6 +124,20 @@ impl TaskStore {
             return Ok(is_over(mark));
         }
         Ok(is_over(&self.mark(clock)?))
+    }
+
+    /// Whether a row with this moment needs an item: because the last handled item is a later one, or because all rows get
+    /// [items](Self::writing_items).
+    ///
+    /// # Errors
+    /// If the mark can't be read.
+    pub fn needs_item(
+        &self,
+        items: StoreId,
+        key: &[u8],
+        moment: Timestamp,
+    ) -> Result<bool, StoreError> {
+        Ok(self.writes_items || self.has_visited(items, key, moment)?)
     }
 
     fn dated(&self, items: StoreId) -> Result<Dated, StoreError> {
