@@ -185,6 +185,8 @@ rules! {
     reads_old_rows_first = OldRowFirst,
     /// An answer counts only with the token of its row.
     checks_tokens_of_answers = AnswerTokens,
+    /// A left row has the right row of its newest answer.
+    keeps_newest_right_rows = NewestRight,
     /// A second update of a right row begins at its first subscriber again.
     begins_fan_outs_anew = FanOutAnew,
     /// A reference to a missing right row gets an answer if the result has to change.

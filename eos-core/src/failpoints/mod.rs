@@ -119,6 +119,7 @@
 //! | `subtract_without_add` | a row that stays in its group is subtracted only |
 //! | `old_row_first` | the row before an update of a table is read after the update |
 //! | `answer_tokens` | a join by foreign key takes each answer, also one about a former reference |
+//! | `newest_right` | a row that refers to another one keeps the value of its first answer |
 //! | `fan_out_anew` | a change of a referenced row goes on at the cursor of the change before it |
 //! | `missing_row` | a reference to a missing row gets no answer, even if the result has to change |
 //! | `unsubscribe` | a row that refers to another key stays subscribed to the former one |

@@ -105,6 +105,7 @@ pub(crate) enum Defence {
     SubtractWithoutAdd,
     OldRowFirst,
     AnswerTokens,
+    NewestRight,
     FanOutAnew,
     MissingRow,
     Unsubscribe,
@@ -217,7 +218,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 91] = [
+    pub(super) const ALL: [Self; 92] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -289,6 +290,7 @@ impl Defence {
         Self::SubtractWithoutAdd,
         Self::OldRowFirst,
         Self::AnswerTokens,
+        Self::NewestRight,
         Self::FanOutAnew,
         Self::MissingRow,
         Self::Unsubscribe,
@@ -384,6 +386,7 @@ impl Defence {
             Self::SubtractWithoutAdd => "subtract_without_add",
             Self::OldRowFirst => "old_row_first",
             Self::AnswerTokens => "answer_tokens",
+            Self::NewestRight => "newest_right",
             Self::FanOutAnew => "fan_out_anew",
             Self::MissingRow => "missing_row",
             Self::Unsubscribe => "unsubscribe",

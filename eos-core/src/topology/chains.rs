@@ -45,6 +45,13 @@ impl Chains {
         places.position(|place| place.node.due_stores().contains(&store))
     }
 
+    /// Returns the stores whose rows keep the values of this input's records: see [`Node::kept_by`](super::node::Node::kept_by).
+    pub(crate) fn kept_by(&self, input: usize) -> impl Iterator<Item = usize> {
+        let sources = self.inputs.get(input).into_iter().flatten();
+        let first = sources.filter_map(|source| self.places.get(source.first?));
+        first.filter_map(|place| place.node.kept_by())
+    }
+
     /// Called when the records since the last commit are committed.
     pub(crate) fn committed(&mut self) {
         for place in &mut self.places {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use eos_protocol::foreign::{
     Answer, COUNTER_KEY, ForeignError, ForeignKind, LeftRow, LeftUpdate, Message, Outcome, Reached,
-    Stamp, Subscription, left_key, resolve, token_of_row, token_row, update_left,
+    Right, Stamp, Subscription, left_key, resolve, token_of_row, token_row, update_left,
 };
+use eos_protocol::sequence::REPLAY;
 use eos_protocol::state::{OwnRows, StoreId};
-use eos_protocol::{Partition, Timestamp};
+use eos_protocol::{Partition, Timestamp, dead_letter};
 use eos_state::{StoreError, TaskStore};
 
 use super::changes::ChangesExit;
@@ -23,7 +24,7 @@ use crate::codec::CodecError;
 use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::rules;
-use crate::store::{Stamped, StateError};
+use crate::store::{Stamped, StateError, StoreSpec};
 use crate::tables::ForeignJoin;
 use crate::views::{SourceKeys, partition_of};
 
@@ -96,6 +97,13 @@ impl<'c> LeftRows<'c> {
         set.map_err(|e| self.failed(e))
     }
 
+    fn set_if(&self, is_changed: bool, key: &[u8], row: &LeftRow) -> Result<(), Fault> {
+        match is_changed {
+            true => self.set(key, Some(row)),
+            false => Ok(()),
+        }
+    }
+
     /// Returns a token that no earlier subscription of the task has. The row of the counter is written to the changelog
     /// once per transaction.
     fn next_token(&self) -> Result<u64, Fault> {
@@ -110,6 +118,27 @@ impl<'c> LeftRows<'c> {
         set.map_err(|e| self.failed(e))?;
         Ok(token)
     }
+}
+
+/// Forgets the right row that a left row knows, because an error policy gives up an answer to it. The next update of the left
+/// row subscribes again. `key` is the key of the answer.
+pub(crate) fn forget_right(
+    task: &TaskStore,
+    spec: &StoreSpec,
+    key: &[u8],
+) -> Result<(), StoreError> {
+    let (mut full, mut bytes) = (Vec::new(), Vec::new());
+    left_key(&mut full, key);
+    if !task.get(spec.id, &full, &mut bytes)? {
+        return Ok(());
+    }
+    let row = LeftRow::decode(&bytes);
+    let row = row.map_err(|e| task.unreadable(&spec.name, e.to_string()))?;
+    let row = LeftRow {
+        right: Right::Unknown,
+        ..row
+    };
+    task.put(spec.id, &full, &row.encode())
 }
 
 /// Returns the fault of a read of a table's row. If the row can't be read, no error policy may go on: the result would miss
@@ -257,7 +286,7 @@ where
         let (join, kind) = (&self.ends.join, self.ends.kind);
         let rows = LeftRows::new(ctx, join.shared_name())?;
         let bytes = join.encode_key(&key).map_err(Fault::State)?;
-        let row = rows.get(&bytes)?;
+        let mut row = rows.get(&bytes)?;
         let named = new.as_ref().and_then(|new| (self.key)(new));
         let foreign = named.as_ref().map(|named| join.encode_foreign(named));
         let foreign = foreign.transpose().map_err(Fault::State)?;
@@ -266,10 +295,28 @@ where
             (Some(_), None) => LeftUpdate::NoKey,
             (Some(_), Some(foreign)) => LeftUpdate::Key(foreign),
         };
-        let step = update_left(kind, row.as_ref(), update);
+        let mut step = update_left(kind, row.as_ref(), update);
+        let mut known = None;
+        if step.outcome == Outcome::Joined
+            && let Some(row) = &mut row
+            && let Right::Known(right) = &row.right
+        {
+            match join.decode_right(&right.value) {
+                Ok(right) => known = Some(right),
+                Err(error) if matches!(error, CodecError::Unavailable { .. }) => {
+                    return Err(Fault::Value(error));
+                }
+                // Another codec wrote it. The answer has the right row in the form of this one.
+                Err(_) => {
+                    row.right = Right::Unknown;
+                    step = update_left(kind, Some(row), update);
+                }
+            }
+        }
         let LeftRow {
             mut token,
             foreign: before,
+            mut right,
             result: mut out,
         } = row.unwrap_or_default();
         let message = |message, token| Subscription {
@@ -278,7 +325,7 @@ where
             partition: ctx.task().partition,
             key: bytes.clone(),
         };
-        let about = (timestamp, &headers);
+        let mut about = (timestamp, &headers);
         if let Some(before) = before.filter(|_| step.unsubscribes)
             && rules::ends_former_subscriptions()
         {
@@ -294,23 +341,31 @@ where
             let begin = message(Message::Subscribe { to_none }, token);
             self.send(ctx, (named, foreign), &begin, about)?;
         }
+        if step.unsubscribes || step.subscribes.is_some() {
+            right = Right::Unknown;
+        }
         let old = match step.outcome {
             Outcome::Unchanged => None,
-            Outcome::Deleted | Outcome::Alone => out.take(),
+            Outcome::Deleted | Outcome::Alone | Outcome::Joined => out.take(),
         };
-        let result = match (step.outcome, &new) {
-            (Outcome::Alone, Some(new)) => (self.ends.f)(new, None),
+        let result = match (step.outcome, &new, &right) {
+            (Outcome::Alone, Some(new), _) => (self.ends.f)(new, None),
+            (Outcome::Joined, Some(new), Right::Known(right)) => {
+                about.0 = timestamp.max(right.time);
+                (self.ends.f)(new, known.as_ref())
+            }
             _ => None,
         };
         if let Some(result) = &result {
             let value = join.encode_result(result).map_err(Fault::State)?;
-            let time = timestamp;
+            let time = about.0;
             out = Some(Stamp { time, value });
         }
         let keeps = new.is_some() && (foreign.is_some() || out.is_some());
         let row = keeps.then_some(LeftRow {
             token,
             foreign,
+            right,
             result: out,
         });
         rows.set(&bytes, row.as_ref())?;
@@ -357,18 +412,21 @@ where
 pub(crate) struct ForeignResult<K, V, L, W, R> {
     ends: ForeignEnds<K, V, L, W, R>,
     left: RowsOf<K, V>,
+    /// The store of what the join knows of the left rows.
+    rows: usize,
     changes: ChangesExit<K, R>,
 }
 
 impl<K, V, L, W, R> ForeignResult<K, V, L, W, R> {
     pub(crate) fn new(
         ends: ForeignEnds<K, V, L, W, R>,
-        left: RowsOf<K, V>,
+        (left, rows): (RowsOf<K, V>, usize),
         changes: ChangesExit<K, R>,
     ) -> Self {
         Self {
             ends,
             left,
+            rows,
             changes,
         }
     }
@@ -410,14 +468,24 @@ where
             ctx.left_stale_answer_out();
             return Ok(());
         };
+        let right = match is_dead_letter(&headers) {
+            // A later answer may have come before it.
+            true => Right::Unknown,
+            false => Right::of_answer(timestamp, answer.value, join.most_kept()),
+        };
+        let learns =
+            row.right != right && (rules::keeps_newest_right_rows() || row.right == Right::Unknown);
+        if learns {
+            row.right = right;
+        }
         if reached == Reached::Nothing {
-            return Ok(());
+            return rows.set_if(learns, &bytes, &row);
         }
         let key = join.decode_key(&bytes).map_err(Fault::Key)?;
         let left = self.left.get(ctx, &key);
         let Some(left) = left.map_err(|fault| table_row_fault(ctx, fault))? else {
             ctx.left_stale_answer_out();
-            return Ok(());
+            return rows.set_if(learns, &bytes, &row);
         };
         let timestamp = timestamp.max(left.timestamp);
         let right = answer.value.map(|value| join.decode_right(value));
@@ -438,6 +506,16 @@ where
         self.ends
             .forward(ctx, next, &self.changes, (key, old, result), about)
     }
+
+    fn kept_by(&self) -> Option<usize> {
+        Some(self.rows)
+    }
+}
+
+/// Whether a record is a dead letter that is replayed, or comes from one.
+fn is_dead_letter(headers: &Headers) -> bool {
+    let names = [REPLAY, dead_letter::EXCEPTION];
+    names.iter().any(|name| headers.get(name).is_some())
 }
 
 /// The fault of a record of an internal topic that can't be read.

@@ -82,7 +82,7 @@ pub use error::{Mistake, TopologyError};
 pub(crate) use fault::{DueOf, EncodeError, Fault, ROUNDS};
 pub(crate) use follower::MadeOf;
 pub(crate) use foreign_left::{
-    ForeignEnds, ForeignKeyOf, ForeignResult, ForeignSubscribe, result_of,
+    ForeignEnds, ForeignKeyOf, ForeignResult, ForeignSubscribe, forget_right, result_of,
 };
 pub(crate) use foreign_right::{ForeignAnswer, ForeignUpdate};
 pub(crate) use global_spec::GlobalSpec;

@@ -80,6 +80,12 @@ pub(crate) trait Node: Send {
         &[]
     }
 
+    /// Returns the store of a foreign-key join whose rows keep the values of this node's records, if it has one. Such a row
+    /// forgets its value if an error policy gives a record up.
+    fn kept_by(&self) -> Option<usize> {
+        None
+    }
+
     /// Handles a due item.
     fn due(
         &mut self,

@@ -8,6 +8,9 @@
 //! that of the left row. So the answer of a former subscription changes nothing, in whatever order answers come. Kafka
 //! Streams compares hashes of the left value instead (`ResponseJoinProcessorSupplier`).
 //!
+//! **Known right rows.** A left row keeps the right value of its last answer. If an update of the left row keeps the foreign key,
+//! its result needs no answer. Kafka Streams subscribes again at each update.
+//!
 //! **Order.** The messages from one left task about one foreign key are in one partition, and so are the answers of one right
 //! task to one left task. An answer has the right value at the time of its writing. So no result is older than one before.
 
@@ -21,8 +24,8 @@ mod left_test;
 
 pub use fan_out::{FanOut, Share};
 pub use left::{
-    COUNTER_KEY, LeftRow, LeftStep, LeftUpdate, Outcome, Reached, Stamp, has_result, left_key,
-    resolve, token_of_row, token_row, update_left,
+    COUNTER_KEY, LeftRow, LeftStep, LeftUpdate, Outcome, Reached, Right, Stamp, has_result,
+    left_key, resolve, token_of_row, token_row, update_left,
 };
 pub use messages::{Answer, Message, Subscription};
 pub use right::{
@@ -31,7 +34,7 @@ pub use right::{
 
 use crate::Timestamp;
 
-/// The format of all rows and messages but the cursors.
+/// The format of all rows and messages but the cursors, and left rows that know their right row.
 const VERSION: u8 = 1;
 /// No time.
 const NO_TIME: i64 = i64::MIN;

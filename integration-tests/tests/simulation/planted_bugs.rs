@@ -140,6 +140,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
         50,
         &["VIOLATED unexpected", "VIOLATED lost", "VIOLATED older"],
     ),
+    ("newest_right", Shape::Foreign, 20, LOST),
     ("fan_out_anew", Shape::Foreign, 50, LOST),
     ("missing_row", Shape::Foreign, 20, LOST),
     ("unsubscribe", Shape::Foreign, 20, STATE),

@@ -12,6 +12,8 @@ use crate::store::{KeyValueStore, StateError, StoreSpec};
 
 /// The answers that one update of a right row sends in its own transaction.
 const AT_ONCE: usize = 10_000;
+/// The longest right value that a left row keeps, in bytes.
+const MOST_KEPT: usize = 512;
 
 /// The name and the codecs of a join by foreign key: see [`Table::join_by`](crate::Table::join_by).
 ///
@@ -37,6 +39,7 @@ pub struct ForeignJoin<K, L, W, R> {
     right: Arc<dyn Codec<W>>,
     result: Arc<dyn Codec<R>>,
     at_once: usize,
+    most_kept: usize,
 }
 
 impl<K, L, W, R> ForeignJoin<K, L, W, R> {
@@ -77,6 +80,7 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
             right: Arc::new(right),
             result: Arc::new(result),
             at_once: AT_ONCE,
+            most_kept: MOST_KEPT,
         }
     }
 
@@ -88,6 +92,17 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
     #[must_use]
     pub fn at_once(mut self, rows: usize) -> Self {
         self.at_once = rows.max(1);
+        self
+    }
+
+    /// Sets the length of the longest encoded right value that each left row keeps, in bytes. The default is 512. An update of
+    /// a left row with the same foreign key and a kept right value has its result at once. Otherwise it asks the task of the
+    /// right row, which takes two more transactions and four more records. 0 keeps no values.
+    ///
+    /// Each left row has a copy of its right value in the state and in the changelog.
+    #[must_use]
+    pub fn keep_right(mut self, bytes: usize) -> Self {
+        self.most_kept = bytes;
         self
     }
 
@@ -104,6 +119,11 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
     /// The number of answers in the transaction of an update.
     pub(crate) fn first_answers(&self) -> usize {
         self.at_once
+    }
+
+    /// The longest right value that a left row keeps, in bytes.
+    pub(crate) fn most_kept(&self) -> usize {
+        self.most_kept
     }
 
     /// The number of answers of each later step.
@@ -237,6 +257,7 @@ impl<K, L, W, R> Clone for ForeignJoin<K, L, W, R> {
             right: Arc::clone(&self.right),
             result: Arc::clone(&self.result),
             at_once: self.at_once,
+            most_kept: self.most_kept,
         }
     }
 }

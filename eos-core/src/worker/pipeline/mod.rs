@@ -42,6 +42,7 @@ use ahead::CallsOfWorker;
 use emission::Emission;
 use log_limiter::LogLimiter;
 use origin::{origin, wall_clock};
+use policy::{forget_given_up, store_failed};
 use processed::{Failed, Processed, Unit};
 use send::Unsent;
 
@@ -483,6 +484,11 @@ impl Pipeline {
         record: Processed,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
+        if record.failed.is_some()
+            && let Err(source) = forget_given_up(shared, task, record)
+        {
+            return store_failed(record, source);
+        }
         self.clock = shared.env.about_now();
         // At most once, a processed record must be in the transaction: its claim is given back otherwise.
         // Within a tick of the coarse clock, the result stays true, because a later transaction is younger. Only the first

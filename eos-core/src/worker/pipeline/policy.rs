@@ -13,7 +13,7 @@ use crate::client::{Client, Headers, Records};
 use crate::error_policy::{LastResort, Retry};
 use crate::reorder::WaitingRows;
 use crate::rules;
-use crate::topology::Fault;
+use crate::topology::{Fault, forget_right};
 use crate::worker::parked_keys::numbered;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
@@ -321,6 +321,26 @@ pub(super) fn pass_over<C: Client>(
             _ => task.stream_time().unwrap_or(Timestamp(0)),
         };
         WaitingRows::new(&state.store, spec).pass_over(key, now)?;
+    }
+    Ok(())
+}
+
+/// Forgets what the rows of a foreign-key join keep of a record that is given up. Otherwise they would use an outdated value until
+/// the next record for them.
+pub(super) fn forget_given_up<C: Client>(
+    shared: &Shared<C>,
+    task: &Task<RecordsOf<C>>,
+    record: Processed,
+) -> Result<(), StoreError> {
+    let (Some((input, _)), Some(state)) = (record.record(), &task.state) else {
+        return Ok(());
+    };
+    for store in task.chains.kept_by(input) {
+        let spec = shared.topology.stores().get(store);
+        let key = task.head(input).and_then(|message| message.key());
+        if let Some((spec, key)) = spec.zip(key) {
+            forget_right(&state.store, spec, key)?;
+        }
     }
     Ok(())
 }

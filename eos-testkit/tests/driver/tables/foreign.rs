@@ -9,9 +9,9 @@ use proptest::prelude::*;
 
 use super::{Update, check, mistakes, pipe, rows, store, table};
 
-type Join = ForeignJoin<String, String, String, String>;
+pub(super) type Join = ForeignJoin<String, String, String, String>;
 
-fn join() -> Join {
+pub(super) fn join() -> Join {
     ForeignJoin::plain("join")
 }
 
@@ -26,7 +26,7 @@ pub(super) fn key_of(value: &String) -> Option<String> {
     foreign(value)
 }
 
-fn inner_by(app: &mut App, join: &Join) {
+pub(super) fn inner_by(app: &mut App, join: &Join) {
     let (left, right) = (table(app, "left"), table(app, "right"));
     left.join_by(&right, join, key_of, |left, right| {
         format!("{left}+{right}")
@@ -39,8 +39,12 @@ pub(super) fn inner(app: &mut App) {
 }
 
 fn left(app: &mut App) {
+    left_by(app, &join());
+}
+
+fn left_by(app: &mut App, join: &Join) {
     let (left, right) = (table(app, "left"), table(app, "right"));
-    left.left_join_by(&right, &join(), key_of, |left, right| {
+    left.left_join_by(&right, join, key_of, |left, right| {
         format!("{left}+{}", right.map_or("-", String::as_str))
     })
     .to(&rows("out"));
@@ -484,10 +488,12 @@ proptest! {
     #[test]
     fn the_last_results_are_the_join_of_the_last_rows(
         updates in proptest::collection::vec((any::<bool>(), 0..4u8, proptest::option::of(0..4u8)), 0..40),
+        // Most values have three or four bytes.
+        most_kept in proptest::sample::select(vec![0, 3, 512]),
     ) {
         let (mut lefts, mut rights) = (BTreeMap::new(), BTreeMap::new());
         let mut app = App::new("a");
-        left(&mut app);
+        left_by(&mut app, &join().keep_right(most_kept));
         let mut driver = TestDriver::builder().hold().start(app);
         for (number, (is_left, key, value)) in updates.into_iter().enumerate() {
             let topic = if is_left { "left" } else { "right" };

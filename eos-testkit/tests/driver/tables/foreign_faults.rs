@@ -59,6 +59,35 @@ struct Codecs {
     result: Breaking,
 }
 
+/// A left row keeps a right value that another codec wrote. It asks for the value again.
+#[test]
+fn a_kept_right_value_that_is_unreadable_is_asked_for_again() {
+    let right_of_join = Breaking::default();
+    let mut app = App::new("a");
+    app.on_error(ErrorPolicy::skip());
+    let (left, right) = (table(&mut app, "left"), table(&mut app, "right"));
+    let join = ForeignJoin::with("join", Plain, Plain, right_of_join.clone(), Plain);
+    left.join_by(&right, &join, key_of, |left, right| {
+        format!("{left}+{right}")
+    })
+    .to(&rows("out"));
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, ("right", "a", Some("A")));
+    pipe(&mut driver, ("left", "k", Some("a=1")));
+    // The answer is unreadable as well, and skipped.
+    right_of_join.set(true);
+    pipe(&mut driver, ("left", "k", Some("a=2")));
+    right_of_join.set(false);
+    pipe(&mut driver, ("left", "k", Some("a=3")));
+    // The codec is not available for one read, and the policy skips the record.
+    right_of_join.is_away.store(true, Ordering::Relaxed);
+    pipe(&mut driver, ("left", "k", Some("a=4")));
+    pipe(&mut driver, ("left", "k", Some("a=5")));
+    let found = results(&mut driver).remove("k").unwrap();
+    let expected = ["a=1+A", "a=3+A", "a=5+A"].map(|it| Some(it.to_owned()));
+    assert_eq!(found, expected);
+}
+
 /// An app that skips each record that fails.
 fn skipping(codecs: &Codecs) -> App {
     joining(codecs, ErrorPolicy::skip())

@@ -7,6 +7,7 @@ mod added;
 mod foreign;
 mod foreign_faults;
 mod foreign_golden;
+mod foreign_known;
 mod grouped;
 mod joins;
 mod related;

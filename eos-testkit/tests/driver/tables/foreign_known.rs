@@ -1,0 +1,172 @@
+//! Joins by a foreign key: left rows that know their right row.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use eos_core::run::Resume;
+use eos_core::{App, ErrorPolicy, Topic};
+use eos_testkit::TestDriver;
+use eos_testkit::client::Written;
+
+use super::foreign::{inner_by, join, key_of, results};
+use super::{pipe, rows, table};
+
+/// The number of subscriptions and of answers since the last call.
+fn messages(driver: &mut TestDriver) -> (usize, usize) {
+    let mut read = |name: &str| {
+        let topic = Topic::<Vec<u8>, Option<Vec<u8>>>::plain(name);
+        driver.read_pairs(&topic).len()
+    };
+    (read("a-join-subscriptions"), read("a-join-answers"))
+}
+
+#[test]
+fn an_update_with_the_same_foreign_key_needs_no_answer() {
+    for (most, asks) in [(512, 0), (1, 0), (0, 1)] {
+        let mut app = App::new("a");
+        inner_by(&mut app, &join().keep_right(most));
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, ("right", "a", Some("A")));
+        pipe(&mut driver, ("left", "k", Some("a=1")));
+        assert_eq!(messages(&mut driver), (1, 1));
+        pipe(&mut driver, ("left", "k", Some("a=2")));
+        assert_eq!(messages(&mut driver), (asks, asks), "{most}");
+        // An update of the right row still reaches the left one, and replaces the value that it keeps.
+        pipe(&mut driver, ("right", "a", Some("B")));
+        pipe(&mut driver, ("left", "k", Some("a=3")));
+        assert_eq!(messages(&mut driver), (asks, 1 + asks), "{most}");
+        // A long value is not kept.
+        pipe(&mut driver, ("right", "a", Some("CC")));
+        pipe(&mut driver, ("left", "k", Some("a=4")));
+        let asks = usize::from(most < 2);
+        assert_eq!(messages(&mut driver), (asks, 1 + asks), "{most}");
+        // A deleted row is known, too. Without a result, no answer is needed.
+        pipe(&mut driver, ("right", "a", None));
+        pipe(&mut driver, ("left", "k", Some("a=5")));
+        let asks = usize::from(most == 0);
+        assert_eq!(messages(&mut driver), (asks, 1), "{most}");
+        let expected = ["a=1+A", "a=2+A", "a=2+B", "a=3+B", "a=3+CC", "a=4+CC"];
+        let expected = expected.map(|it| Some(it.to_owned()));
+        let found = results(&mut driver).remove("k").unwrap();
+        assert_eq!(found, [&expected[..], &[None]].concat(), "{most}");
+    }
+}
+
+/// The result that can't be made.
+const REFUSED: &str = "a=1+B";
+
+/// Why it can't be made.
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    Panic,
+    /// The brokers refuse the output, so the answer aborts its transactions.
+    Abort,
+}
+
+fn refusing(policy: ErrorPolicy, cause: Cause) -> TestDriver {
+    let mut app = App::new("a");
+    let (left, right) = (table(&mut app, "left"), table(&mut app, "right"));
+    left.join_by(&right, &join(), key_of, move |left, right| {
+        let both = format!("{left}+{right}");
+        match cause {
+            Cause::Panic => assert_ne!(both, REFUSED),
+            Cause::Abort if both == REFUSED => return "x".repeat(3_000),
+            Cause::Abort => {}
+        }
+        both
+    })
+    .on_error(policy)
+    .to(&rows("out"));
+    let driver = TestDriver::new(app);
+    // The worker knows the limit of its start.
+    let limit = ("out", "max.message.bytes", "2000");
+    let set = (driver.cluster()).broker(|it| it.configure_topic(limit.0, limit.1, limit.2));
+    set.unwrap();
+    driver
+}
+
+/// The policy gives up an answer with a new right value, so the value that the left row keeps is outdated.
+#[test]
+fn a_left_row_whose_answer_is_given_up_asks_again() {
+    let letters = || ErrorPolicy::dead_letter("letters");
+    let policies: [(ErrorPolicy, Option<Resume>); 4] = [
+        (ErrorPolicy::skip(), None),
+        (letters(), None),
+        (ErrorPolicy::pause().into(), Some(Resume::Skip)),
+        (
+            ErrorPolicy::pause().dead_letters_to("letters").into(),
+            Some(Resume::DeadLetter),
+        ),
+    ];
+    for (policy, resume) in policies {
+        for cause in [Cause::Panic, Cause::Abort] {
+            let name = format!("{policy:?} {cause:?}");
+            let mut driver = refusing(policy.clone(), cause);
+            pipe(&mut driver, ("right", "a", Some("A")));
+            pipe(&mut driver, ("left", "k", Some("a=1")));
+            pipe(&mut driver, ("right", "a", Some("B")));
+            if let Some(resume) = resume {
+                let paused = driver.paused();
+                driver.resume(paused[0].id, resume).unwrap();
+            }
+            pipe(&mut driver, ("left", "k", Some("a=2")));
+            let found = results(&mut driver).remove("k").unwrap();
+            let expected = ["a=1+A", "a=2+B"].map(|it| Some(it.to_owned()));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+}
+
+/// A later answer has come before the letter.
+#[test]
+fn a_left_row_does_not_keep_the_value_of_a_replayed_answer() {
+    let mut driver = refusing(ErrorPolicy::dead_letter("letters"), Cause::Panic);
+    pipe(&mut driver, ("right", "a", Some("A")));
+    pipe(&mut driver, ("left", "k", Some("a=1")));
+    pipe(&mut driver, ("right", "a", Some("B")));
+    pipe(&mut driver, ("right", "a", Some("C")));
+    pipe(&mut driver, ("left", "k", Some("a=2")));
+    let letter = driver.read_one(&Topic::<Vec<u8>, Vec<u8>>::plain("letters"));
+    let headers = letter.headers.iter();
+    let headers: Vec<_> = headers
+        .map(|header| (header.name(), header.value().unwrap_or_default()))
+        .collect();
+    let again = Written {
+        timestamp: 0,
+        key: Some(&letter.key),
+        value: Some(&letter.value),
+        headers: &headers,
+    };
+    let written = driver.cluster().produce("a-join-answers", 0, &again);
+    written.unwrap();
+    // The next record runs the app.
+    pipe(&mut driver, ("left", "l", Some("=0")));
+    pipe(&mut driver, ("left", "k", Some("a=3")));
+    let found = results(&mut driver).remove("k").unwrap();
+    let expected = ["a=1+A", "a=1+C", "a=2+C", "a=2+B", "a=3+C"];
+    assert_eq!(found, expected.map(|it| Some(it.to_owned())));
+}
+
+/// A new program reads other left rows. An answer without its left row is kept, too.
+#[test]
+fn an_answer_counts_although_its_left_row_is_left_out_for_now() {
+    let is_out = Arc::new(AtomicBool::new(false));
+    let mut app = App::new("a");
+    let (left, right) = (table(&mut app, "left"), table(&mut app, "right"));
+    let filter = Arc::clone(&is_out);
+    left.filter(move |_| !filter.load(Ordering::Relaxed))
+        .join_by(&right, &join(), key_of, |left, right| {
+            format!("{left}+{right}")
+        })
+        .to(&rows("out"));
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, ("right", "a", Some("A")));
+    pipe(&mut driver, ("left", "k", Some("a=1")));
+    is_out.store(true, Ordering::Relaxed);
+    pipe(&mut driver, ("right", "a", Some("B")));
+    is_out.store(false, Ordering::Relaxed);
+    pipe(&mut driver, ("left", "k", Some("a=2")));
+    let found = results(&mut driver).remove("k").unwrap();
+    let expected = ["a=1+A", "a=2+B"].map(|it| Some(it.to_owned()));
+    assert_eq!(found, expected);
+}
