@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eos_core::spi::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::Position;
-use eos_state::global::{GlobalEngine, GlobalMemory};
+use eos_state::global::{GlobalBatch, GlobalEngine, GlobalMemory};
 use eos_state::{Around, Batch, MemoryBackend, StoreBackend, StoreError};
 
 #[derive(Debug, Default)]
@@ -14,6 +14,14 @@ struct Database {
     now: MemoryBackend,
     earlier: VecDeque<MemoryBackend>,
     open: bool,
+}
+
+/// The copy of a global table.
+#[derive(Debug, Default)]
+struct GlobalCopy {
+    now: GlobalMemory,
+    /// The writes since the copy was created, each with its mark.
+    writes: Vec<(GlobalBatch, Vec<u8>)>,
 }
 
 /// A copy of a database.
@@ -30,7 +38,7 @@ pub struct Copied {
 pub struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
     /// The copies of global tables.
-    globals: Arc<Mutex<BTreeMap<String, GlobalMemory>>>,
+    globals: Arc<Mutex<BTreeMap<String, GlobalCopy>>>,
     /// Whether several workers can open the same database.
     unlocked: bool,
     /// The number of earlier states of each database that a power loss can restore.
@@ -44,7 +52,7 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    /// Keeps this number of earlier states of each database.
+    /// Keeps this number of earlier states of each database, and all states of the copies of global tables.
     pub fn keeping(self, earlier: usize) -> Disk {
         Disk { earlier, ..self }
     }
@@ -63,7 +71,7 @@ impl Disk {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn globals(&self) -> MutexGuard<'_, BTreeMap<String, GlobalMemory>> {
+    fn globals(&self) -> MutexGuard<'_, BTreeMap<String, GlobalCopy>> {
         self.globals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,13 +88,19 @@ impl Disk {
         self.globals().clear();
     }
 
-    /// Reverts each database by this number of batches.
+    /// Reverts each database and each copy of a global table by this number of batches.
     pub fn go_back(&self, batches: usize) {
         for database in self.lock().values_mut() {
             for _ in 0..batches {
                 if let Some(earlier) = database.earlier.pop_back() {
                     database.now = earlier;
                 }
+            }
+        }
+        // Without earlier states, the writes are not known.
+        if self.earlier > 0 {
+            for copy in self.globals().values_mut() {
+                copy.go_back(batches);
             }
         }
     }
@@ -129,9 +143,12 @@ impl Home for Disk {
 
     fn open_global(&self, table: &str) -> Result<Box<dyn GlobalEngine>, HomeError> {
         let mut globals = self.globals();
-        Ok(Box::new(
-            globals.entry(table.to_owned()).or_default().clone(),
-        ))
+        let copy = globals.entry(table.to_owned()).or_default();
+        Ok(Box::new(GlobalOnDisk {
+            disk: self.clone(),
+            table: table.to_owned(),
+            now: copy.now.clone(),
+        }))
     }
 
     fn discard_global(&self, table: &str) -> Result<(), HomeError> {
@@ -145,6 +162,48 @@ impl Home for Disk {
         let others: Vec<_> = others.cloned().collect();
         globals.retain(|table, _| tables.contains(&&**table));
         Ok(others)
+    }
+}
+
+impl GlobalCopy {
+    /// Reverts the copy by this number of writes.
+    fn go_back(&mut self, writes: usize) {
+        let left = self.writes.len().saturating_sub(writes);
+        self.writes.truncate(left);
+        self.now = GlobalMemory::default();
+        for (batch, mark) in &self.writes {
+            // Memory accepts each write.
+            let _ = self.now.write(batch, mark);
+        }
+    }
+}
+
+/// The open copy of a global table.
+#[derive(Debug)]
+struct GlobalOnDisk {
+    disk: Disk,
+    table: String,
+    now: GlobalMemory,
+}
+
+impl GlobalEngine for GlobalOnDisk {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.now.get(key, value)
+    }
+
+    fn write(&self, batch: &GlobalBatch, mark: &[u8]) -> Result<(), StoreError> {
+        self.now.write(batch, mark)?;
+        let mut globals = self.disk.globals();
+        if self.disk.earlier > 0
+            && let Some(copy) = globals.get_mut(&self.table)
+        {
+            copy.writes.push((batch.clone(), mark.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn mark(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.now.mark()
     }
 }
 
