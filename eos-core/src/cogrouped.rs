@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::grouped::Grouped;
+use crate::rules;
 use crate::store::KeyValueStore;
 use crate::tables::{Exits, Table};
 use crate::topology::{Aggregate, AggregateOrDelete, Kind, Pass, Readers};
@@ -103,7 +104,7 @@ fn added<K: 'static, V: 'static, A: 'static>(
 ) -> Exits<K, A, A> {
     let init = Arc::clone(&result.init);
     let f = Arc::new(move |key: &K, value, result: Option<A>| {
-        add(key, value, result.unwrap_or_else(|| init()))
+        add(key, value, result_or(result, &init))
     });
     let (store, read) = (result.store, result.readers.clone());
     group.stream.then_table(Kind::Cogroup(store), move || {
@@ -119,7 +120,7 @@ fn added_or_deleted<K: 'static, V: 'static, A: 'static>(
 ) -> Exits<K, A, Option<A>> {
     let init = Arc::clone(&result.init);
     let f = Arc::new(move |key: &K, value, result: Option<A>| {
-        add(key, value, result.unwrap_or_else(|| init()))
+        add(key, value, result_or(result, &init))
     });
     let (store, read) = (result.store, result.readers.clone());
     group
@@ -128,6 +129,12 @@ fn added_or_deleted<K: 'static, V: 'static, A: 'static>(
             let f = Arc::clone(&f);
             Box::new(AggregateOrDelete::<K, V, A, _>::new(store, f, read.exit()))
         })
+}
+
+/// Returns the stored result, or the first one of a key.
+fn result_or<A>(stored: Option<A>, init: &Init<A>) -> A {
+    let stored = stored.filter(|_| rules::adds_to_stored_results());
+    stored.unwrap_or_else(|| init())
 }
 
 /// Several grouped streams with one result per key. Returned by [`Grouped::cogroup`].
@@ -214,8 +221,12 @@ impl<K: 'static, A: 'static, U: 'static> Cogrouped<K, A, U> {
             };
         }
         let added = add(group, &self.result);
+        let changes = match rules::joins_changes_of_all_streams() {
+            true => changes.merge(added.1),
+            false => changes,
+        };
         Self {
-            exits: (updates.merge(added.0), changes.merge(added.1)),
+            exits: (updates.merge(added.0), changes),
             ..self
         }
     }

@@ -195,6 +195,18 @@ rules! {
     ends_former_subscriptions = Unsubscribe,
     /// The new row of a join of two tables contains the row of the other table.
     joins_other_rows = OtherRow,
+    /// A read of a join without a store has the rows of both tables.
+    reads_both_rows_of_joins = JoinedRow,
+    /// A record of a cogrouped stream is added to the stored result.
+    adds_to_stored_results = CogroupedRow,
+    /// Joins with a cogrouped table see the changes by each stream.
+    joins_changes_of_all_streams = CogroupedChanges,
+    /// A task takes no record before the global tables are read to their ends.
+    reads_global_tables_first = GlobalStart,
+    /// A start asks for the ends of global tables again after it has read to them.
+    asks_for_ends_again = GlobalEnds,
+    /// The copy of a global table writes a position and its rows in one batch.
+    writes_rows_with_position = GlobalPosition,
     /// A new session of a ledger takes over all positions again, to find the commits that a failover lost.
     takes_over_again = TakeOverAgain,
     /// The consumer group's copy of a position is no offset to start at.

@@ -131,6 +131,12 @@
 //! | `parked_after_release` | after a key is released, a task takes for granted that no other key is parked |
 //! | `replay_bypasses_dedup` | a replay raises the generation of a record, so that a deduplication does not know it |
 //! | `other_row` | the new row of a join of two tables lacks the row of the other table |
+//! | `joined_row` | a read of a join without a store lacks the row of the right table |
+//! | `cogrouped_row` | a record of a cogrouped stream is added to the first result instead of the stored one |
+//! | `cogrouped_changes` | joins with a cogrouped table see the changes by its first stream only |
+//! | `global_start` | tasks take records before the global tables are read to their ends |
+//! | `global_ends` | tasks take records once the global tables are read to their ends as of the start |
+//! | `global_position` | the copy of a global table writes a position before its rows |
 //! | `take_over_again` | a new session of a ledger does not take over the positions of its worker |
 //! | `copies_of_positions` | the copy of a position in the consumer group is an offset to start at |
 //! | `idle_evidence` | stream time of a task advances although its inputs have unread records |

@@ -88,6 +88,12 @@ pub(crate) enum Defence {
     ReplayGeneration,
     PausedOffset,
     OtherRow,
+    JoinedRow,
+    CogroupedRow,
+    CogroupedChanges,
+    GlobalStart,
+    GlobalEnds,
+    GlobalPosition,
     TakeOverAgain,
     CopiesOfPositions,
     Tombstones,
@@ -218,7 +224,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 92] = [
+    pub(super) const ALL: [Self; 98] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -273,6 +279,12 @@ impl Defence {
         Self::ReplayGeneration,
         Self::PausedOffset,
         Self::OtherRow,
+        Self::JoinedRow,
+        Self::CogroupedRow,
+        Self::CogroupedChanges,
+        Self::GlobalStart,
+        Self::GlobalEnds,
+        Self::GlobalPosition,
         Self::TakeOverAgain,
         Self::CopiesOfPositions,
         Self::Tombstones,
@@ -369,6 +381,12 @@ impl Defence {
             Self::LastLetter => "last_letter",
             Self::ReplayGeneration => "replay_bypasses_dedup",
             Self::OtherRow => "other_row",
+            Self::JoinedRow => "joined_row",
+            Self::CogroupedRow => "cogrouped_row",
+            Self::CogroupedChanges => "cogrouped_changes",
+            Self::GlobalStart => "global_start",
+            Self::GlobalEnds => "global_ends",
+            Self::GlobalPosition => "global_position",
             Self::TakeOverAgain => "take_over_again",
             Self::CopiesOfPositions => "copies_of_positions",
             Self::Tombstones => "tombstones",

@@ -35,7 +35,7 @@ impl GlobalTables {
         }
     }
 
-    /// Whether the reader has reached the ends that the topics had at startup. Before that, no task processes a record.
+    /// Whether the reader has reached the ends of the topics. Before that, no task processes a record.
     pub(crate) fn is_ready(&self) -> bool {
         self.tables.is_empty() || self.ready.load(Ordering::Acquire)
     }

@@ -272,7 +272,7 @@ impl<C: Client> Process<C> {
         }
     }
 
-    /// Whether the global tables have been read up to their ends as of the start.
+    /// Whether the global tables have been read up to their ends, and the tasks read them.
     #[must_use]
     pub fn globals_are_open(&self) -> bool {
         self.globals.as_ref().is_none_or(GlobalReader::is_open)

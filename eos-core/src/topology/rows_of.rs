@@ -7,6 +7,7 @@ use eos_protocol::joins::JoinKind;
 use super::fault::Fault;
 use super::follower::MadeOf;
 use crate::ctx::Ctx;
+use crate::rules;
 use crate::store::Stamped;
 
 /// Reads the row of a key.
@@ -108,6 +109,7 @@ impl<K: 'static, V: 'static> RowsOf<K, V> {
                 );
                 let timestamp = times.0.max(times.1);
                 let (left, right) = (left.map(|row| row.value), right.map(|row| row.value));
+                let right = right.filter(|_| rules::reads_both_rows_of_joins());
                 let value = f(left.as_ref(), right.as_ref());
                 Ok(value.map(|value| Stamped { value, timestamp }))
             })),

@@ -4,10 +4,14 @@
 //! by a simulation. It has no group and no transaction. Its offsets are in the copies.
 //!
 //! ```text
-//! ask for the bounds of all partitions ─► open the copies, decide ─► read up to these ends ─► open the tables to the tasks
-//!        ▲                                                                   │                      │
-//!        └──── an offset is gone meanwhile ──────────────────────────────────┘                      └─► read on
+//! ask for the bounds of all partitions ─► open the copies, decide ─► read up to these ends ─► ask for the ends again
+//!        ▲                                                              │       ▲                │         │
+//!        └──── an offset is gone meanwhile ─────────────────────────────┘       └── new records ─┘         ▼
+//!                                                                       read on ◄── open the tables to the tasks
 //! ```
+//!
+//! A compaction during the reading removes a row that was there at the start, if its key has a newer record behind the end. So
+//! the tables open only once the reader is at the end, or after some rounds.
 
 mod beginning;
 mod error;
@@ -25,6 +29,7 @@ use eos_protocol::{
 
 use super::preflight::Partitions;
 use crate::client::{Client, ClientError, OffsetBounds, Records, Source, SourceEvent, SourceSpec};
+use crate::rules;
 use crate::topology::Topology;
 use crate::worker::{Env, Step};
 
@@ -43,6 +48,8 @@ const SLICE: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(50);
 /// The interval between two queries for the ends, once the tables are open.
 const LOOK: Duration = Duration::from_secs(5);
+/// The maximum number of times that a start asks for the ends. A round reads what was written during the one before it.
+const ROUNDS: u32 = 10;
 /// The limit of prefetched keys and values of one partition, in bytes.
 const PREFETCH: usize = 1 << 20;
 
@@ -56,6 +63,8 @@ pub(super) struct GlobalReader<C: Client> {
     brokers: BrokerTime,
     records: <C::Source as Source>::Records,
     phase: Phase,
+    /// How often this start has asked for the ends.
+    rounds: u32,
     /// The time of the last query for the ends.
     looked: Now,
     /// The query under way, with the time of day at which it began.
@@ -66,8 +75,10 @@ pub(super) struct GlobalReader<C: Client> {
 enum Phase {
     /// Asks for the bounds of all partitions since this time, on the clock of the brokers.
     Asking(Now),
-    /// Reads up to the ends as of the start.
+    /// Reads up to the ends as of the start, or as of the last round.
     Starting,
+    /// Asks since this time whether there are new records, on the clock of the brokers.
+    Confirming(Now),
     /// The tables are open.
     Open,
 }
@@ -120,6 +131,7 @@ impl<C: Client> GlobalReader<C> {
             brokers: BrokerTime::new(now),
             records: Default::default(),
             phase: Phase::Asking(now),
+            rounds: 0,
             looked: now,
             asked: None,
         })
@@ -133,10 +145,11 @@ impl<C: Client> GlobalReader<C> {
         self.poll()?;
         let busy = match self.phase {
             Phase::Asking(since) => self.ask(since)?,
-            Phase::Starting | Phase::Open => self.read()?,
+            Phase::Starting | Phase::Confirming(_) | Phase::Open => self.read()?,
         };
         match self.phase {
-            Phase::Starting => self.open_if_arrived()?,
+            Phase::Starting => self.confirm_if_arrived()?,
+            Phase::Confirming(since) => self.confirm(since)?,
             Phase::Open => self.look()?,
             Phase::Asking(_) => {}
         }
@@ -235,7 +248,7 @@ impl<C: Client> GlobalReader<C> {
                 next,
             });
         }
-        if self.phase == Phase::Starting {
+        if matches!(self.phase, Phase::Starting | Phase::Confirming(_)) {
             let all = self.partitions();
             let unassigned = self.source.unassign(&all);
             unassigned.or_else(|error| self.failed(error))?;
@@ -249,14 +262,7 @@ impl<C: Client> GlobalReader<C> {
         let all = self.partitions();
         self.asked.get_or_insert_with(|| self.env.wall_clock());
         let Some(bounds) = self.bounds(&all)? else {
-            let waited = self.broker_time().since(since);
-            if waited >= self.spec.patience {
-                return Err(GlobalError::NoEnds {
-                    topics: self.topics(),
-                    waited_s: waited.as_secs(),
-                });
-            }
-            return Ok(false);
+            return self.waits(since).map(|()| false);
         };
         let wall = self.env.wall_clock();
         let asked = self.asked.take().unwrap_or(wall);
@@ -274,8 +280,20 @@ impl<C: Client> GlobalReader<C> {
         let topics = self.topics();
         let assigned = self.source.assign(&at);
         assigned.map_err(|source| GlobalError::Client { topics, source })?;
-        self.phase = Phase::Starting;
+        (self.phase, self.rounds) = (Phase::Starting, 1);
         Ok(true)
+    }
+
+    /// Waits for the bounds since this time.
+    fn waits(&self, since: Now) -> Result<(), GlobalError> {
+        let waited = self.broker_time().since(since);
+        if waited < self.spec.patience {
+            return Ok(());
+        }
+        Err(GlobalError::NoEnds {
+            topics: self.topics(),
+            waited_s: waited.as_secs(),
+        })
     }
 
     /// Returns the bounds of these partitions, once the brokers have responded.
@@ -350,13 +368,43 @@ impl<C: Client> GlobalReader<C> {
         }
     }
 
-    fn open_if_arrived(&mut self) -> Result<(), GlobalError> {
-        if !self.tables.iter().all(Table::has_arrived) {
+    fn confirm_if_arrived(&mut self) -> Result<(), GlobalError> {
+        if rules::reads_global_tables_first() && !self.tables.iter().all(Table::has_arrived) {
             let (brokers, patience) = (self.broker_time(), self.spec.patience);
             let mut stalled = self.tables.iter();
             let stalled = stalled.find_map(|table| table.stalled(brokers, patience));
             return stalled.map_or(Ok(()), |stalled| Err(stalled.into()));
         }
+        let asks = rules::asks_for_ends_again() && rules::reads_global_tables_first();
+        if asks && self.rounds < ROUNDS {
+            self.phase = Phase::Confirming(self.broker_time());
+        } else {
+            self.open();
+        }
+        Ok(())
+    }
+
+    /// Opens the tables if there are no new records. Otherwise reads these first.
+    fn confirm(&mut self, since: Now) -> Result<(), GlobalError> {
+        self.asked.get_or_insert_with(|| self.env.wall_clock());
+        let all = self.partitions();
+        let Some(bounds) = self.bounds(&all)? else {
+            return self.waits(since);
+        };
+        self.asked = None;
+        self.rounds += 1;
+        let brokers = self.broker_time();
+        for table in &mut self.tables {
+            table.read_on_to(&bounds, brokers);
+        }
+        match self.tables.iter().all(Table::has_arrived) {
+            true => self.open(),
+            false => self.phase = Phase::Starting,
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) {
         let now = self.env.wall_clock();
         let rows = self.tables.iter_mut().filter_map(|it| it.serve(now));
         let rows: Vec<_> = rows.collect();
@@ -368,7 +416,6 @@ impl<C: Client> GlobalReader<C> {
                 partitions = table.facts().partitions, "the global table is read"
             );
         }
-        Ok(())
     }
 
     /// Asks for the ends now and then: how far behind the tables are, and until when they are complete.

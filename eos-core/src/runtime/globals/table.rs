@@ -16,6 +16,7 @@ use crate::client::{Message, OffsetBounds};
 use crate::global::{CheckRows, Checked, encode_row};
 use crate::metrics::GlobalMeter;
 use crate::panics::panic_text;
+use crate::rules;
 use crate::worker::{Home, HomeError};
 
 /// The default of Kafka's `delete.retention.ms`.
@@ -58,7 +59,7 @@ pub(super) struct Table {
 pub(super) struct Part {
     pub(super) partition: TopicPartition,
     pub(super) next: Offset,
-    /// The end as of the start, or as of the last look.
+    /// The end as of the start, of its last round, or of the last look.
     target: Offset,
     /// The time of the last progress, on the clock of the brokers.
     moved: Now,
@@ -282,6 +283,15 @@ impl Table {
         self.age.asks(asked);
     }
 
+    /// Sets the ends up to which a start reads in the next round. The copy is as old as in the first round.
+    pub(super) fn read_on_to(&mut self, bounds: &[OffsetBounds], brokers: Now) {
+        for part in &mut self.parts {
+            if let Some(found) = bounds.iter().find(|it| it.partition == part.partition) {
+                (part.target, part.moved) = (found.end, brokers);
+            }
+        }
+    }
+
     /// Checks that an open table which finds records at this time has missed none before them.
     pub(super) fn must_be_current(&self, now: Timestamp) -> Result<(), GlobalError> {
         let retention = self.facts.delete_retention.unwrap_or(DELETE_RETENTION);
@@ -322,8 +332,12 @@ impl Table {
             current: self.age.current(),
             next: next.collect(),
         };
+        let mark = mark.encode();
         let written = match &mut self.copy {
-            Some(copy) => copy.write(&self.pending, &mark.encode()),
+            Some(copy) if rules::writes_rows_with_position() => copy.write(&self.pending, &mark),
+            Some(copy) => copy
+                .write(&GlobalBatch::new(), &mark)
+                .and_then(|()| copy.write(&self.pending, &mark)),
             None => Ok(()),
         };
         written.map_err(|error| self.failed(error))?;
