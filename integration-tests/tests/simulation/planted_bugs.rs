@@ -144,6 +144,22 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("fan_out_anew", Shape::Foreign, 50, LOST),
     ("missing_row", Shape::Foreign, 20, LOST),
     ("unsubscribe", Shape::Foreign, 20, STATE),
+    // The second stream, or the first one, begins at the first result again.
+    ("cogrouped_row", Shape::Cogroup, 20, UNEXPECTED),
+    // The joins emit nothing for the second stream.
+    ("cogrouped_changes", Shape::Cogroup, 20, UNEXPECTED),
+    ("joined_row", Shape::Cogroup, 20, UNEXPECTED),
+    ("other_row", Shape::Cogroup, 20, UNEXPECTED),
+    // A result lacks a row that was there before the start.
+    ("global_start", Shape::Cogroup, 20, UNEXPECTED),
+    // A compaction removes a row, and the record that replaces it is behind the end.
+    ("global_ends", Shape::Cogroup, 3_000, UNEXPECTED),
+    (
+        "global_position",
+        Shape::Cogroup,
+        300,
+        &["VIOLATED unexpected", "VIOLATED state_global"],
+    ),
     ("idle_evidence", Shape::Idle, 20, EARLY),
     ("cursor_inside", Shape::Idle, 100, LOST),
     ("dedup_key", Shape::Dedup, 20, UNEXPECTED),

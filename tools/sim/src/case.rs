@@ -17,6 +17,8 @@ pub(super) struct Case {
     pub(super) inputs: &'static [&'static str],
     /// The sibling topic that records of `INPUT` are joined with.
     pub(super) sibling: Option<&'static str>,
+    /// The topic of a global table. Each key has rows before the first process starts.
+    pub(super) global: Option<&'static str>,
     /// The dead-letter topic that is replayed.
     pub(super) letters: Option<&'static str>,
     pub(super) repartition: Option<&'static str>,

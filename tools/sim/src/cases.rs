@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::shape::Shape;
 use super::{
-    calls, dedup, expiring, foreign_keys, guarantees, idle, joined, joins, ledger, merged,
+    calls, cogroup, dedup, expiring, foreign_keys, guarantees, idle, joined, joins, ledger, merged,
     on_close, parked, plain, policies, reorder, sequences, sessions, sliding, tables, timers,
     wall_timers, windowed,
 };
@@ -38,5 +38,6 @@ pub(super) fn of(shape: Shape) -> Case {
         Shape::Tables => tables::TABLES,
         Shape::Ledger => ledger::LEDGER,
         Shape::Foreign => foreign_keys::FOREIGN,
+        Shape::Cogroup => cogroup::COGROUP,
     }
 }

@@ -15,6 +15,7 @@ pub(super) const STATELESS: Case = Case {
     guarantee: Guarantee::ExactlyOnce,
     inputs: &[INPUT],
     sibling: None,
+    global: None,
     letters: None,
     repartition: None,
     changelog: None,

@@ -1,22 +1,23 @@
 //! Process slots of a simulation.
 
 use std::any::Any;
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::errors::WorkerError;
+use eos_core::Error;
+use eos_core::errors::{GlobalError, WorkerError};
 use eos_core::run::Resume;
-use eos_core::spi::stepped::{Env, Process, Step, Stepped, StopMode};
-use eos_protocol::{CommitCause, Now, Timestamp};
+use eos_core::spi::stepped::{Env, Home, HomeError, Process, Step, Stepped, StopMode};
+use eos_protocol::{CommitCause, Now, Offset, Timestamp, TopicPartition};
 
 use super::clocks::Clocks;
 use super::disks::{Disks, ProcessDisk};
 use super::fault::Kind;
 use super::nemesis::{Died, Nemesis, Order};
-use super::remains::{Copied, Found};
+use super::remains::{Copied, Found, GlobalCopy};
 use super::topics::APP;
 use eos_testkit::client::Cluster;
 use eos_testkit::crash_backend::CrashHome;
@@ -57,6 +58,8 @@ struct Slot {
     frozen_until: Option<i64>,
     /// The time until which the workers are not stepped.
     stalled_until: i64,
+    /// The time until which the thread of the global tables sleeps.
+    reader_sleeps_until: i64,
     starts_at: i64,
 }
 
@@ -76,10 +79,16 @@ impl Slot {
             stopped: Vec::new(),
             frozen_until: None,
             stalled_until: i64::MIN,
+            reader_sleeps_until: i64::MIN,
             starts_at: i64::MIN,
         }
     }
 }
+
+/// The longest time that the thread of the global tables sleeps, in milliseconds.
+const READER_SLEEPS: i64 = 200;
+/// The time between two steps of an idle process, in milliseconds.
+const LONG: Option<i64> = Some(1_000);
 
 impl<'a> Processes<'a> {
     pub(super) fn new(
@@ -124,6 +133,18 @@ impl<'a> Processes<'a> {
     pub(super) fn run_well(&self) -> bool {
         let runs = |slot: &Slot| slot.process.is_some() && slot.frozen_until.is_none();
         self.slots.iter().all(runs) && self.each_has_one_owner()
+    }
+
+    /// Returns whether every process has read all records of its global tables.
+    pub(super) fn have_read_globals(&self) -> bool {
+        let mut processes = self.slots.iter().filter_map(|slot| slot.process.as_ref());
+        processes.all(|process| {
+            let read = |(of, next): (TopicPartition, Offset)| {
+                let (topic, partition) = (of.topic.as_str(), of.partition.get());
+                !(self.cluster).has_records_from(topic, partition, next.get())
+            };
+            process.globals_are_open() && process.global_offsets().into_iter().all(read)
+        })
     }
 
     /// Describes the state of every worker, one process per line.
@@ -172,6 +193,36 @@ impl<'a> Processes<'a> {
             slot.process = None;
             slot.disk.released();
             copies.extend(Copied::all(&slot.home, known, found));
+        }
+        copies
+    }
+
+    /// Reads the copies of a global table. All processes have ended. No process was frozen, so each had read the table.
+    pub(super) fn globals(
+        &self,
+        table: &str,
+        keys: &BTreeSet<&str>,
+        found: &mut Found,
+    ) -> Vec<(String, GlobalCopy)> {
+        let mut copies = Vec::new();
+        for slot in &self.slots {
+            let read = || -> Result<GlobalCopy, HomeError> {
+                let engine = slot.home.open_global(table)?;
+                let mut copy = GlobalCopy::new();
+                for key in keys {
+                    let mut row = Vec::new();
+                    if engine.get(key.as_bytes(), &mut row)? {
+                        copy.insert((*key).to_owned(), row);
+                    }
+                }
+                Ok(copy)
+            };
+            match read() {
+                Ok(copy) => copies.push((slot.instance.clone(), copy)),
+                Err(error) => found
+                    .wrong
+                    .push(format!("the copy of process {}: {error}", slot.instance)),
+            }
         }
         copies
     }
@@ -286,7 +337,6 @@ impl<'a> Processes<'a> {
     }
 
     fn step(&mut self, at: usize, rng: &mut Rng, found: &mut Found) -> Option<i64> {
-        const LONG: Option<i64> = Some(1_000);
         let now = self.cluster.now();
         if self.slots[at].frozen_until.is_some() || self.slots[at].stalled_until > now {
             return LONG;
@@ -298,7 +348,7 @@ impl<'a> Processes<'a> {
             self.start(at, rng, found);
             return None;
         }
-        let mut nap = LONG;
+        let mut nap = self.step_globals(at, rng, found);
         let workers = usize::from(self.slots[at].workers);
         for number in 0..workers {
             let slot = &mut self.slots[at];
@@ -345,7 +395,39 @@ impl<'a> Processes<'a> {
         nap
     }
 
-    /// Handles a panic of a worker, which is either a planned death of its process or a violation.
+    /// Reads the global tables of a process for a moment. Returns for how many milliseconds it is idle, or `None` if it is
+    /// busy or has ended.
+    fn step_globals(&mut self, at: usize, rng: &mut Rng, found: &mut Found) -> Option<i64> {
+        if self.app.globals().is_empty() {
+            return LONG;
+        }
+        let (now, slot) = (self.cluster.now(), &mut self.slots[at]);
+        // It has a thread of its own, which may be slower than those of the workers.
+        if slot.reader_sleeps_until > now {
+            return Some(slot.reader_sleeps_until - now);
+        }
+        if rng.one_in(8) {
+            slot.reader_sleeps_until = now + rng.between(1, READER_SLEEPS);
+        }
+        let process = slot.process.as_mut()?;
+        match catch_unwind(AssertUnwindSafe(|| process.step_globals())) {
+            Ok(Ok(Step::Idle(time))) => {
+                let time = i64::try_from(time.as_millis()).unwrap_or(1_000);
+                LONG.map(|nap| nap.min(time))
+            }
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => {
+                self.reader_ended(at, &error, rng, found);
+                None
+            }
+            Err(panic) => {
+                self.handle_panic(at, &*panic, rng, found);
+                None
+            }
+        }
+    }
+
+    /// Handles a panic of a worker or a reader, which is either a planned death of its process or a violation.
     fn handle_panic(&mut self, at: usize, panic: &dyn Any, rng: &mut Rng, found: &mut Found) {
         if let Some(Died(kind)) = panic.downcast_ref::<Died>() {
             self.die(at, *kind, rng, found);
@@ -354,7 +436,7 @@ impl<'a> Processes<'a> {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
         let text = text.unwrap_or_default();
-        found.wrong.push(format!("a worker panicked: {text}"));
+        found.wrong.push(format!("a process panicked: {text}"));
     }
 
     fn start(&mut self, at: usize, rng: &mut Rng, found: &mut Found) {
@@ -419,8 +501,11 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// Ends the process of a worker that returned an error. The process starts again later.
-    fn ended(&mut self, at: usize, error: &WorkerError, rng: &mut Rng, found: &mut Found) {
+    /// Ends a process with an error. It starts again later. Returns how often the error has occurred.
+    fn fail<E>(&mut self, at: usize, error: &E, rng: &mut Rng, found: &mut Found) -> u32
+    where
+        E: fmt::Debug + fmt::Display,
+    {
         let name: String = format!("{error:?}")
             .chars()
             .take_while(|it| it.is_alphanumeric())
@@ -430,6 +515,32 @@ impl<'a> Processes<'a> {
         let times = *times;
         let pause = rng.between(100, 1_000);
         self.over(at, pause, found, &format!("ends: {error}"));
+        times
+    }
+
+    /// Ends the process of a reader of global tables that returned an error. The wall clock jumps by up to two days, so a
+    /// reader may believe that tombstones are gone that it has not read.
+    fn reader_ended(&mut self, at: usize, error: &Error, rng: &mut Rng, found: &mut Found) {
+        let may = match error {
+            Error::Global(error) => {
+                self.fail(at, error, rng, found);
+                matches!(
+                    **error,
+                    GlobalError::Stale { .. } | GlobalError::SlowStart { .. }
+                )
+            }
+            _ => false,
+        };
+        if !may {
+            found
+                .wrong
+                .push(format!("a global table is not read any more: {error}"));
+        }
+    }
+
+    /// Ends the process of a worker that returned an error.
+    fn ended(&mut self, at: usize, error: &WorkerError, rng: &mut Rng, found: &mut Found) {
+        let times = self.fail(at, error, rng, found);
         if let Some(why) = never(error) {
             found.wrong.push(format!("{why}: {error}"));
         } else if times > TWO_OWNERS {

@@ -20,6 +20,9 @@ use eos_testkit::ledger::ModelLedger;
 /// The length of the store's id in a changelog's key. The key of a commit record has no other bytes.
 const STORE_ID: usize = 4;
 
+/// The rows of a process's copy of a global table, by key.
+pub(super) type GlobalCopy = BTreeMap<String, Vec<u8>>;
+
 /// A copy of a task's database, from the end of its process.
 #[derive(Debug, Clone)]
 pub(crate) struct Copied {
@@ -143,12 +146,16 @@ pub(super) struct Left<'a> {
     /// The partition count of each input and output.
     pub(super) partitions: i32,
     pub(super) given: &'a [Given],
+    /// The number of rows of a global table that were there before the first process started.
+    pub(super) before_start: usize,
     /// The number of records that arrived before the last start. The others all arrived before any of them was
     /// processed.
     pub(super) before_last: usize,
     /// The number of records that arrived before the last fault ended and all records were committed.
     pub(super) after_faults: usize,
     pub(super) databases: &'a [Copied],
+    /// The copies of the global table, by process.
+    pub(super) globals: &'a [(String, GlobalCopy)],
     pub(super) clocks: &'a Clocks,
     pub(super) ledger: &'a ModelLedger,
     /// The transactions of other producers in the input.

@@ -61,11 +61,13 @@ pub enum Shape {
     Ledger,
     /// A join of two tables by a foreign key.
     Foreign,
+    /// Two streams in one aggregate, behind it two joins of tables and a join with a global table.
+    Cogroup,
 }
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 28] = [
+    pub const ALL: [Shape; 29] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -94,6 +96,7 @@ impl Shape {
         Shape::Tables,
         Shape::Ledger,
         Shape::Foreign,
+        Shape::Cogroup,
     ];
 
     /// Returns the weight in the draw.
@@ -102,7 +105,7 @@ impl Shape {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters | Shape::Pausing => 1,
             Shape::Timers | Shape::OnClose | Shape::Sessions | Shape::Dedup | Shape::Parked => 1,
             Shape::Async | Shape::Sequences | Shape::Reorder | Shape::Joins => 1,
-            Shape::Tables | Shape::Ledger | Shape::Foreign => 1,
+            Shape::Tables | Shape::Ledger | Shape::Foreign | Shape::Cogroup => 1,
             Shape::WallTimers | Shape::Expiring | Shape::Sliding | Shape::Idle => 1,
             // These shapes commit through the consumer.
             Shape::AtMostOnce | Shape::CountedAtLeastOnce => 2,
@@ -151,6 +154,7 @@ impl Shape {
             Shape::Tables => "tables",
             Shape::Ledger => "ledger",
             Shape::Foreign => "foreign",
+            Shape::Cogroup => "cogroup",
         }
     }
 

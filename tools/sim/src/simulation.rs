@@ -1,5 +1,6 @@
 //! The course of a run: faults, recovery, settling, and checks.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use eos_client::Client;
@@ -25,6 +26,9 @@ use eos_testkit::rng::Rng;
 
 /// The start of a run, in milliseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
+/// The letters and digits that keys consist of.
+const LETTERS: usize = 3;
+const DIGITS: usize = 4;
 /// The minimum number of records.
 const RECORDS: usize = 40;
 /// The maximum duration of the faults, in milliseconds, if enough faults occur within it.
@@ -46,6 +50,8 @@ const SMALL_JUMP: i64 = 1_700;
 const FOR_EVER: &str = "9223372036854775807";
 /// How far the wall clock is set forward when more records arrive after the run is settled, in milliseconds.
 const LEAP: i64 = 5_000;
+/// The number of rows of each key that a global table has at the start of a run.
+const FIRST_ROWS: usize = 2;
 /// The size of a restore's write, in bytes of memory. It is so small that a restore takes several writes.
 const RESTORE_BATCH: usize = 240;
 
@@ -63,6 +69,8 @@ struct Simulation<'a> {
     replayer: Replayer,
     inputs: Vec<Given>,
     partitions: i32,
+    /// The number of rows of a global table at the start.
+    before_start: usize,
     /// The number of records when the last ones arrived.
     before_last: usize,
     /// The time of the next compaction, if changelogs are compacted.
@@ -128,7 +136,8 @@ impl<'a> Simulation<'a> {
         let partitions = i32::try_from(rng.between(1, 4)).unwrap_or(1);
         // The app creates its own topics, with their settings.
         let given = |topic: &&&str| !topic.starts_with("sim-");
-        for topic in case.inputs.iter().chain(case.outputs).filter(given) {
+        let topics = case.inputs.iter().chain(case.outputs).chain(&case.global);
+        for topic in topics.filter(given) {
             if let Err(why) = cluster.add_topic(topic, partitions) {
                 unreachable!("{topic}: {why}");
             }
@@ -140,6 +149,12 @@ impl<'a> Simulation<'a> {
             {
                 unreachable!("{topic}: {why}");
             }
+        }
+        if let Some(topic) = case.global
+            && let Err(why) =
+                cluster.broker(|broker| broker.configure_topic(topic, "cleanup.policy", "compact"))
+        {
+            unreachable!("{topic}: {why}");
         }
         let clocks = Clocks::new(&cluster);
         let ledger = ledger::of_run(run.seed, run.without);
@@ -164,6 +179,7 @@ impl<'a> Simulation<'a> {
             replayer: Replayer::default(),
             inputs: Vec::new(),
             partitions,
+            before_start: 0,
             before_last: 0,
             compact_at: Rng::new(run_seed ^ 0x636f_6d70_6163_7400)
                 .one_in(2)
@@ -175,6 +191,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(mut self) -> Outcome {
+        self.fill_global();
         let mut rests_since = None;
         let mut settled_since = None;
         let mut encores = 0;
@@ -185,7 +202,7 @@ impl<'a> Simulation<'a> {
             self.nemesis.at(now);
             let time = now - BEGIN;
             let over = time >= MOST && self.nemesis.fired().len() >= FAULTS || time >= 3 * MOST;
-            let enough = self.inputs.len() >= RECORDS && self.nemesis.is_done();
+            let enough = self.fed() >= RECORDS && self.nemesis.is_done();
             if rests_since.is_none() {
                 if over || enough {
                     self.rest();
@@ -320,20 +337,36 @@ impl<'a> Simulation<'a> {
         for _ in 0..12 {
             self.feed_one();
         }
+        // A process that has started has read these rows.
+        if let Some(topic) = self.case.global.filter(|_| nth > 0) {
+            for key in keys() {
+                if self.rng.one_in(2) {
+                    let plain = Draft::plain(self.cluster.now());
+                    self.give(key, Draft { topic, ..plain });
+                }
+            }
+        }
     }
 
     fn finish(mut self) -> Outcome {
         self.found.wrong.extend(self.cluster.misuses());
         if self.found.wrong.is_empty() {
             let databases = self.processes.databases(&mut self.found);
+            let globals = self.case.global.map_or_else(Vec::new, |table| {
+                let keys = self.inputs.iter().filter(|it| it.topic == table);
+                let keys: BTreeSet<&str> = keys.map(|it| &it.key[..]).collect();
+                self.processes.globals(table, &keys, &mut self.found)
+            });
             let left = Left {
                 cluster: &self.cluster,
                 changelog: self.case.changelog,
                 partitions: self.partitions,
                 given: &self.inputs,
+                before_start: self.before_start,
                 before_last: self.before_last,
                 after_faults: self.after_faults,
                 databases: &databases,
+                globals: &globals,
                 clocks: &self.clocks,
                 ledger: &self.ledger,
                 foreign: self.foreign.all(),
@@ -365,7 +398,7 @@ impl<'a> Simulation<'a> {
             return;
         }
         // The rate is high at first, and later just enough to keep all workers busy.
-        let seldom = if self.inputs.len() < RECORDS { 3 } else { 12 };
+        let seldom = if self.fed() < RECORDS { 3 } else { 12 };
         if !self.rng.one_in(seldom) {
             return;
         }
@@ -374,10 +407,35 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// Returns the number of records since the start.
+    fn fed(&self) -> usize {
+        self.inputs.len() - self.before_start
+    }
+
+    /// Writes the first rows of the global table, if there is one.
+    fn fill_global(&mut self) {
+        let Some(topic) = self.case.global else {
+            return;
+        };
+        for _ in 0..FIRST_ROWS {
+            for key in keys() {
+                let plain = Draft::plain(self.cluster.now());
+                self.give(key, Draft { topic, ..plain });
+            }
+        }
+        self.before_start = self.inputs.len();
+    }
+
     fn feed_one(&mut self) {
+        let key = (self.rng.below(LETTERS), self.rng.below(DIGITS));
+        let draft = (self.case.draft)(&mut self.rng, self.cluster.now());
+        self.give(key, draft);
+    }
+
+    /// Adds a record. Its key has this letter and this digit.
+    fn give(&mut self, (letter, digit): (usize, usize), draft: Draft) {
         let seq = self.inputs.len() as u64;
-        let letter = char::from(b'a' + self.rng.below(3) as u8);
-        let digit = self.rng.below(4);
+        let letter = char::from(b'a' + letter as u8);
         let key = format!("{letter}{digit}");
         let count = u32::try_from(self.partitions).unwrap_or(1);
         let partition = partition_for(key.as_bytes(), count).get();
@@ -386,7 +444,7 @@ impl<'a> Simulation<'a> {
             timestamp,
             tombstone,
             kind,
-        } = (self.case.draft)(&mut self.rng, self.cluster.now());
+        } = draft;
         let value = kind.value(seq, digit);
         let behind = match self.case.sibling.filter(|_| topic == INPUT) {
             Some(sibling) => self.cluster.committed(APP, sibling, partition),
@@ -439,6 +497,7 @@ impl<'a> Simulation<'a> {
             replayer.is_done(&self.cluster, letters, partitions)
         };
         self.processes.run_well()
+            && self.processes.have_read_globals()
             && match self.case.ledger {
                 Some(_) => check::is_in_ledger(&self.cluster, &self.ledger, &self.case),
                 None => check::is_committed(&self.cluster, &self.case),
@@ -457,4 +516,9 @@ impl<'a> Simulation<'a> {
         }
         text + &self.processes.describe()
     }
+}
+
+/// Returns every key, as a letter and a digit.
+fn keys() -> impl Iterator<Item = (usize, usize)> {
+    (0..LETTERS).flat_map(|letter| (0..DIGITS).map(move |digit| (letter, digit)))
 }

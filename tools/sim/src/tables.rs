@@ -14,6 +14,7 @@ use super::loops::{self, Emitted};
 use super::plain::STATELESS;
 use super::record::{Draft, Given};
 use super::remains::{Found, Left};
+use super::stores::{self, stamped};
 use eos_oracle::Contents;
 use eos_testkit::rng::Rng;
 
@@ -156,12 +157,6 @@ impl<'a> Updates<'a> {
         rows.map(|(key, it)| stamped(key, &value(it), it.timestamp))
             .collect()
     }
-}
-
-/// Returns a row of a store.
-fn stamped(key: &str, value: &str, time: i64) -> (Vec<u8>, Vec<u8>) {
-    let row = [&time.to_be_bytes(), value.as_bytes()].concat();
-    (key.as_bytes().to_vec(), row)
 }
 
 /// The rows of a key in both tables.
@@ -483,46 +478,10 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     }
     let rest = due.rest();
     verdicts.extend(rest.map(|rest| format!("VIOLATED lost: {GROUPS} ends without {rest}")));
-    verdicts.extend(judge_state(left, &state));
-    Ok(verdicts)
-}
-
-/// Compares the changelogs and the open databases of both stages.
-fn judge_state(left: Left<'_>, state: &[Vec<Vec<Contents>>; 2]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (stage, (changelog, due)) in CHANGELOGS.into_iter().zip(state).enumerate() {
-        for (partition, due) in (0..).zip(due) {
-            let due = filled(due);
-            let logged = left.logged_by_store(changelog, partition);
-            let logged = filled(&logged);
-            if logged != due {
-                wrong.push(format!(
-                    "VIOLATED state_changelog: {changelog}-{partition} holds {logged:?}, not {due:?}"
-                ));
-            }
-            let open = left.databases.iter().filter(|it| {
-                let (at, of) = (it.task.stage.0, it.task.partition.get());
-                it.open && usize::from(at) == stage && of == partition
-            });
-            for it in open {
-                let (held, task) = (filled(&it.stores), it.task);
-                if held != due || !it.whole && !due.is_empty() {
-                    wrong.push(format!(
-                        "VIOLATED state_database: that of task {task} holds {held:?}, not {due:?}; it is whole: {}",
-                        it.whole
-                    ));
-                }
-            }
-        }
+    for ((stage, changelog), due) in (0..).zip(CHANGELOGS).zip(&state) {
+        verdicts.extend(stores::differences(left, (stage, changelog), due));
     }
-    wrong
-}
-
-/// Returns the stores that have rows. Their order by id says nothing.
-fn filled(stores: &[Contents]) -> Vec<&Contents> {
-    let mut filled: Vec<_> = stores.iter().filter(|it| !it.is_empty()).collect();
-    filled.sort();
-    filled
+    Ok(verdicts)
 }
 
 #[cfg(test)]

@@ -300,6 +300,7 @@ impl Sim {
             let databases = self.fleet.databases(&mut self.found);
             let clocks = Clocks::new(&self.cluster);
             let left = Left {
+                before_start: 0,
                 cluster: &self.cluster,
                 changelog: COUNTING.changelog,
                 partitions: i32::try_from(self.scale.partitions).unwrap_or(i32::MAX),
@@ -307,6 +308,7 @@ impl Sim {
                 before_last: records,
                 after_faults: records,
                 databases: &databases,
+                globals: &[],
                 clocks: &clocks,
                 ledger: &ModelLedger::new("none"),
                 foreign: &[],

@@ -122,7 +122,7 @@ pub(crate) const LEFT: [(&str, &str, &str, &str); 9] = [
     ),
 ];
 
-const TABLE: [Soak; 33] = [
+const TABLE: [Soak; 34] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -170,6 +170,13 @@ const TABLE: [Soak; 33] = [
         what: "100,000 seeds of foreign-key joins",
         environment: &[],
         runs: Runs::Cargo("xtask sim --seeds 100000 --shape foreign"),
+        times: 1,
+    },
+    Soak {
+        name: "shape-cogroup",
+        what: "100,000 seeds of cogrouped streams, chained joins and a global table",
+        environment: &[],
+        runs: Runs::Cargo("xtask sim --seeds 100000 --shape cogroup"),
         times: 1,
     },
     Soak {
