@@ -179,6 +179,8 @@ rules! {
     keeps_rows_of_joins = RowsOfJoins,
     /// A visit of a row of a join schedules the next visit.
     sets_next_visits = NextVisit,
+    /// A row of a join notes that its last visit has decided its records.
+    notes_last_visits = LastVisit,
     /// A row that stays in its group is subtracted and added.
     adds_to_the_same_group = SubtractWithoutAdd,
     /// The row before an update is read before the update.

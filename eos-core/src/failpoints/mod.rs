@@ -116,6 +116,7 @@
 //! | `alone_and_paired` | a closed record of a join still meets partners while it is stored |
 //! | `rows_of_joins` | rows of a join expire before their records went out alone |
 //! | `next_visit` | a visit of a row of a join does not schedule the next visit |
+//! | `last_visit` | the last visit of a row of a join decides nothing |
 //! | `subtract_without_add` | a row that stays in its group is subtracted only |
 //! | `old_row_first` | the row before an update of a table is read after the update |
 //! | `answer_tokens` | a join by foreign key takes each answer, also one about a former reference |

@@ -108,6 +108,7 @@ pub(crate) enum Defence {
     AloneAndPaired,
     RowsOfJoins,
     NextVisit,
+    LastVisit,
     SubtractWithoutAdd,
     OldRowFirst,
     AnswerTokens,
@@ -224,7 +225,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 98] = [
+    pub(super) const ALL: [Self; 99] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -299,6 +300,7 @@ impl Defence {
         Self::AloneAndPaired,
         Self::RowsOfJoins,
         Self::NextVisit,
+        Self::LastVisit,
         Self::SubtractWithoutAdd,
         Self::OldRowFirst,
         Self::AnswerTokens,
@@ -401,6 +403,7 @@ impl Defence {
             Self::AloneAndPaired => "alone_and_paired",
             Self::RowsOfJoins => "rows_of_joins",
             Self::NextVisit => "next_visit",
+            Self::LastVisit => "last_visit",
             Self::SubtractWithoutAdd => "subtract_without_add",
             Self::OldRowFirst => "old_row_first",
             Self::AnswerTokens => "answer_tokens",

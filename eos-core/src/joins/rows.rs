@@ -44,7 +44,8 @@ impl<'c> JoinRows<'c> {
             alone: StoreId::own(name, OwnRows::Alone),
             joining: Joining::new(terms)
                 .pairing_closed(!rules::pairs_open_records_only())
-                .visiting_once(!rules::sets_next_visits()),
+                .visiting_once(!rules::sets_next_visits())
+                .forgetting_visits(!rules::notes_last_visits()),
             expired_before: expiry.expired_before(stream_time),
         }
     }

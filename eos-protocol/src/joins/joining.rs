@@ -131,6 +131,7 @@ pub struct Joining {
     spread_above: usize,
     pairs_closed: bool,
     visits_once: bool,
+    forgets_visits: bool,
 }
 
 /// The records of a spread row that a reader wants.
@@ -172,6 +173,7 @@ impl Joining {
             spread_above: SPREAD_ABOVE,
             pairs_closed: false,
             visits_once: false,
+            forgets_visits: false,
         }
     }
 
@@ -201,6 +203,17 @@ impl Joining {
     pub fn visiting_once(self, visits_once: bool) -> Self {
         Self {
             visits_once,
+            ..self
+        }
+    }
+
+    /// The same without a rule: a row does not note that its last visit has decided its records. The simulation must detect the
+    /// violation.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn forgetting_visits(self, forgets_visits: bool) -> Self {
+        Self {
+            forgets_visits,
             ..self
         }
     }
@@ -242,7 +255,7 @@ impl Joining {
                 None => JoinRow::default(),
             };
             let visit = Self::planned(store, key, &row)?;
-            if visit == Visit::None && row.due.take().is_some() {
+            if visit == Visit::None && row.due.take().is_some() && !self.forgets_visits {
                 row.decide_all(self.terms.kind());
             }
             heads.push(Head {

@@ -123,7 +123,8 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("alone_and_paired", Shape::Joins, 20, UNEXPECTED),
     ("rows_of_joins", Shape::Joins, 50, LOST),
     ("next_visit", Shape::Joins, 20, LOST),
-    ("fire_once", Shape::Joins, 20, ORDER),
+    // Not `fire_once`: each visit that writes its row removes its moment from the index, too.
+    ("last_visit", Shape::Joins, 20, DOUBLED),
     ("due_index", Shape::Joins, 20, LOST),
     ("subtract_without_add", Shape::Tables, 20, UNEXPECTED),
     ("old_row_first", Shape::Tables, 20, FAILED),
@@ -140,7 +141,12 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
         50,
         &["VIOLATED unexpected", "VIOLATED lost", "VIOLATED older"],
     ),
-    ("newest_right", Shape::Foreign, 20, LOST),
+    (
+        "newest_right",
+        Shape::Foreign,
+        20,
+        &["VIOLATED older", "VIOLATED lost"],
+    ),
     ("fan_out_anew", Shape::Foreign, 50, LOST),
     ("missing_row", Shape::Foreign, 20, LOST),
     ("unsubscribe", Shape::Foreign, 20, STATE),

@@ -11,6 +11,7 @@ use eos_core::{App, Backoff, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
 use eos_testkit::{Input, TestDriver};
 
 use super::foreign::{inner, key_of, results};
+use super::foreign_known::messages;
 use super::{pipe, rows, table};
 
 /// Plain text that can't be read while it is broken.
@@ -76,9 +77,11 @@ fn a_kept_right_value_that_is_unreadable_is_asked_for_again() {
     pipe(&mut driver, ("left", "k", Some("a=1")));
     // The answer is unreadable as well, and skipped.
     right_of_join.set(true);
+    assert_eq!(messages(&mut driver), (1, 1));
     pipe(&mut driver, ("left", "k", Some("a=2")));
     right_of_join.set(false);
     pipe(&mut driver, ("left", "k", Some("a=3")));
+    assert_eq!(messages(&mut driver), (2, 2));
     // The codec is not available for one read, and the policy skips the record.
     right_of_join.is_away.store(true, Ordering::Relaxed);
     pipe(&mut driver, ("left", "k", Some("a=4")));

@@ -12,7 +12,7 @@ use super::foreign::{inner_by, join, key_of, results};
 use super::{pipe, rows, table};
 
 /// The number of subscriptions and of answers since the last call.
-fn messages(driver: &mut TestDriver) -> (usize, usize) {
+pub(super) fn messages(driver: &mut TestDriver) -> (usize, usize) {
     let mut read = |name: &str| {
         let topic = Topic::<Vec<u8>, Option<Vec<u8>>>::plain(name);
         driver.read_pairs(&topic).len()
@@ -115,6 +115,39 @@ fn a_left_row_whose_answer_is_given_up_asks_again() {
             assert_eq!(found, expected, "{name}");
         }
     }
+}
+
+/// The second update comes before the answer to the first one, which refers to another right row than before.
+#[test]
+fn the_value_of_a_former_right_row_is_not_used() {
+    let mut app = App::new("a");
+    inner_by(&mut app, &join());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, ("right", "a", Some("A")));
+    pipe(&mut driver, ("right", "b", Some("B")));
+    pipe(&mut driver, ("left", "k", Some("a=1")));
+    driver.hold();
+    pipe(&mut driver, ("left", "k", Some("b=2")));
+    pipe(&mut driver, ("left", "k", Some("b=3")));
+    driver.release();
+    let found = results(&mut driver).remove("k").unwrap();
+    let expected = ["a=1+A", "b=3+B"].map(|it| Some(it.to_owned()));
+    assert_eq!(found, expected);
+}
+
+/// The right row is deleted before it has a result. The left row knows this, and needs no answer at its next update.
+#[test]
+fn a_deleted_right_row_is_known_without_a_result() {
+    let mut driver = refusing(ErrorPolicy::skip(), Cause::Panic);
+    pipe(&mut driver, ("right", "a", Some("B")));
+    pipe(&mut driver, ("left", "k", Some("a=1")));
+    pipe(&mut driver, ("right", "a", None));
+    assert_eq!(messages(&mut driver), (1, 2));
+    pipe(&mut driver, ("left", "k", Some("a=2")));
+    assert_eq!(messages(&mut driver), (0, 0));
+    pipe(&mut driver, ("right", "a", Some("C")));
+    let found = results(&mut driver).remove("k").unwrap();
+    assert_eq!(found, [Some("a=2+C".to_owned())]);
 }
 
 /// A later answer has come before the letter.
