@@ -205,7 +205,7 @@ rules! {
     joins_changes_of_all_streams = CogroupedChanges,
     /// A task takes no record before the global tables are read to their ends.
     reads_global_tables_first = GlobalStart,
-    /// A start asks for the ends of global tables again after it has read to them.
+    /// A start queries the ends of global tables again after it has reached them.
     asks_for_ends_again = GlobalEnds,
     /// The copy of a global table writes a position and its rows in one batch.
     writes_rows_with_position = GlobalPosition,

@@ -74,8 +74,6 @@ pub struct TaskStore {
     in_flight: Option<Arc<InFlight>>,
     /// Cleared overlays, one for each slot, to reuse their memory.
     spare: Vec<Overlay>,
-    /// See [`writing_items`](Self::writing_items).
-    writes_items: bool,
     defences: Defences,
 }
 
@@ -172,7 +170,6 @@ impl TaskStore {
             poison: OnceCell::new(),
             in_flight: None,
             spare: Vec::new(),
-            writes_items: false,
             defences: Defences::ALL,
         })
     }

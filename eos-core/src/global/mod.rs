@@ -35,8 +35,9 @@ impl App {
     ///
     /// One thread per process reads committed records, without a consumer group, into a database in the state
     /// directory. Without the feature `rocksdb`, it reads them into memory, which must hold all rows. Before any task
-    /// processes a record, the thread reads up to the end of the topic. If records arrive meanwhile, it reads them, too, up
-    /// to ten times. After a restart, it continues at the position of the copy. A copy that is damaged, of another topic, or too old is discarded and read again.
+    /// processes a record, the thread reads up to the end of the topic. Then it queries the end again, and reads the records
+    /// that arrived meanwhile, at most nine times. After a restart, it continues at the position of the copy. A copy that is
+    /// damaged, of another topic, or too old is discarded and read again.
     /// `name` is the name of the table's directory, and its name in messages and metrics.
     ///
     /// The last record to arrive wins, and a tombstone deletes the row, so values are `Option`s. If the topic is not

@@ -132,10 +132,6 @@ impl JoinStorage for JoinRows<'_> {
         self.task.has_visited(self.alone, key, moment)
     }
 
-    fn needs_item(&self, key: &[u8], moment: Timestamp) -> Result<bool, StoreError> {
-        self.task.needs_item(self.alone, key, moment)
-    }
-
     fn put_item(&self, key: &[u8], moment: Timestamp) -> Result<(), StoreError> {
         self.task.put_due(self.alone, key, moment, &[])
     }

@@ -71,7 +71,7 @@ impl StoreSpec {
         self.id.own_rows(&self.name) == Some(OwnRows::Alone)
     }
 
-    /// The store whose rows have the moments of this one.
+    /// Returns the store whose rows contain the moments of this due store, if there is one.
     pub(crate) fn rows_with_moments(&self) -> Option<StoreId> {
         self.is_alone()
             .then(|| StoreId::own(&self.name, OwnRows::Joined))

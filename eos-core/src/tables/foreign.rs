@@ -32,7 +32,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     ///
     /// The first result of a row comes a little later than its update, when the partner's answer arrives. The row then keeps
     /// the partner's value if it is short ([`ForeignJoin::keep_right`]), and an update with the same foreign key has its
-    /// result at once. An update of the partner sends its answers to all rows that refer to it. If the foreign key of a
+    /// result at once. An update of the partner sends an answer to each row that refers to it. If the foreign key of a
     /// row changes, the previous result remains until the answer for the new key arrives. If the row is deleted or its
     /// foreign key becomes `None`, the result is deleted at once. No result is older than the previous result of its row.
     /// The final results do not depend on the order in which the updates of both tables arrive.
@@ -67,10 +67,11 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// ```
     ///
     /// # Cost
-    /// An update of this table with the same foreign key and a kept value writes the left row. Each other one writes a
-    /// subscription, or two if the foreign key changes, and gets an answer for the new key, except an answer without a row to
-    /// an inner join. It also writes the left row, the counter of subscriptions and the subscriber, and the left row again
-    /// with the result. An update of the other table writes one answer for each row that refers to it. Answers beyond [`ForeignJoin::at_once`] are background work
+    /// An update of this table with the same foreign key and a kept right value writes the left row only. Any other update
+    /// writes one subscription, or two if the foreign key changes, and causes one answer. An inner join gets no answer if
+    /// there is no right row and no result to delete. Such an update also writes the left row, the counter of subscriptions
+    /// and the subscriber, and the left row again with the result. An update of the other table writes one answer for each
+    /// row that refers to it. Answers beyond [`ForeignJoin::at_once`] are background work
     /// between other records, so a popular partner delays neither its task nor its transaction.
     ///
     /// # Exactly-once

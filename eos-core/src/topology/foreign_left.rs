@@ -306,7 +306,7 @@ where
                 Err(error) if matches!(error, CodecError::Unavailable { .. }) => {
                     return Err(Fault::Value(error));
                 }
-                // Another codec wrote it. The answer has the right row in the form of this one.
+                // Another codec encoded the value. The answer has the value as encoded by this codec.
                 Err(_) => {
                     row.right = Right::Unknown;
                     step = update_left(kind, Some(row), update);
@@ -412,7 +412,7 @@ where
 pub(crate) struct ForeignResult<K, V, L, W, R> {
     ends: ForeignEnds<K, V, L, W, R>,
     left: RowsOf<K, V>,
-    /// The store of what the join knows of the left rows.
+    /// The index of the store with the left rows of the join.
     rows: usize,
     changes: ChangesExit<K, R>,
 }
@@ -469,7 +469,7 @@ where
             return Ok(());
         };
         let right = match is_dead_letter(&headers) {
-            // A later answer may have come before it.
+            // A later answer may have arrived first.
             true => Right::Unknown,
             false => Right::of_answer(timestamp, answer.value, join.most_kept()),
         };

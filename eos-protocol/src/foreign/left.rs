@@ -50,10 +50,11 @@ pub struct Stamp {
     pub value: Vec<u8>,
 }
 
-/// The right row of a left row, as the last answer had it.
+/// The right row of a left row, as of the last answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Right {
-    /// It is unknown: the answer to the subscription has not come, or its value was too long.
+    /// Unknown: no answer has arrived since the subscription, its value was too long to keep, an error policy gave an answer up,
+    /// or the last answer was a replayed dead letter.
     #[default]
     Unknown,
     /// There is no right row.

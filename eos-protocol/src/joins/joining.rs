@@ -36,8 +36,8 @@ pub trait JoinStorage {
     /// If the store can't write.
     fn put(&self, key: &[u8], row: &[u8]) -> Result<(), Self::Error>;
 
-    /// Writes a row. Its visit is at its [moment](JoinRow::moment), if it has one. `planned` is such a moment of the row before,
-    /// if its visit has not begun.
+    /// Writes a row, which is visited at its [moment](JoinRow::moment), if it has one. `planned` is the moment of the previous row,
+    /// if that visit has not begun.
     ///
     /// # Errors
     /// If the store can't write.
@@ -54,14 +54,6 @@ pub trait JoinStorage {
     /// # Errors
     /// If the store can't read.
     fn has_visited(&self, key: &[u8], moment: Timestamp) -> Result<bool, Self::Error>;
-
-    /// Whether a row with this moment needs an item: its visit could not run otherwise, or could be lost.
-    ///
-    /// # Errors
-    /// If the store can't read.
-    fn needs_item(&self, key: &[u8], moment: Timestamp) -> Result<bool, Self::Error> {
-        self.has_visited(key, moment)
-    }
 
     /// Writes an item with the moment of a row.
     ///
@@ -531,7 +523,7 @@ impl Joining {
         }
     }
 
-    /// Writes a row whose planned visit was `before`, and plans its visit.
+    /// Writes a row whose planned visit was `before`, and plans its visit. A moment that the last visit has passed gets an item.
     fn write<S: JoinStorage>(
         store: &S,
         key: &[u8],
@@ -539,7 +531,7 @@ impl Joining {
         before: Visit,
     ) -> Result<(), JoinError<S::Error>> {
         row.has_item = match row.due {
-            Some(due) => store.needs_item(key, due).map_err(JoinError::Storage)?,
+            Some(due) => store.has_visited(key, due).map_err(JoinError::Storage)?,
             None => false,
         };
         let mut bytes = Vec::with_capacity(row.encoded_len());

@@ -566,7 +566,7 @@ fn a_failed_visit_takes_its_records_out() {
     }
 }
 
-/// A row whose moment the last visit has passed has an item, and the records of both go out once.
+/// A row whose moment the last visit has passed has an item, and each record goes out once.
 #[test]
 fn a_row_behind_the_last_visit_has_an_item() {
     for (second, expected) in [
@@ -593,7 +593,7 @@ fn a_row_behind_the_last_visit_has_an_item() {
     }
 }
 
-/// The last visit of a row writes nothing. A program with another grace knows that all its records are decided.
+/// The last visit of a row writes nothing. A program with another grace treats all its records as decided.
 #[test]
 fn a_visited_row_is_decided_for_every_grace() {
     let within = |grace| Within::of(Duration::from_millis(100)).grace(Duration::from_millis(grace));

@@ -230,8 +230,7 @@ impl<'a> JoinRow<'a> {
         *handled = (*handled).max(time);
     }
 
-    /// Notes that no record of the row goes out alone any more. The grace of the program that has decided this does not
-    /// matter.
+    /// Marks all records of the row as decided, so none of them goes out alone. This does not depend on a grace.
     pub(super) fn decide_all(&mut self, kind: JoinKind) {
         for entry in &mut self.entries {
             entry.met |= kind.emits_alone(entry.side);

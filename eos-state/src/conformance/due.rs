@@ -32,7 +32,7 @@ const STORES: [(StoreId, Clock); 5] = [
 const DATED: StoreId = StoreId::from_be_bytes([0, 0, 0, 5]);
 /// The store of these rows: a moment, and a value.
 const ROWS: StoreId = StoreId::from_be_bytes([0, 0, 0, 6]);
-/// The begin of the keys of these rows. No other key has it.
+/// The first byte of the keys of these rows. No other key begins with it.
 const ROW: u8 = 7;
 /// A store without moments beside them.
 const PLAIN: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
@@ -91,7 +91,7 @@ enum Operation {
     Work(Clock, i64, Option<i64>),
     Keep,
     Drop,
-    /// Applies the transaction. The writes of the current record are kept before, or stay open.
+    /// Applies the transaction. If true, keeps the writes of the current record first. Otherwise they stay open.
     Apply(bool),
     Discard,
     Reopen,
@@ -258,7 +258,8 @@ struct Run<'a> {
     changelog: Rows,
     /// The first version of each row in the changelog.
     older: Rows,
-    /// Whether the database has loaded rows since the last transaction. Some of them may be handled, and listed until the next one.
+    /// Whether the database has loaded rows since the last transaction. The index may list handled rows among them until the next
+    /// one.
     has_loaded: bool,
     seq: u64,
 }

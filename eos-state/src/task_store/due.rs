@@ -46,7 +46,7 @@ pub(super) struct DueStores {
     /// The search of each clock.
     searches: [RefCell<Search>; CLOCKS],
     /// Whether the index has lost the entries of handled rows since the last load.
-    is_trimmed: Cell<bool>,
+    is_trimmed: bool,
     buffers: RefCell<Buffers>,
 }
 
@@ -125,7 +125,8 @@ impl TaskStore {
         Ok(self)
     }
 
-    /// Reads an item of a due store. Returns its moment; `value` then holds its value.
+    /// Reads an item of a due store. Returns its moment; `value` then holds its value, which is empty if the item is a row of
+    /// another store.
     ///
     /// # Errors
     /// If the engine can't read, or the row is damaged.
@@ -439,11 +440,11 @@ impl TaskStore {
     }
 
     /// Adds the index entries of the items in a load, and deletes those of their earlier versions.
-    pub(super) fn list_loaded(&self, load: &mut Load) -> Result<(), StoreError> {
-        let Some(state) = self.due.as_ref().filter(|_| self.defences.lists_loaded) else {
-            return Ok(());
-        };
-        state.is_trimmed.set(false);
+    pub(super) fn list_loaded(&mut self, load: &mut Load) -> Result<(), StoreError> {
+        match &mut self.due {
+            Some(state) if self.defences.lists_loaded => state.is_trimmed = false,
+            _ => return Ok(()),
+        }
         let mut entries = Vec::new();
         self.list_dated(load, &mut entries)?;
         for slot in self.stores() {

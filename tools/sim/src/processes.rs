@@ -532,9 +532,9 @@ impl<'a> Processes<'a> {
             _ => false,
         };
         if !may {
-            found
-                .wrong
-                .push(format!("a global table is not read any more: {error}"));
+            found.wrong.push(format!(
+                "the reader of the global tables of process {instance} failed: {error}"
+            ));
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn differences(
     wrong
 }
 
-/// Returns the stores that have rows. Their order by id says nothing.
+/// Returns the stores that have rows. Sorts them, because the ids are not compared.
 fn filled(stores: &[Contents]) -> Vec<&Contents> {
     let mut filled: Vec<_> = stores.iter().filter(|it| !it.is_empty()).collect();
     filled.sort();

@@ -13,7 +13,7 @@ use crate::worker::HomeError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlobalError {
-    /// The reading up to the end as of the start made no progress.
+    /// The reader made no progress towards the end of a topic at the start.
     #[error(transparent)]
     Stalled(#[from] GlobalStalled),
     /// The brokers did not report the beginnings and ends of the topics.

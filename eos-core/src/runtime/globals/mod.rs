@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A compaction during the reading removes a row that was there at the start, if its key has a newer record behind the end. So
-//! the tables open only once the reader is at the end, or after some rounds.
+//! the tables open once the reader is at the end, or after `ROUNDS` rounds.
 
 mod beginning;
 mod error;
@@ -48,7 +48,7 @@ const SLICE: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(50);
 /// The interval between two queries for the ends, once the tables are open.
 const LOOK: Duration = Duration::from_secs(5);
-/// The maximum number of times that a start asks for the ends. A round reads what was written during the one before it.
+/// The maximum number of times that a start asks for the ends. Each round reads the records that were written during the previous round.
 const ROUNDS: u32 = 10;
 /// The limit of prefetched keys and values of one partition, in bytes.
 const PREFETCH: usize = 1 << 20;
@@ -77,7 +77,7 @@ enum Phase {
     Asking(Now),
     /// Reads up to the ends as of the start, or as of the last round.
     Starting,
-    /// Asks since this time whether there are new records, on the clock of the brokers.
+    /// Queries the ends again since this time, on the clock of the brokers.
     Confirming(Now),
     /// The tables are open.
     Open,
@@ -262,7 +262,7 @@ impl<C: Client> GlobalReader<C> {
         let all = self.partitions();
         self.asked.get_or_insert_with(|| self.env.wall_clock());
         let Some(bounds) = self.bounds(&all)? else {
-            return self.waits(since).map(|()| false);
+            return self.check_patience(since).map(|()| false);
         };
         let wall = self.env.wall_clock();
         let asked = self.asked.take().unwrap_or(wall);
@@ -284,8 +284,8 @@ impl<C: Client> GlobalReader<C> {
         Ok(true)
     }
 
-    /// Waits for the bounds since this time.
-    fn waits(&self, since: Now) -> Result<(), GlobalError> {
+    /// Fails with `NoEnds` if the brokers have not reported the bounds for longer than the patience.
+    fn check_patience(&self, since: Now) -> Result<(), GlobalError> {
         let waited = self.broker_time().since(since);
         if waited < self.spec.patience {
             return Ok(());
@@ -389,7 +389,7 @@ impl<C: Client> GlobalReader<C> {
         self.asked.get_or_insert_with(|| self.env.wall_clock());
         let all = self.partitions();
         let Some(bounds) = self.bounds(&all)? else {
-            return self.waits(since);
+            return self.check_patience(since);
         };
         self.asked = None;
         self.rounds += 1;

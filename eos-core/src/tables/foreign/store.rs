@@ -95,9 +95,10 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
         self
     }
 
-    /// Sets the length of the longest encoded right value that each left row keeps, in bytes. The default is 512. An update of
-    /// a left row with the same foreign key and a kept right value has its result at once. Otherwise it asks the task of the
-    /// right row, which takes two more transactions and four more records. 0 keeps no values.
+    /// Sets the maximum length of an encoded right value that a left row keeps, in bytes. The default is 512. With a kept value,
+    /// an update with the same foreign key has its result at once. Without one, the update subscribes again at the task of the
+    /// right row, which takes two more transactions and four more records. With 0, left rows keep nothing. A value that is
+    /// already kept stays until the next answer.
     ///
     /// Each left row has a copy of its right value in the state and in the changelog.
     #[must_use]

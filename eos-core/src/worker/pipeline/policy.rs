@@ -325,8 +325,8 @@ pub(super) fn pass_over<C: Client>(
     Ok(())
 }
 
-/// Forgets what the rows of a foreign-key join keep of a record that is given up. Otherwise they would use an outdated value until
-/// the next record for them.
+/// Removes the kept right value of a left row whose answer an error policy skips or writes as a dead letter. Otherwise the row
+/// would use an outdated value until its next answer.
 pub(super) fn forget_given_up<C: Client>(
     shared: &Shared<C>,
     task: &Task<RecordsOf<C>>,

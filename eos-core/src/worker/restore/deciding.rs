@@ -278,7 +278,6 @@ impl<C: Client> Restoring<C> {
                 })
             })
             .map_err(|source| store_failed(self.task, source))?
-            .writing_items(!spec.guarantee.is_transactional())
             .cached(&spec.state.cache)
             .limited(&self.changelog_limits(shared))
             .defended(Defences {

@@ -171,7 +171,7 @@ impl<C: Client> Restoring<C> {
             .stream_time
             .map(|time| store.handled_to(Clock::Stream, time))
             .transpose();
-        let handled = handled.map_err(|source| store_failed(self.task, source))?;
+        let handled = handled.map_err(|source| no_mark(shared, self.task, source))?;
         let (time, refused) = (self.stream_time, |(id, refused)| {
             no_windows(shared, self.task, id, refused)
         });

@@ -51,19 +51,9 @@ impl TaskStore {
         Ok(self)
     }
 
-    /// Sets whether all rows with moments get items. Without transactions, a crash may keep the mark and lose the rows, because
-    /// they are in another partition of the changelog. A row with a passed moment would never be visited.
-    #[must_use]
-    pub fn writing_items(self, writes_items: bool) -> Self {
-        Self {
-            writes_items,
-            ..self
-        }
-    }
-
-    /// Writes a row for the current record. If the row has a moment, it is an item. `planned` is the moment of the row before,
-    /// if [`has_visited`](Self::has_visited) returns false for it. It also returns false for the moment of this row: no search
-    /// finds an item that the last visit has passed.
+    /// Writes a row for the current record. If the row has a moment, it is an item. `planned` is the moment of the previous row,
+    /// if [`has_visited`](Self::has_visited) returns false for it. It must also return false for the new moment, because no
+    /// search finds an item at or before the mark.
     ///
     /// # Errors
     /// As [`put`](Self::put), and if the store has no such rows.
@@ -124,20 +114,6 @@ impl TaskStore {
             return Ok(is_over(mark));
         }
         Ok(is_over(&self.mark(clock)?))
-    }
-
-    /// Whether a row with this moment needs an item: because the last handled item is a later one, or because all rows get
-    /// [items](Self::writing_items).
-    ///
-    /// # Errors
-    /// If the mark can't be read.
-    pub fn needs_item(
-        &self,
-        items: StoreId,
-        key: &[u8],
-        moment: Timestamp,
-    ) -> Result<bool, StoreError> {
-        Ok(self.writes_items || self.has_visited(items, key, moment)?)
     }
 
     fn dated(&self, items: StoreId) -> Result<Dated, StoreError> {
@@ -208,17 +184,27 @@ impl TaskStore {
         Ok(())
     }
 
+    /// Returns the mark up to which the index may have entries of handled rows.
+    pub(super) fn passed(&self, clock: Clock) -> Result<Option<Place>, StoreError> {
+        let has_dated = self.stores().iter().any(|slot| slot.dated.is_some());
+        match has_dated && clock == Clock::Stream {
+            true => self.kept_mark(clock),
+            false => Ok(None),
+        }
+    }
+
     /// Returns the entries of the index whose items the transaction's last mark has passed, once after each load. Crashes may
     /// have left some in the database, so also once for each opened one.
-    pub(in crate::task_store) fn passed_entries(&self) -> Result<Option<ExpiredRows>, StoreError> {
-        let has_dated = self.stores().iter().any(|slot| slot.dated.is_some());
-        let Some(state) = self.due.as_ref().filter(|_| has_dated) else {
+    pub(in crate::task_store) fn passed_entries(
+        &mut self,
+    ) -> Result<Option<ExpiredRows>, StoreError> {
+        let Some(state) = &mut self.due else {
             return Ok(None);
         };
-        if state.is_trimmed.replace(true) {
+        if std::mem::replace(&mut state.is_trimmed, true) {
             return Ok(None);
         }
-        let mark = self.kept_mark(Clock::Stream)?;
+        let mark = self.passed(Clock::Stream)?;
         let passed = mark.map(|mark| due::up_to(Clock::Stream, &mark));
         Ok(passed.map(|range| ExpiredRows::new(INDEX_ID, range)))
     }

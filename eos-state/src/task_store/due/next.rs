@@ -92,7 +92,7 @@ impl TaskStore {
         self.healthy()?;
         let range = match state.searches[at(clock)].borrow().from() {
             From::At(place) => due::from(clock, place),
-            From::Mark => due::behind(clock, self.kept_mark(clock)?.as_ref()),
+            From::Mark => due::behind(clock, self.passed(clock)?.as_ref()),
             From::End => return Ok(()),
         };
         let mut scan = self.scan_below(0, &Table::new(), &range, Direction::Forward)?;
@@ -190,7 +190,8 @@ impl TaskStore {
         }))
     }
 
-    /// Marks the place of a due item as handled, and deletes the item, for the current record.
+    /// Marks the place of a due item as handled, for the current record. Deletes the item, or only its entry of the index if the
+    /// item is a row of another store.
     ///
     /// # Errors
     /// As [`put_due`](Self::put_due).

@@ -5,7 +5,7 @@ use std::time::Duration;
 use eos_core::codec::{Plain, TimeWindowed};
 use eos_core::state::{JoinStore, WindowStore};
 use eos_core::windows::{Tumbling, Windowed};
-use eos_core::{App, ErrorPolicy, Failure, Guarantee, Timestamp, Topic};
+use eos_core::{App, ErrorPolicy, Failure, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 use super::*;
@@ -264,25 +264,5 @@ fn a_failed_result_alone_goes_to_its_policy() {
     let text = failed.map_or_else(|e| e.to_string(), |_| String::new());
     for part in ["orders-shipments", "the key \"k\"", "closed at 117 ms"] {
         assert!(text.contains(part), "{text}");
-    }
-}
-
-/// Without transactions, a crash may keep the mark of a visit and lose the row with its next moment. So rows have items then, in
-/// the changelog that has the mark.
-#[test]
-fn rows_without_a_pair_have_items_at_least_once() {
-    for (guarantee, expected) in [(Guarantee::ExactlyOnce, 0), (Guarantee::AtLeastOnce, 2)] {
-        let mut app = app(Kind::Left, within());
-        app.guarantee(guarantee);
-        let mut driver = TestDriver::new(app);
-        pipe(&mut driver, &[("<a", "k", 100), ("<b", "j", 101)]);
-        let log = driver.cluster().read("a-orders-changelog", 0);
-        // The id of the store, and the first byte of items.
-        let is_item = |key: &[u8]| key.get(4) == Some(&1);
-        let keys = log.iter().filter_map(|record| record.key.as_deref());
-        let items = keys.filter(|key| is_item(key)).count();
-        assert_eq!(items, expected, "{guarantee:?}");
-        pipe(&mut driver, &[("<x", "other", 300)]);
-        assert_eq!(read(&mut driver), ["k a+- @100", "j b+- @101"]);
     }
 }

@@ -60,9 +60,9 @@ struct Codecs {
     result: Breaking,
 }
 
-/// A left row keeps a right value that another codec wrote. It asks for the value again.
+/// A left row keeps a right value that another codec wrote. Its next update subscribes again.
 #[test]
-fn a_kept_right_value_that_is_unreadable_is_asked_for_again() {
+fn a_left_row_with_an_unreadable_right_value_subscribes_again() {
     let right_of_join = Breaking::default();
     let mut app = App::new("a");
     app.on_error(ErrorPolicy::skip());

@@ -87,7 +87,7 @@ fn refusing(policy: ErrorPolicy, cause: Cause) -> TestDriver {
 
 /// The policy gives up an answer with a new right value, so the value that the left row keeps is outdated.
 #[test]
-fn a_left_row_whose_answer_is_given_up_asks_again() {
+fn a_left_row_subscribes_again_after_its_answer_is_given_up() {
     let letters = || ErrorPolicy::dead_letter("letters");
     let policies: [(ErrorPolicy, Option<Resume>); 4] = [
         (ErrorPolicy::skip(), None),
@@ -135,7 +135,7 @@ fn the_value_of_a_former_right_row_is_not_used() {
     assert_eq!(found, expected);
 }
 
-/// The right row is deleted before it has a result. The left row knows this, and needs no answer at its next update.
+/// The right row is deleted before the join has a result. The left row notes the deletion, so its next update needs no answer.
 #[test]
 fn a_deleted_right_row_is_known_without_a_result() {
     let mut driver = refusing(ErrorPolicy::skip(), Cause::Panic);
@@ -182,7 +182,7 @@ fn a_left_row_does_not_keep_the_value_of_a_replayed_answer() {
 
 /// A new program reads other left rows. An answer without its left row is kept, too.
 #[test]
-fn an_answer_counts_although_its_left_row_is_left_out_for_now() {
+fn an_answer_is_kept_while_its_left_row_is_filtered_out() {
     let is_out = Arc::new(AtomicBool::new(false));
     let mut app = App::new("a");
     let (left, right) = (table(&mut app, "left"), table(&mut app, "right"));
