@@ -519,7 +519,7 @@ impl<'a> Processes<'a> {
     }
 
     /// Ends the process of a reader of global tables that returned an error. The wall clock jumps by up to two days, so a
-    /// reader may believe that tombstones are gone that it has not read.
+    /// reader may fail because unread tombstones could be compacted away.
     fn reader_ended(&mut self, at: usize, error: &Error, rng: &mut Rng, found: &mut Found) {
         let may = match error {
             Error::Global(error) => {
@@ -532,9 +532,9 @@ impl<'a> Processes<'a> {
             _ => false,
         };
         if !may {
-            found.wrong.push(format!(
-                "the reader of the global tables of process {instance} failed: {error}"
-            ));
+            found
+                .wrong
+                .push(format!("the reader of the global tables failed: {error}"));
         }
     }
 
