@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
+use super::keys::{entry_key, head_key};
 use super::row::{Entry, JoinRow, JoinRowError};
-use super::spread::{SpreadEntry, Stored, entry_key, head_key};
+use super::spread::{SpreadEntry, Stored};
 use super::{JoinTerms, Side};
 use crate::ids::Timestamp;
 

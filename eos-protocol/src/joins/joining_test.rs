@@ -43,7 +43,7 @@ impl Memory {
     /// Rewrites a row as an earlier version of the library wrote it: the moment is that of an item.
     fn make_older(&self, key: &[u8]) {
         if let Some(row) = self.rows.borrow_mut().get_mut(key)
-            && let Some(moment) = JoinRow::moment(key, row)
+            && let Ok(Some(moment)) = JoinRow::moment(key, row)
             && self.index.borrow().contains(&(moment, key.to_vec()))
         {
             row[0] = 1;
@@ -105,7 +105,7 @@ impl JoinStorage for Memory {
         if let Some(planned) = planned {
             assert!(index.remove(&(planned, key.to_vec())));
         }
-        if let Some(moment) = JoinRow::moment(key, row) {
+        if let Ok(Some(moment)) = JoinRow::moment(key, row) {
             index.insert((moment, key.to_vec()));
         }
         *self.heads.borrow_mut() += 1;

@@ -8,6 +8,7 @@
 //! stored.
 
 mod joining;
+mod keys;
 mod row;
 mod spread;
 mod terms;
@@ -17,8 +18,9 @@ mod within;
 mod joining_test;
 
 pub use joining::{Arrival, Arrived, EachRow, JoinError, JoinStorage, Joining};
+pub use keys::{head_key, key_of_head};
 pub use row::{JoinRow, JoinRowError};
-pub use spread::{SpreadEntry, Stored, head_key, key_of_head};
+pub use spread::{SpreadEntry, Stored};
 pub use terms::{JoinTerms, OtherJoin};
 pub use within::Within;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::spread::key_of_head;
+use super::keys::key_of_head;
 use super::{JoinKind, JoinTerms, Side};
 use crate::ids::Timestamp;
 
@@ -100,25 +100,36 @@ impl<'a> JoinRow<'a> {
     /// # Errors
     /// [`JoinRowError`] if the bytes have a newer format or are damaged.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, JoinRowError> {
-        let damaged = JoinRowError::Damaged { len: bytes.len() };
-        match bytes.first() {
-            Some(version) if *version > DATED => {
-                return Err(JoinRowError::Newer { version: *version });
-            }
-            Some(&(PLAIN | DATED)) => {}
-            _ => return Err(damaged),
-        }
-        Self::parse(bytes).ok_or(damaged)
+        Self::version(bytes)?;
+        Self::parse(bytes).ok_or(JoinRowError::Damaged { len: bytes.len() })
     }
 
     /// Returns the own moment of a row from its key and its bytes. `None` if the row has none, if the moment is that of an item,
     /// and for the row of a single record.
-    #[must_use]
-    pub fn moment(key: &[u8], bytes: &[u8]) -> Option<Timestamp> {
-        let is_head = matches!(key_of_head(key), Some((_, [])));
-        let due = bytes.get(HEAD - 8..)?.first_chunk()?;
-        let due = Timestamp(i64::from_be_bytes(*due));
-        (is_head && bytes.first() == Some(&DATED)).then_some(due)
+    ///
+    /// # Errors
+    /// [`JoinRowError`] if the bytes have a newer format or are cut short.
+    pub fn moment(key: &[u8], bytes: &[u8]) -> Result<Option<Timestamp>, JoinRowError> {
+        if !matches!(key_of_head(key), Some((_, []))) {
+            return Ok(None);
+        }
+        let damaged = JoinRowError::Damaged { len: bytes.len() };
+        match Self::version(bytes)? {
+            PLAIN => Ok(None),
+            _ => {
+                let due = bytes.get(HEAD - 8..).and_then(|due| due.first_chunk());
+                let due = i64::from_be_bytes(*due.ok_or(damaged)?);
+                Ok(Some(Timestamp(due)))
+            }
+        }
+    }
+
+    fn version(bytes: &[u8]) -> Result<u8, JoinRowError> {
+        match bytes.first() {
+            Some(&version @ (PLAIN | DATED)) => Ok(version),
+            Some(&version) if version > DATED => Err(JoinRowError::Newer { version }),
+            _ => Err(JoinRowError::Damaged { len: bytes.len() }),
+        }
     }
 
     fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -288,13 +299,13 @@ mod tests {
         assert_eq!(bytes, expected);
         assert_eq!(JoinRow::decode(&bytes), Ok(row.clone()));
         let key = head_key(Timestamp(0), b"k");
-        assert_eq!(JoinRow::moment(&key, &bytes), Some(Timestamp(3)));
+        assert_eq!(JoinRow::moment(&key, &bytes), Ok(Some(Timestamp(3))));
         assert_eq!(
             JoinRow::moment(&[&key[..], b"place"].concat(), &bytes),
-            None
+            Ok(None)
         );
         bytes[0] = 1;
-        assert_eq!(JoinRow::moment(&key, &bytes), None);
+        assert_eq!(JoinRow::moment(&key, &bytes), Ok(None));
         row.has_item = true;
         assert_eq!(JoinRow::decode(&bytes), Ok(row.clone()));
         row.due = None;
@@ -304,11 +315,12 @@ mod tests {
             ..JoinRow::default()
         };
         assert_eq!(JoinRow::decode(&encoded(&spread)), Ok(spread));
+        bytes[0] = 2;
+        assert!(JoinRow::moment(&key, &bytes[..HEAD - 1]).is_err());
         bytes[0] = 3;
-        assert_eq!(
-            JoinRow::decode(&bytes),
-            Err(JoinRowError::Newer { version: 3 })
-        );
+        let newer = JoinRowError::Newer { version: 3 };
+        assert_eq!(JoinRow::decode(&bytes), Err(newer));
+        assert_eq!(JoinRow::moment(&key, &bytes), Err(newer));
         bytes[0] = 0;
         assert!(JoinRow::decode(&bytes).is_err());
     }

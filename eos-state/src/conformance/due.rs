@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::task::Poll;
 
 use eos_protocol::state::{Family, StoreId};
@@ -241,6 +242,11 @@ fn moment(_: &[u8], row: &[u8]) -> Option<Timestamp> {
     Some(Timestamp(moment))
 }
 
+/// The name of the store with these rows.
+fn name() -> Arc<str> {
+    "rows".into()
+}
+
 type Rows = BTreeMap<(StoreId, Key), Vec<u8>>;
 
 struct Run<'a> {
@@ -274,7 +280,9 @@ impl Run<'_> {
         let stores = ids.map(|id| (id, StoreKind::Point));
         let store = TaskStore::new(backend, stores)
             .and_then(|store| store.with_due(STORES))
-            .and_then(|store| store.with_dated(DATED, ROWS, moment));
+            .and_then(|store| {
+                store.with_dated(DATED, (ROWS, &name()), |key, row| Ok(moment(key, row)))
+            });
         self.store = Some(store.map_err(broke)?.defended(self.defences));
         Ok(())
     }

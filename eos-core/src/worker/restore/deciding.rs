@@ -1,6 +1,7 @@
 //! Opens a task's database and compares it with the changelogs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ impl<C: Client> Restoring<C> {
                 .filter_map(|s| Some((s.id, s.clock?)))
                 .collect(),
             dated: (stores.iter())
-                .filter_map(|s| Some((s.id, s.rows_with_moments()?)))
+                .filter_map(|s| Some((s.id, (s.rows_with_moments()?, Arc::clone(&s.name)))))
                 .collect(),
             names: Names::of(&stores, kept),
             logs,
@@ -273,8 +274,10 @@ impl<C: Client> Restoring<C> {
             .and_then(|store| store.with_due(self.due.iter().copied()))
             .and_then(|store| {
                 let mut dated = self.dated.iter();
-                dated.try_fold(store, |store, (items, rows)| {
-                    store.with_dated(*items, *rows, JoinRow::moment)
+                dated.try_fold(store, |store, (items, (rows, name))| {
+                    store.with_dated(*items, (*rows, name), |key, row| {
+                        JoinRow::moment(key, row).map_err(|error| error.to_string())
+                    })
                 })
             })
             .map_err(|source| store_failed(self.task, source))?

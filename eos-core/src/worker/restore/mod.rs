@@ -9,6 +9,7 @@ mod reading;
 mod summary;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::state::{Identity, PerFamily, Progress, RestartError, RestoreKind, StoreId};
@@ -63,8 +64,8 @@ struct Restoring<C: Client> {
     stores: Vec<(StoreId, StoreKind)>,
     /// The stores with moments.
     due: Vec<(StoreId, Clock)>,
-    /// The stores of moments whose items are rows of another store, and these stores.
-    dated: Vec<(StoreId, StoreId)>,
+    /// The stores of moments whose items are rows of another store, and these stores with their names.
+    dated: Vec<(StoreId, (StoreId, Arc<str>))>,
     names: Names,
     /// The windowed stores, as the program defines them.
     windows: Vec<Windowed>,

@@ -168,7 +168,10 @@ fn an_unreadable_row_of_a_join_stops_the_worker_whatever_the_policy() {
             assert_eq!(found, 1);
             bench.replace(spec(), joining(policy.clone()));
             bench.assign(&[0]);
-            bench.settle();
+            // The restore reads the moments of rows that are not spread.
+            if place != 0 {
+                bench.settle();
+            }
             bench.feed(0, &[next]);
             let error = bench.end_with(|e| matches!(e, WorkerError::Store { .. }));
             for part in ["counts", "format 9", "newest version"] {

@@ -7,6 +7,8 @@
 //! A restore lists the rows that it loads, including those whose visits have begun, because the mark may come last. No search
 //! reads these entries, because all searches begin behind the mark. The next transaction deletes them as one range.
 
+use std::sync::Arc;
+
 use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
 
@@ -17,28 +19,30 @@ use crate::expired::ExpiredRows;
 use crate::load::Load;
 use crate::task_store::TaskStore;
 
-/// Returns the moment of a row from its key and its value.
-pub type MomentOf = fn(&[u8], &[u8]) -> Option<Timestamp>;
+/// Returns the moment of a row from its key and its value, or a description of a row that can't be read.
+pub type MomentOf = fn(&[u8], &[u8]) -> Result<Option<Timestamp>, String>;
 
 /// A store with rows that have moments.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(in crate::task_store) struct Dated {
-    pub(super) rows: StoreId,
-    pub(super) moment: MomentOf,
+    rows: StoreId,
+    name: Arc<str>,
+    moment: MomentOf,
 }
 
 /// An entry of the index, and whether it is added or deleted.
 pub(super) type Entry = (Vec<u8>, bool);
 
 impl TaskStore {
-    /// Makes the rows of a store the items of a due store by stream time. The due store may also have items of its own.
+    /// Makes the rows of a store with this name the items of a due store by stream time. The due store may also have items of its
+    /// own.
     ///
     /// # Errors
     /// If a store is unknown, or `items` is not a due store by stream time.
     pub fn with_dated(
         mut self,
         items: StoreId,
-        rows: StoreId,
+        (rows, name): (StoreId, &Arc<str>),
         moment: MomentOf,
     ) -> Result<Self, StoreError> {
         self.slot(rows)?;
@@ -47,7 +51,8 @@ impl TaskStore {
         if !is_by_stream_time {
             return Err(StoreError::OtherClock { store: items });
         }
-        self.slots[slot].dated = Some(Dated { rows, moment });
+        let name = Arc::clone(name);
+        self.slots[slot].dated = Some(Dated { rows, name, moment });
         Ok(self)
     }
 
@@ -56,7 +61,7 @@ impl TaskStore {
     /// search finds an item at or before the mark.
     ///
     /// # Errors
-    /// As [`put`](Self::put), and if the store has no such rows.
+    /// As [`put`](Self::put), and if the store has no such rows, or can't read this one.
     pub fn put_dated(
         &self,
         items: StoreId,
@@ -66,7 +71,7 @@ impl TaskStore {
     ) -> Result<(), StoreError> {
         let (state, clock) = self.due_store(items)?;
         let dated = self.dated(items)?;
-        let due = (dated.moment)(key, value);
+        let due = self.moment_of(dated, key, value)?;
         self.write(dated.rows, key, Some(value))?;
         if due == planned {
             return Ok(());
@@ -116,10 +121,20 @@ impl TaskStore {
         Ok(is_over(&self.mark(clock)?))
     }
 
-    fn dated(&self, items: StoreId) -> Result<Dated, StoreError> {
+    fn dated(&self, items: StoreId) -> Result<&Dated, StoreError> {
         let slot = self.slot(items)?;
-        let dated = self.slots.get(slot).and_then(|slot| slot.dated);
+        let dated = self.slots.get(slot).and_then(|slot| slot.dated.as_ref());
         dated.ok_or(StoreError::UnknownStore { store: items })
+    }
+
+    /// Returns the moment of a row. Fails all further calls if the row can't be read: its visit would be missing.
+    fn moment_of(
+        &self,
+        dated: &Dated,
+        key: &[u8],
+        row: &[u8],
+    ) -> Result<Option<Timestamp>, StoreError> {
+        (dated.moment)(key, row).map_err(|found| self.unreadable(&dated.name, found))
     }
 
     /// Returns the moment of the row that is an item, if its visit has not begun. `row` then holds the row.
@@ -130,14 +145,13 @@ impl TaskStore {
         row: &mut Vec<u8>,
     ) -> Result<Option<Timestamp>, StoreError> {
         let slot = self.slot(items)?;
-        let Some(dated) = self.slots.get(slot).and_then(|slot| slot.dated) else {
+        let Some(dated) = self.slots.get(slot).and_then(|slot| slot.dated.as_ref()) else {
             return Ok(None);
         };
         if !self.get(dated.rows, key, row)? {
             return Ok(None);
         }
-        let moment = (dated.moment)(key, row);
-        match moment {
+        match self.moment_of(dated, key, row)? {
             Some(moment) if !self.has_visited(items, key, moment)? => Ok(Some(moment)),
             _ => Ok(None),
         }
@@ -150,23 +164,26 @@ impl TaskStore {
         entries: &mut Vec<Entry>,
     ) -> Result<(), StoreError> {
         for slot in self.stores() {
-            let (Some(dated), Some(clock)) = (slot.dated, slot.clock) else {
+            let (Some(dated), Some(clock)) = (&slot.dated, slot.clock) else {
                 continue;
             };
             let id = dated.rows.to_be_bytes();
             let of_store = load.sorted().filter_map(|(full, row)| {
                 let key = full.strip_prefix(&id)?;
-                Some((key, row.and_then(|row| (dated.moment)(key, row))))
+                let after = row.map(|row| self.moment_of(dated, key, row)).transpose();
+                Some(after.map(|after| (key, after.flatten())))
             });
-            let rows: Vec<_> = of_store.collect();
+            let rows: Vec<_> = of_store.collect::<Result<_, _>>()?;
             for rows in rows.chunks(READ_AT_ONCE) {
                 let keys: Vec<&[u8]> = rows.iter().map(|(key, _)| *key).collect();
-                let mut before = vec![None; rows.len()];
+                let mut before: Vec<_> = rows.iter().map(|_| Ok(None)).collect();
                 let mut each = |n: usize, row: Option<&[u8]>| {
-                    before[n] = row.and_then(|row| (dated.moment)(keys[n], row));
+                    let moment = row.map(|row| self.moment_of(dated, keys[n], row));
+                    before[n] = moment.transpose().map(Option::flatten);
                 };
                 self.poisoning(self.backend.multi_get(dated.rows, &keys, &mut each))?;
                 for ((key, after), before) in rows.iter().zip(before) {
+                    let before = before?;
                     if before == *after {
                         continue;
                     }
