@@ -45,11 +45,11 @@ impl Chains {
         places.position(|place| place.node.due_stores().contains(&store))
     }
 
-    /// Returns the stores whose rows keep the values of this input's records: see [`Node::kept_by`](super::node::Node::kept_by).
-    pub(crate) fn kept_by(&self, input: usize) -> impl Iterator<Item = usize> {
+    /// Returns the stores whose rows keep the values of this input's records: see [`Node::right_value_store`](super::node::Node::right_value_store).
+    pub(crate) fn right_value_stores(&self, input: usize) -> impl Iterator<Item = usize> {
         let sources = self.inputs.get(input).into_iter().flatten();
         let first = sources.filter_map(|source| self.places.get(source.first?));
-        first.filter_map(|place| place.node.kept_by())
+        first.filter_map(|place| place.node.right_value_store())
     }
 
     /// Called when the records since the last commit are committed.

@@ -471,7 +471,7 @@ where
         let right = match is_dead_letter(&headers) {
             // A later answer may have arrived first.
             true => Right::Unknown,
-            false => Right::of_answer(timestamp, answer.value, join.most_kept()),
+            false => Right::of_answer(timestamp, answer.value, join.max_kept_bytes()),
         };
         let learns =
             row.right != right && (rules::keeps_newest_right_rows() || row.right == Right::Unknown);
@@ -507,7 +507,7 @@ where
             .forward(ctx, next, &self.changes, (key, old, result), about)
     }
 
-    fn kept_by(&self) -> Option<usize> {
+    fn right_value_store(&self) -> Option<usize> {
         Some(self.rows)
     }
 }

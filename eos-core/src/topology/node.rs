@@ -82,7 +82,7 @@ pub(crate) trait Node: Send {
 
     /// Returns the store of a foreign-key join whose rows keep the values of this node's records, if it has one. Such a row
     /// forgets its value if an error policy gives a record up.
-    fn kept_by(&self) -> Option<usize> {
+    fn right_value_store(&self) -> Option<usize> {
         None
     }
 

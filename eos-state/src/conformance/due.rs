@@ -88,8 +88,9 @@ enum Operation {
     /// Writes a row that is an item if it has a moment.
     PutDated(Key, Option<i64>),
     Delete(usize, Key),
-    /// Handles what is due, and sets each handled item again after these milliseconds, if given.
-    Work(Clock, i64, Option<i64>),
+    /// Handles what is due, and sets each handled item again after these milliseconds, if given. Without the last argument, only
+    /// the first one, whose writes stay open.
+    Work(Clock, i64, Option<i64>, bool),
     Keep,
     Drop,
     /// Applies the transaction. If true, keeps the writes of the current record first. Otherwise they stay open.
@@ -127,8 +128,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (store.clone(), key(), value).prop_map(|(s, k, v)| Op::PutUndated(s, k, v)),
         6 => (key(), proptest::option::weighted(0.8, moment.clone())).prop_map(|(k, m)| Op::PutDated(k, m)),
         3 => (store, key()).prop_map(|(s, k)| Op::Delete(s, k)),
-        8 => (prop_oneof![6 => Just(Clock::Stream), 2 => Just(Clock::Wall), 1 => Just(Clock::Background)], moment, again)
-            .prop_map(|(clock, now, again)| Op::Work(clock, now, again)),
+        8 => (prop_oneof![6 => Just(Clock::Stream), 2 => Just(Clock::Wall), 1 => Just(Clock::Background)], moment, again, proptest::bool::weighted(0.8))
+            .prop_map(|(clock, now, again, keeps)| Op::Work(clock, now, again, keeps)),
         6 => Just(Op::Keep),
         1 => Just(Op::Drop),
         4 => proptest::bool::weighted(0.8).prop_map(Op::Apply),
@@ -321,7 +322,9 @@ impl Run<'_> {
                 same("whether the deleted item existed", there, expected)?;
                 self.is_open.1 = true;
             }
-            Operation::Work(clock, now, again) => self.work(*clock, Timestamp(*now), *again)?,
+            Operation::Work(clock, now, again, keeps) => {
+                self.work(*clock, Timestamp(*now), *again, *keeps)?;
+            }
             Operation::Keep => self.keep()?,
             Operation::Drop => {
                 self.store()?.drop_record();
@@ -386,7 +389,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn work(&mut self, clock: Clock, now: Timestamp, again: Option<i64>) -> Outcome {
+    fn work(&mut self, clock: Clock, now: Timestamp, again: Option<i64>, keeps: bool) -> Outcome {
         // Stream time is never before a handled moment, or before the time of a unit.
         let reached = self.shown.reached[clock.number() as usize];
         let mark = self.shown.mark(clock).map(Place::moment);
@@ -433,6 +436,9 @@ impl Run<'_> {
                 self.shown.put((*store, clock), key, (due, due), b"again");
             }
             self.is_open.1 = true;
+            if !keeps {
+                return Ok(());
+            }
             self.keep()?;
         }
         Ok(())

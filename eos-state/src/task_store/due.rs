@@ -446,13 +446,14 @@ impl TaskStore {
             _ => return Ok(()),
         }
         let mut entries = Vec::new();
-        self.list_dated(load, &mut entries)?;
+        let sorted: Vec<_> = load.sorted().collect();
+        self.list_dated(&sorted, &mut entries)?;
         for slot in self.stores() {
             let Some(clock) = slot.clock else {
                 continue;
             };
             let id = slot.id.to_be_bytes();
-            let of_store = load.sorted().filter_map(|(full, row)| {
+            let of_store = sorted.iter().filter_map(|&(full, row)| {
                 let full = full.strip_prefix(&id)?;
                 due::key_of_row(full).map(|key| (full, key, row))
             });
@@ -468,7 +469,8 @@ impl TaskStore {
                     let before = before.transpose()?.map(|before| before.listed);
                     let row = row.map(|row| self.moments(slot.id, row)).transpose()?;
                     let after = row.map(|row| row.listed);
-                    if before == after {
+                    // The row of its key may have had this place, too, and the load deletes that entry.
+                    if before == after && slot.dated.is_none() {
                         continue;
                     }
                     for (round, listed) in [(before, false), (after, true)] {

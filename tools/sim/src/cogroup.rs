@@ -301,7 +301,7 @@ impl Orders {
 }
 
 /// Names the violation by a record that does not follow.
-fn what(found: &[Emitted], at: usize) -> &'static str {
+fn violation(found: &[Emitted], at: usize) -> &'static str {
     match found[..at].contains(&found[at]) {
         true => "doubled",
         false => "unexpected",
@@ -355,7 +355,7 @@ fn judge_sums<'a>(
             return Err(format!(
                 "VIOLATED {}: {SUMS}-{partition}, record {nth}: {key} is {sum:?} at {time} behind {before:?} at \
                  {earlier}, and the next records are {next:?}",
-                what(found, nth)
+                violation(found, nth)
             ));
         };
         counts[stream] += 1;
@@ -403,7 +403,7 @@ fn judge_results(
             return Err(format!(
                 "VIOLATED {}: {RESULTS}-{partition}, record {nth}: {key} is {result:?} at {time}. Its updates are {:?}, \
                  and those of the global row {:?}",
-                what(found, nth),
+                violation(found, nth),
                 orders.get(&key[..]),
                 rates.of.get(&partner(key)[..])
             ));

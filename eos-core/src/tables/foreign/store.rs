@@ -13,7 +13,7 @@ use crate::store::{KeyValueStore, StateError, StoreSpec};
 /// The answers that one update of a right row sends in its own transaction.
 const AT_ONCE: usize = 10_000;
 /// The longest right value that a left row keeps, in bytes.
-const MOST_KEPT: usize = 512;
+const MAX_KEPT_BYTES: usize = 512;
 
 /// The name and the codecs of a join by foreign key: see [`Table::join_by`](crate::Table::join_by).
 ///
@@ -39,7 +39,7 @@ pub struct ForeignJoin<K, L, W, R> {
     right: Arc<dyn Codec<W>>,
     result: Arc<dyn Codec<R>>,
     at_once: usize,
-    most_kept: usize,
+    max_kept_bytes: usize,
 }
 
 impl<K, L, W, R> ForeignJoin<K, L, W, R> {
@@ -80,7 +80,7 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
             right: Arc::new(right),
             result: Arc::new(result),
             at_once: AT_ONCE,
-            most_kept: MOST_KEPT,
+            max_kept_bytes: MAX_KEPT_BYTES,
         }
     }
 
@@ -103,7 +103,7 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
     /// Each left row has a copy of its right value in the state and in the changelog.
     #[must_use]
     pub fn keep_right(mut self, bytes: usize) -> Self {
-        self.most_kept = bytes;
+        self.max_kept_bytes = bytes;
         self
     }
 
@@ -123,8 +123,8 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
     }
 
     /// The longest right value that a left row keeps, in bytes.
-    pub(crate) fn most_kept(&self) -> usize {
-        self.most_kept
+    pub(crate) fn max_kept_bytes(&self) -> usize {
+        self.max_kept_bytes
     }
 
     /// The number of answers of each later step.
@@ -258,7 +258,7 @@ impl<K, L, W, R> Clone for ForeignJoin<K, L, W, R> {
             right: Arc::clone(&self.right),
             result: Arc::clone(&self.result),
             at_once: self.at_once,
-            most_kept: self.most_kept,
+            max_kept_bytes: self.max_kept_bytes,
         }
     }
 }

@@ -335,7 +335,7 @@ pub(super) fn forget_given_up<C: Client>(
     let (Some((input, _)), Some(state)) = (record.record(), &task.state) else {
         return Ok(());
     };
-    for store in task.chains.kept_by(input) {
+    for store in task.chains.right_value_stores(input) {
         let spec = shared.topology.stores().get(store);
         let key = task.head(input).and_then(|message| message.key());
         if let Some((spec, key)) = spec.zip(key) {

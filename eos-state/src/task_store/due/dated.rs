@@ -16,7 +16,6 @@ use super::{Buffers, READ_AT_ONCE, at};
 use crate::StoreError;
 use crate::due::{self, INDEX_ID};
 use crate::expired::ExpiredRows;
-use crate::load::Load;
 use crate::task_store::TaskStore;
 
 /// Returns the moment of a row from its key and its value, or a description of a row that can't be read.
@@ -157,10 +156,10 @@ impl TaskStore {
         }
     }
 
-    /// Adds the index entries of the rows with moments in a load, and deletes those of their earlier versions.
+    /// Adds the index entries of the rows with moments in a sorted load, and deletes those of their earlier versions.
     pub(super) fn list_dated(
         &self,
-        load: &Load,
+        sorted: &[(&[u8], Option<&[u8]>)],
         entries: &mut Vec<Entry>,
     ) -> Result<(), StoreError> {
         for slot in self.stores() {
@@ -168,7 +167,7 @@ impl TaskStore {
                 continue;
             };
             let id = dated.rows.to_be_bytes();
-            let of_store = load.sorted().filter_map(|(full, row)| {
+            let of_store = sorted.iter().filter_map(|&(full, row)| {
                 let key = full.strip_prefix(&id)?;
                 let after = row.map(|row| self.moment_of(dated, key, row)).transpose();
                 Some(after.map(|after| (key, after.flatten())))
@@ -184,9 +183,9 @@ impl TaskStore {
                 self.poisoning(self.backend.multi_get(dated.rows, &keys, &mut each))?;
                 for ((key, after), before) in rows.iter().zip(before) {
                     let before = before?;
-                    if before == *after {
-                        continue;
-                    }
+                    // An unchanged row is listed again: an item of its key may have had its place, too, and the load deletes
+                    // that entry.
+                    let before = before.filter(|before| Some(*before) != *after);
                     for (moment, listed) in [(before, false), (*after, true)] {
                         let Some(moment) = moment else {
                             continue;
