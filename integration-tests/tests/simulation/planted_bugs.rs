@@ -51,7 +51,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
     ("settle", 150, DOUBLED),
     ("close", 50, &["is not assigned"]),
     ("revoked_start", 100, STILL),
-    ("restore_per_task", 150, STATE),
+    ("restore_per_task", 500, STATE),
     ("replay", 100, STATE),
     (
         "abort_in_doubt",

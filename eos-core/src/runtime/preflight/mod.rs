@@ -314,7 +314,10 @@ fn fit(
         policy.is_none_or(|policy| policy.contains("compact"))
     };
     let globals = topology.globals().iter().map(|table| {
-        warn_of_global(&table.name, &table.topic, facts);
+        let topic = &table.topic;
+        if let Some(risk) = facts.topic(topic).and_then(global_risk) {
+            tracing::warn!(table = %table.name, %topic, "{risk}");
+        }
         GlobalTopicFacts {
             partitions: count(&table.topic),
             id: facts.topic(&table.topic).and_then(|found| found.id),
@@ -341,18 +344,13 @@ fn fit(
     })
 }
 
-/// A global table is read again after a while, and has then only what is still in its topic.
-fn warn_of_global(table: &str, topic: &TopicName, facts: &ClusterFacts) {
-    let policy = facts
-        .topic(topic)
-        .and_then(|it| it.setting("cleanup.policy"));
-    if policy.is_some_and(|policy| !policy.contains("compact")) {
-        tracing::warn!(
-            table, %topic,
-            "the topic of a global table is not compacted: rows vanish with its retention whenever the table is read again; \
-             set cleanup.policy=compact (kafka-configs.sh)"
-        );
-    }
+/// Returns how a global table may lose rows, if its topic is not compacted.
+fn global_risk(found: &TopicFacts) -> Option<&'static str> {
+    let policy = found.setting("cleanup.policy")?;
+    (!policy.contains("compact")).then_some(
+        "the topic of a global table is not compacted: each new start reads the table again, without the rows that \
+         the topic's retention has deleted. Set cleanup.policy=compact (kafka-configs.sh)",
+    )
 }
 
 /// What may be well and can't be known, or is allowed and unwise.

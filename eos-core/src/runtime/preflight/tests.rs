@@ -154,6 +154,22 @@ fn unsafe_replication_is_reported() {
     assert!(told(2, Some("3")).contains("no record can be written"));
 }
 
+#[test]
+fn a_global_topic_that_is_not_compacted_is_reported() {
+    let told = |policy: Option<&str>| {
+        let settings = policy.map(|it| [("cleanup.policy".to_owned(), it.to_owned())].into());
+        global_risk(&TopicFacts {
+            settings,
+            ..TopicFacts::default()
+        })
+        .unwrap_or_default()
+    };
+    assert!(told(Some("delete")).contains("Set cleanup.policy=compact"));
+    assert_eq!(told(Some("compact")), "");
+    assert_eq!(told(Some("compact,delete")), "");
+    assert_eq!(told(None), "", "unknown");
+}
+
 /// A join of two topics, declared in this order.
 fn joined(app: &mut App, names: [&str; 2]) {
     let [one, other] = names.map(|name| app.source(&Topic::<String, String>::plain(name)));
