@@ -52,6 +52,8 @@ const FOR_EVER: &str = "9223372036854775807";
 const LEAP: i64 = 5_000;
 /// The number of rows of each key that a global table has at the start of a run.
 const FIRST_ROWS: usize = 2;
+/// The factor of the delay between two markers in one seed of eight.
+const SLOW_MARKERS: i64 = 40;
 /// The size of a restore's write, in bytes of memory. It is so small that a restore takes several writes.
 const RESTORE_BATCH: usize = 240;
 
@@ -128,6 +130,10 @@ impl<'a> Simulation<'a> {
         let mut options = BrokerOptions::default();
         options.marker_delay_ms = rng.between(0, 30);
         options.marker_spread_ms = rng.between(0, 20);
+        if run.seed % 8 == 5 {
+            // A broker that is slow to write markers: a restore begins before the last ones.
+            options.marker_spread_ms *= SLOW_MARKERS;
+        }
         let cluster = Cluster::watched(Broker::new(options), BEGIN, nemesis.clone());
         // In half of the runs a fetch returns one or two batches, so that a restore takes several fetches.
         if rng.one_in(2) {
