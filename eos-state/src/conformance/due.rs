@@ -85,8 +85,9 @@ enum Operation {
     Put(usize, Key, i64, Option<i64>, Vec<u8>),
     /// Writes a row that is no item.
     PutUndated(usize, Key, Vec<u8>),
-    /// Writes a row that is an item if it has a moment.
-    PutDated(Key, Option<i64>),
+    /// Writes a row that is an item if it has a moment. If true, the row has an item of its own instead, as earlier versions of
+    /// joins wrote it.
+    PutDated(Key, Option<i64>, bool),
     Delete(usize, Key),
     /// Handles what is due, and sets each handled item again after these milliseconds, if given. Without the last argument, only
     /// the first one, whose writes stay open.
@@ -98,17 +99,42 @@ enum Operation {
     Discard,
     Reopen,
     /// Loads the changelog from its beginning into another database. With older versions of the rows first.
-    Restore(bool, Marks),
+    Restore(bool, Apart),
     /// Loads the changelog into the same database, as after a move to a host with an older copy.
-    Reload(Marks),
+    Reload(Apart),
 }
 
-/// When a restore loads the marks.
+/// The part of a changelog that a restore loads apart, and whether it comes first. The marks may come in another transaction,
+/// and the rows with moments are in another changelog than their items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Marks {
-    Together,
-    First,
-    Last,
+enum Apart {
+    Nothing,
+    MarksFirst,
+    MarksLast,
+    RowsFirst,
+    RowsLast,
+}
+
+impl Apart {
+    const ALL: [Self; 5] = [
+        Self::Nothing,
+        Self::MarksFirst,
+        Self::MarksLast,
+        Self::RowsFirst,
+        Self::RowsLast,
+    ];
+
+    fn has(self, store: StoreId, key: &[u8]) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::MarksFirst | Self::MarksLast => key == MARK_KEY,
+            Self::RowsFirst | Self::RowsLast => store == ROWS,
+        }
+    }
+
+    fn is_first(self) -> bool {
+        matches!(self, Self::MarksFirst | Self::RowsFirst)
+    }
 }
 
 fn sequence() -> impl Strategy<Value = Vec<Operation>> {
@@ -126,7 +152,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         12 => (store.clone(), key(), moment.clone(), earliest, value.clone())
             .prop_map(|(s, k, m, e, v)| Op::Put(s, k, m, e, v)),
         1 => (store.clone(), key(), value).prop_map(|(s, k, v)| Op::PutUndated(s, k, v)),
-        6 => (key(), proptest::option::weighted(0.8, moment.clone())).prop_map(|(k, m)| Op::PutDated(k, m)),
+        6 => (key(), proptest::option::weighted(0.8, moment.clone()), proptest::bool::weighted(0.2))
+            .prop_map(|(k, m, own)| Op::PutDated(k, m, own)),
         3 => (store, key()).prop_map(|(s, k)| Op::Delete(s, k)),
         8 => (prop_oneof![6 => Just(Clock::Stream), 2 => Just(Clock::Wall), 1 => Just(Clock::Background)], moment, again, proptest::bool::weighted(0.8))
             .prop_map(|(clock, now, again, keeps)| Op::Work(clock, now, again, keeps)),
@@ -135,13 +162,13 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => proptest::bool::weighted(0.8).prop_map(Op::Apply),
         1 => Just(Op::Discard),
         1 => Just(Op::Reopen),
-        1 => (any::<bool>(), marks()).prop_map(|(older, marks)| Op::Restore(older, marks)),
-        1 => marks().prop_map(Op::Reload),
+        1 => (any::<bool>(), apart()).prop_map(|(older, apart)| Op::Restore(older, apart)),
+        1 => apart().prop_map(Op::Reload),
     ]
 }
 
-fn marks() -> impl Strategy<Value = Marks> {
-    proptest::sample::select(vec![Marks::Together, Marks::First, Marks::Last])
+fn apart() -> impl Strategy<Value = Apart> {
+    proptest::sample::select(Apart::ALL.to_vec())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,10 +215,15 @@ impl Items {
         self.items.insert((store, key.clone()), item);
     }
 
-    /// Writes a row that is an item at this moment, or has an item if the last handled one is later. Returns the row, and the
-    /// moment of the row before if it is an item and not handled.
-    fn put_dated(&mut self, key: &Key, due: Option<Timestamp>) -> (Vec<u8>, Option<Timestamp>) {
-        let own = due.filter(|due| !self.is_passed(key, *due));
+    /// Writes a row that is an item at this moment, or has an item if the last handled one is later or `has_item` is true.
+    /// Returns the row, and the moment of the row before if it is an item and not handled.
+    fn put_dated(
+        &mut self,
+        key: &Key,
+        due: Option<Timestamp>,
+        has_item: bool,
+    ) -> (Vec<u8>, Option<Timestamp>) {
+        let own = due.filter(|due| !has_item && !self.is_passed(key, *due));
         let row = own.map_or(Vec::new(), |due| due.0.to_be_bytes().to_vec());
         let before = self.dated.insert(key.clone(), row.clone());
         let before = before.and_then(|row| moment(key, &row));
@@ -314,7 +346,9 @@ impl Run<'_> {
                 (self.shown.undated).insert((store, key.clone()), value.clone());
                 self.is_open.1 = true;
             }
-            Operation::PutDated(key, due) => self.put_dated(key, due.map(Timestamp))?,
+            Operation::PutDated(key, due, has_item) => {
+                self.put_dated(key, due.map(Timestamp), *has_item)?;
+            }
             Operation::Delete(store, key) => {
                 let store = STORES[*store].0;
                 let there = self.store()?.delete_due(store, key).map_err(broke)?;
@@ -336,41 +370,40 @@ impl Run<'_> {
             Operation::Reopen => {
                 self.open()?;
                 if self.engine.lasts() == Lasts::Process {
-                    self.load_all(Marks::Together)?;
+                    self.load_all(Apart::Nothing)?;
                 }
                 self.discard()?;
                 self.compare()?;
             }
-            Operation::Restore(older, marks) => {
+            Operation::Restore(older, apart) => {
                 self.opened += 1;
                 self.open()?;
                 if *older {
-                    let rows = self.older.clone();
-                    self.load(&rows)?;
+                    self.load_older()?;
                 }
-                self.load_all(*marks)?;
+                self.load_all(*apart)?;
                 self.discard()?;
                 self.compare()?;
             }
-            Operation::Reload(marks) => {
+            Operation::Reload(apart) => {
                 self.discard()?;
-                let rows = self.older.clone();
-                self.load(&rows)?;
-                self.load_all(*marks)?;
+                self.load_older()?;
+                self.load_all(*apart)?;
                 self.compare()?;
             }
         }
         Ok(())
     }
 
-    fn put_dated(&mut self, key: &Key, due: Option<Timestamp>) -> Outcome {
+    fn put_dated(&mut self, key: &Key, due: Option<Timestamp>, has_item: bool) -> Outcome {
         let key = [&[ROW], &key[..]].concat();
         let last = self.shown.dated.get(&key);
         let last = last.and_then(|row| moment(&key, row));
-        let (row, before) = self.shown.put_dated(&key, due);
+        let is_passed = due.is_some_and(|due| self.shown.is_passed(&key, due));
+        let (row, before) = self.shown.put_dated(&key, due, has_item);
         let own = moment(&key, &row);
         let store = self.store()?;
-        for (at, expected) in [(last, before.is_none()), (due, own.is_none())] {
+        for (at, expected) in [(last, before.is_none()), (due, is_passed)] {
             if let Some(at) = at {
                 let passed = store.has_visited(DATED, &key, at).map_err(broke)?;
                 same("whether a moment is passed", passed, expected)?;
@@ -428,7 +461,7 @@ impl Run<'_> {
                 && key.first() == Some(&ROW)
             {
                 let due = Timestamp(item.due.0 + again);
-                self.put_dated(&key[1..].to_vec(), Some(due))?;
+                self.put_dated(&key[1..].to_vec(), Some(due), false)?;
             } else if let Some(again) = again {
                 let due = Timestamp(item.due.0 + again);
                 let put = self.store()?.put_due(*store, key, due, b"again");
@@ -502,38 +535,31 @@ impl Run<'_> {
     }
 
     /// Loads the changelog. A deleted row is a tombstone.
-    fn load_all(&mut self, marks: Marks) -> Outcome {
-        let changelog = self.changelog.clone().into_iter();
-        let is_apart =
-            |((_, key), _): &((StoreId, Key), Vec<u8>)| marks != Marks::Together && key == MARK_KEY;
-        let (apart, rows): (Rows, Rows) = changelog.partition(is_apart);
-        if marks == Marks::First {
-            self.load(&apart)?;
+    fn load_all(&mut self, apart: Apart) -> Outcome {
+        let all = self.changelog.clone().into_iter();
+        let mut all: Vec<_> = all.map(|(at, row)| (at, Some(row))).collect();
+        let older = self.older.keys().cloned();
+        let gone = older.filter(|at| !self.changelog.contains_key(at));
+        all.extend(gone.map(|at| (at, None)));
+        let (part, rest): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|((store, key), _)| apart.has(*store, key));
+        match apart.is_first() {
+            true => self.load(&part).and_then(|()| self.load(&rest)),
+            false => self.load(&rest).and_then(|()| self.load(&part)),
         }
-        let gone: Vec<_> = self
-            .older
-            .keys()
-            .filter(|at| !self.changelog.contains_key(*at))
-            .cloned()
-            .collect();
+    }
+
+    fn load_older(&mut self) -> Outcome {
+        let rows = self.older.clone().into_iter();
+        let rows: Vec<_> = rows.map(|(at, row)| (at, Some(row))).collect();
+        self.load(&rows)
+    }
+
+    fn load(&mut self, rows: &[((StoreId, Key), Option<Vec<u8>>)]) -> Outcome {
         let mut load = Load::new();
-        for (store, key) in &gone {
-            load.write(*store, key, None);
-        }
-        self.load_from(load, &rows)?;
-        match marks {
-            Marks::Last => self.load(&apart),
-            Marks::Together | Marks::First => Ok(()),
-        }
-    }
-
-    fn load(&mut self, rows: &Rows) -> Outcome {
-        self.load_from(Load::new(), rows)
-    }
-
-    fn load_from(&mut self, mut load: Load, rows: &Rows) -> Outcome {
         for ((store, key), row) in rows {
-            load.write(*store, key, Some(row));
+            load.write(*store, key, row.as_deref());
         }
         let seq = self.seq;
         self.has_loaded = true;

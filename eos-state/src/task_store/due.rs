@@ -9,6 +9,7 @@
 //! **No entry without its item.** A write that moves or deletes an item deletes the item's old entry.
 
 mod dated;
+mod loaded;
 mod next;
 mod search;
 
@@ -23,7 +24,6 @@ use self::search::Search;
 use super::TaskStore;
 use crate::StoreError;
 use crate::due::{self, INDEX_ID, MARK_KEY, Moments};
-use crate::load::Load;
 use crate::overlay::StoreKind;
 use crate::range::Direction;
 
@@ -437,59 +437,6 @@ impl TaskStore {
                 state.next = [const { Cell::new(None) }; CLOCKS];
             }
         }
-    }
-
-    /// Adds the index entries of the items in a load, and deletes those of their earlier versions.
-    pub(super) fn list_loaded(&mut self, load: &mut Load) -> Result<(), StoreError> {
-        match &mut self.due {
-            Some(state) if self.defences.lists_loaded => state.is_trimmed = false,
-            _ => return Ok(()),
-        }
-        let mut entries = Vec::new();
-        let sorted: Vec<_> = load.sorted().collect();
-        self.list_dated(&sorted, &mut entries)?;
-        for slot in self.stores() {
-            let Some(clock) = slot.clock else {
-                continue;
-            };
-            let id = slot.id.to_be_bytes();
-            let of_store = sorted.iter().filter_map(|&(full, row)| {
-                let full = full.strip_prefix(&id)?;
-                due::key_of_row(full).map(|key| (full, key, row))
-            });
-            let rows: Vec<_> = of_store.collect();
-            for rows in rows.chunks(READ_AT_ONCE) {
-                let keys: Vec<&[u8]> = rows.iter().map(|(full, ..)| *full).collect();
-                let mut before = vec![None; rows.len()];
-                let mut each = |n: usize, row: Option<&[u8]>| {
-                    before[n] = row.map(|row| self.moments(slot.id, row));
-                };
-                self.poisoning(self.backend.multi_get(slot.id, &keys, &mut each))?;
-                for ((_, key, row), before) in rows.iter().zip(before) {
-                    let before = before.transpose()?.map(|before| before.listed);
-                    let row = row.map(|row| self.moments(slot.id, row)).transpose()?;
-                    let after = row.map(|row| row.listed);
-                    // The row of its key may have had this place, too, and the load deletes that entry.
-                    if before == after && slot.dated.is_none() {
-                        continue;
-                    }
-                    for (round, listed) in [(before, false), (after, true)] {
-                        let Some(round) = round else {
-                            continue;
-                        };
-                        let mut entry = Vec::with_capacity(14 + key.len());
-                        due::index_key(&mut entry, clock, round, slot.id, key);
-                        entries.push((entry, listed));
-                    }
-                }
-            }
-        }
-        // The deleted ones first: an item and the row of its key may have one place, one after the other.
-        entries.sort_by_key(|(_, listed)| *listed);
-        for (entry, listed) in entries {
-            load.write(INDEX_ID, &entry, listed.then_some(&[]));
-        }
-        Ok(())
     }
 
     fn due_store(&self, store: StoreId) -> Result<(&DueStores, Clock), StoreError> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use eos_protocol::state::StoreId;
 use eos_protocol::{Clock, Place, Round, Timestamp};
 
-use super::{Buffers, READ_AT_ONCE, at};
+use super::{Buffers, at};
 use crate::StoreError;
 use crate::due::{self, INDEX_ID};
 use crate::expired::ExpiredRows;
@@ -24,13 +24,10 @@ pub type MomentOf = fn(&[u8], &[u8]) -> Result<Option<Timestamp>, String>;
 /// A store with rows that have moments.
 #[derive(Debug, Clone)]
 pub(in crate::task_store) struct Dated {
-    rows: StoreId,
+    pub(super) rows: StoreId,
     name: Arc<str>,
     moment: MomentOf,
 }
-
-/// An entry of the index, and whether it is added or deleted.
-pub(super) type Entry = (Vec<u8>, bool);
 
 impl TaskStore {
     /// Makes the rows of a store with this name the items of a due store by stream time. The due store may also have items of its
@@ -127,7 +124,7 @@ impl TaskStore {
     }
 
     /// Returns the moment of a row. Fails all further calls if the row can't be read: its visit would be missing.
-    fn moment_of(
+    pub(super) fn moment_of(
         &self,
         dated: &Dated,
         key: &[u8],
@@ -154,50 +151,6 @@ impl TaskStore {
             Some(moment) if !self.has_visited(items, key, moment)? => Ok(Some(moment)),
             _ => Ok(None),
         }
-    }
-
-    /// Adds the index entries of the rows with moments in a sorted load, and deletes those of their earlier versions.
-    pub(super) fn list_dated(
-        &self,
-        sorted: &[(&[u8], Option<&[u8]>)],
-        entries: &mut Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        for slot in self.stores() {
-            let (Some(dated), Some(clock)) = (&slot.dated, slot.clock) else {
-                continue;
-            };
-            let id = dated.rows.to_be_bytes();
-            let of_store = sorted.iter().filter_map(|&(full, row)| {
-                let key = full.strip_prefix(&id)?;
-                let after = row.map(|row| self.moment_of(dated, key, row)).transpose();
-                Some(after.map(|after| (key, after.flatten())))
-            });
-            let rows: Vec<_> = of_store.collect::<Result<_, _>>()?;
-            for rows in rows.chunks(READ_AT_ONCE) {
-                let keys: Vec<&[u8]> = rows.iter().map(|(key, _)| *key).collect();
-                let mut before: Vec<_> = rows.iter().map(|_| Ok(None)).collect();
-                let mut each = |n: usize, row: Option<&[u8]>| {
-                    let moment = row.map(|row| self.moment_of(dated, keys[n], row));
-                    before[n] = moment.transpose().map(Option::flatten);
-                };
-                self.poisoning(self.backend.multi_get(dated.rows, &keys, &mut each))?;
-                for ((key, after), before) in rows.iter().zip(before) {
-                    let before = before?;
-                    // An unchanged row is listed again: an item of its key may have had its place, too, and the load deletes
-                    // that entry.
-                    let before = before.filter(|before| Some(*before) != *after);
-                    for (moment, listed) in [(before, false), (*after, true)] {
-                        let Some(moment) = moment else {
-                            continue;
-                        };
-                        let mut entry = Vec::with_capacity(14 + key.len());
-                        due::index_key(&mut entry, clock, Round::of(moment), slot.id, key);
-                        entries.push((entry, listed));
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Returns the mark up to which the index may have entries of handled rows.
