@@ -287,6 +287,10 @@ where
         let rows = LeftRows::new(ctx, join.shared_name())?;
         let bytes = join.encode_key(&key).map_err(Fault::State)?;
         let mut row = rows.get(&bytes)?;
+        let is_known = row.is_some();
+        if let Some(row) = row.as_mut().filter(|_| join.max_kept_bytes() == 0) {
+            row.right = Right::Unknown;
+        }
         let named = new.as_ref().and_then(|new| (self.key)(new));
         let foreign = named.as_ref().map(|named| join.encode_foreign(named));
         let foreign = foreign.transpose().map_err(Fault::State)?;
@@ -368,7 +372,9 @@ where
             right,
             result: out,
         });
-        rows.set(&bytes, row.as_ref())?;
+        if is_known || row.is_some() {
+            rows.set(&bytes, row.as_ref())?;
+        }
         if step.outcome == Outcome::Unchanged {
             return Ok(());
         }
@@ -457,6 +463,7 @@ where
         };
         let (join, kind) = (&self.ends.join, self.ends.kind);
         let answer = Answer::decode(&value).map_err(|e| unreadable_message(&e))?;
+        let timestamp = Answer::time(timestamp);
         let rows = LeftRows::new(ctx, join.shared_name())?;
         let row = rows.get(&bytes)?;
         let token = match &row {

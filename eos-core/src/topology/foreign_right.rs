@@ -7,8 +7,9 @@ use eos_protocol::foreign::{
     Answer, FanOut, ForeignError, Message, Received, Share, Subscriber, Subscription, receive,
     subscriber_key, subscriber_of_key, subscriber_prefix,
 };
+use eos_protocol::sequence::{REPLAY, REPLAY_FOR};
 use eos_protocol::state::{OwnRows, StoreId};
-use eos_protocol::{Partition, Place, Timestamp};
+use eos_protocol::{Partition, Place, Timestamp, dead_letter};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
 use super::fault::Fault;
@@ -143,7 +144,11 @@ where
         if row.is_none() && !(to_none && rules::answers_missing_rows()) {
             return Ok(());
         }
-        let time = row.as_ref().and_then(|row| row.timestamp).or(timestamp);
+        // The subscription may be older than its left row, so its time does not stand for that of the right row.
+        let time = match &row {
+            Some(row) => row.timestamp,
+            None => timestamp,
+        };
         let value = row
             .map(|row| self.join.encode_right(&row.value))
             .transpose();
@@ -154,9 +159,19 @@ where
         };
         let mut bytes = Vec::new();
         answer.encode(&mut bytes);
-        ctx.write_to((self.output, partition), (&left, &bytes), time, headers);
+        let (to, time) = ((self.output, partition), Answer::timestamp(time));
+        ctx.write_to(to, (&left, &bytes), Some(time), without_letter(headers));
         Ok(())
     }
+}
+
+/// Removes the headers of dead letters and of their replay. They are those of the record of a table, and the answers are new
+/// records.
+fn without_letter(mut headers: Headers) -> Headers {
+    for name in [REPLAY, REPLAY_FOR, dead_letter::EXCEPTION] {
+        headers.remove(name);
+    }
+    headers
 }
 
 /// The end of a unit of answers.
@@ -242,6 +257,7 @@ where
         }
         let scan = rows.task.scan(rows.subscribers, &range, Direction::Forward);
         let mut scan = scan.map_err(|e| rows.failed(e))?;
+        let (time, headers) = (Answer::timestamp(time), without_letter(headers.clone()));
         let mut bytes = Vec::new();
         let mut last = None;
         while let Some((key, row)) = scan.next().map_err(|e| rows.failed(e))? {
@@ -263,7 +279,7 @@ where
             };
             answer.encode(&mut bytes);
             let to: (usize, Partition) = (self.output, subscriber.partition);
-            ctx.write_to(to, (left, &bytes), time, headers.clone());
+            ctx.write_to(to, (left, &bytes), Some(time), headers.clone());
             if share.take(bytes.len()) {
                 last = Some(left.to_vec());
             }

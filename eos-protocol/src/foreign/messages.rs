@@ -1,7 +1,10 @@
 //! The messages between the tasks of a foreign-key join.
 
 use super::{Fields, ForeignError, VERSION};
-use crate::Partition;
+use crate::{Partition, Timestamp};
+
+/// The timestamp of an answer about a right row without a time.
+const EPOCH: Timestamp = Timestamp(0);
 
 const UNSUBSCRIBE: u8 = 0;
 const SUBSCRIBE: u8 = 1;
@@ -90,6 +93,19 @@ pub struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
+    /// Returns the timestamp of the record of an answer. The producer would stamp a record without one with the present time.
+    #[must_use]
+    pub fn timestamp(time: Option<Timestamp>) -> Timestamp {
+        time.unwrap_or(EPOCH)
+    }
+
+    /// Returns the time of the right row from the [timestamp](Self::timestamp) of its answer. `None` if the row has none.
+    #[must_use]
+    pub fn time(timestamp: Option<Timestamp>) -> Option<Timestamp> {
+        // The producer sends the first millisecond as the second one.
+        timestamp.filter(|time| time.0 > EPOCH.0 + 1)
+    }
+
     /// Replaces the content of `bytes` with those of the message.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.clear();

@@ -97,8 +97,9 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
 
     /// Sets the maximum length of an encoded right value that a left row keeps, in bytes. The default is 512. With a kept value,
     /// an update with the same foreign key has its result at once. Without one, the update subscribes again at the task of the
-    /// right row, which takes two more transactions and four more records. With 0, left rows keep nothing. A value that is
-    /// already kept stays until the next answer.
+    /// right row, which takes two more transactions and four more records. With 0, left rows keep nothing, and values that are
+    /// already kept are not used. Values of a right table that is computed, and not stored, are not kept either: other closures
+    /// in a new version of the app would give other values.
     ///
     /// Each left row has a copy of its right value in the state and in the changelog.
     #[must_use]

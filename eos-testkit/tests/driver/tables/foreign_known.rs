@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use eos_core::run::Resume;
-use eos_core::{App, ErrorPolicy, Topic};
+use eos_core::{App, ErrorPolicy, KeyValueStore, Timestamp, Topic};
 use eos_testkit::TestDriver;
 use eos_testkit::client::Written;
 
@@ -202,4 +202,102 @@ fn an_answer_is_kept_while_its_left_row_is_filtered_out() {
     let found = results(&mut driver).remove("k").unwrap();
     let expected = ["a=1+A", "a=2+B"].map(|it| Some(it.to_owned()));
     assert_eq!(found, expected);
+}
+
+/// No answer would replace a value that closures of an earlier version of the app have made.
+#[test]
+fn a_value_of_a_computed_right_table_is_not_kept() {
+    for is_stored in [false, true] {
+        let is_out = Arc::new(AtomicBool::new(false));
+        let mut app = App::new("a");
+        let (left, right) = (table(&mut app, "left"), table(&mut app, "right"));
+        let filter = Arc::clone(&is_out);
+        let right = right.filter(move |_| !filter.load(Ordering::Relaxed));
+        let right = match is_stored {
+            true => right.stored(&KeyValueStore::plain("filtered")),
+            false => right,
+        };
+        left.join_by(&right, &join(), key_of, |left, right| {
+            format!("{left}+{right}")
+        })
+        .to(&rows("out"));
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, ("right", "a", Some("A")));
+        pipe(&mut driver, ("left", "k", Some("a=1")));
+        // The new version of the app.
+        is_out.store(true, Ordering::Relaxed);
+        pipe(&mut driver, ("left", "k", Some("a=2")));
+        pipe(&mut driver, ("right", "a", Some("B")));
+        pipe(&mut driver, ("left", "k", Some("a=3")));
+        let found = results(&mut driver).remove("k").unwrap();
+        let expected: &[Option<&str>] = match is_stored {
+            false => &[Some("a=1+A"), None],
+            // The table still has the stored row.
+            true => &[Some("a=1+A"), Some("a=2+A"), Some("a=3+A")],
+        };
+        let found: Vec<_> = found.iter().map(Option::as_deref).collect();
+        assert_eq!(found, expected, "{is_stored}");
+    }
+}
+
+/// The producer would stamp an answer without a timestamp with the present time.
+#[test]
+fn a_right_row_without_a_time_leaves_the_time_to_the_left_one() {
+    let mut app = App::new("a");
+    inner_by(&mut app, &join());
+    let mut driver = TestDriver::new(app);
+    let at = |driver: &mut TestDriver, (topic, key, value): (&str, &str, Option<&str>), time| {
+        let value = value.map(str::to_owned);
+        driver.pipe_at(&rows(topic), key, value, Timestamp(time));
+    };
+    at(&mut driver, ("right", "a", Some("A")), -1);
+    at(&mut driver, ("left", "k", Some("a=1")), 6_000);
+    at(&mut driver, ("left", "k", Some("a=2")), 5_000);
+    at(&mut driver, ("right", "a", Some("B")), -1);
+    at(&mut driver, ("left", "k", Some("a=3")), 7_000);
+    at(&mut driver, ("right", "a", None), -1);
+    let read = driver.read(&rows("out"));
+    let times: Vec<_> = read.iter().map(|record| record.timestamp).collect();
+    let expected = [6_000, 5_000, 5_000, 7_000, 7_000];
+    assert_eq!(times, expected.map(Timestamp));
+}
+
+/// An answer about a row that came as a dead letter, or as the replay of one, is a new record.
+#[test]
+fn a_right_row_that_is_replayed_is_kept() {
+    let mut app = App::new("a");
+    inner_by(&mut app, &join());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, ("right", "a", Some("A")));
+    pipe(&mut driver, ("left", "k", Some("a=1")));
+    for header in ["eos-replay", "__streams.errors.exception"] {
+        let replayed = Written {
+            timestamp: 0,
+            key: Some(b"a"),
+            value: Some(b"B"),
+            headers: &[(header, b"1")],
+        };
+        let written = driver.cluster().produce("right", 0, &replayed);
+        written.unwrap();
+        pipe(&mut driver, ("left", "l", Some("=0")));
+        messages(&mut driver);
+        pipe(&mut driver, ("left", "k", Some("a=2")));
+        assert_eq!(messages(&mut driver), (0, 0), "{header}");
+    }
+    let found = results(&mut driver).remove("k").unwrap();
+    assert_eq!(found.last().unwrap().as_deref(), Some("a=2+B"));
+}
+
+/// An inner join knows nothing of a row without a foreign key, so it writes nothing about it.
+#[test]
+fn a_row_without_a_foreign_key_is_one_change() {
+    let mut app = App::new("a");
+    inner_by(&mut app, &join());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, ("left", "k", Some("=1")));
+    let end = |driver: &TestDriver| driver.cluster().ends("a-join-answers-changelog", 0).1;
+    let before = end(&driver);
+    pipe(&mut driver, ("left", "k", Some("=2")));
+    // The left row, the commit record and the marker of the transaction.
+    assert_eq!(end(&driver) - before, 3);
 }
