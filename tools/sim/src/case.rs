@@ -21,7 +21,8 @@ pub(super) struct Case {
     pub(super) global: Option<&'static str>,
     /// The dead-letter topic that is replayed.
     pub(super) letters: Option<&'static str>,
-    pub(super) repartition: Option<&'static str>,
+    /// The internal topics that the app reads, without those that only have messages to other tasks.
+    pub(super) repartitions: &'static [&'static str],
     pub(super) changelog: Option<&'static str>,
     pub(super) outputs: &'static [&'static str],
     /// Whether the app acts by the wall clock. This clock makes small jumps until the last fault, and stands still from then
@@ -61,7 +62,8 @@ impl Case {
 
     /// Returns the topics that the app reads.
     pub(super) fn read(&self) -> impl Iterator<Item = &'static str> {
-        self.inputs.iter().copied().chain(self.repartition)
+        let inputs = self.inputs.iter().copied();
+        inputs.chain(self.repartitions.iter().copied())
     }
 
     /// Returns the topics that show the app's progress.

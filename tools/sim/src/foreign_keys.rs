@@ -1,8 +1,8 @@
 //! A left join of two tables by a foreign key, with few right rows, so that an update reaches more rows than at once.
 //!
 //! The tasks of both tables run side by side, so the results in between depend on their pace. What is known: the last results are
-//! the join of the last rows, a result has rows that were there, and none is older than the one before it. The subscribers are
-//! the last left rows with a foreign key.
+//! the join of the last rows, a result has rows that were there and the later one of their times, and none is older than the one
+//! before it. The subscribers are the last left rows with a foreign key. An inner join of the same tables runs beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,21 @@ use eos_core::{App, KeyValueStore, Topic};
 use super::case::Case;
 use super::loops;
 use super::plain::STATELESS;
-use super::record::{Draft, Given};
+use super::record::{Draft, Given, Kind};
 use super::remains::{Found, Left};
+use eos_oracle::Contents;
 use eos_testkit::rng::Rng;
 
 pub(super) const FOREIGN: Case = Case {
     inputs: &[LEFT, RIGHT],
-    repartition: Some("sim-fk-answers"),
+    repartitions: &["sim-fk-answers", "sim-inner-answers"],
     changelog: None,
-    outputs: &[RESULTS, "sim-fk-subscriptions"],
+    outputs: &[
+        LEFT_JOIN,
+        "sim-fk-subscriptions",
+        INNER_JOIN,
+        "sim-inner-subscriptions",
+    ],
     draft,
     declare: |app, _| declare(app),
     judge,
@@ -29,7 +35,10 @@ pub(super) const FOREIGN: Case = Case {
 
 const LEFT: &str = "left";
 const RIGHT: &str = "right";
-const RESULTS: &str = "results";
+const LEFT_JOIN: &str = "left-join";
+const INNER_JOIN: &str = "inner-join";
+/// Left rows keep right values up to this length, in bytes. Values with the word of a kind are longer.
+const KEPT: usize = 8;
 /// The changelog of the right table's stage.
 const RIGHT_CHANGELOG: &str = "sim-named-changelog";
 
@@ -41,16 +50,25 @@ fn declare(app: &mut App) {
     };
     let left = rows(app, LEFT, "naming");
     let right = rows(app, RIGHT, "named");
-    left.left_join_by(
+    let join = |name: &str| ForeignJoin::plain(name).at_once(1).keep_right(KEPT);
+    left.clone()
+        .left_join_by(
+            &right,
+            &join("fk"),
+            |row| foreign(number(row)),
+            |left, right| {
+                let right = right.map_or("-".to_owned(), |right| number(right).to_string());
+                format!("{}+{right}", number(left))
+            },
+        )
+        .to(&Topic::plain(LEFT_JOIN));
+    left.join_by(
         &right,
-        &ForeignJoin::plain("fk").at_once(1),
+        &join("inner"),
         |row| foreign(number(row)),
-        |left, right| {
-            let right = right.map_or("-".to_owned(), |right| number(right).to_string());
-            format!("{}+{right}", number(left))
-        },
+        |left, right| format!("{}+{}", number(left), number(right)),
     )
-    .to(&Topic::plain(RESULTS));
+    .to(&Topic::plain(INNER_JOIN));
 }
 
 /// The number of a row.
@@ -74,6 +92,11 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
         topic: if rng.one_in(2) { LEFT } else { RIGHT },
         timestamp: now - rng.between(0, 40),
         tombstone: rng.one_in(4),
+        // The kind makes the value longer, and has no other effect.
+        kind: match rng.one_in(3) {
+            true => Kind::Flaky,
+            false => Kind::Good,
+        },
         ..Draft::plain(now)
     }
 }
@@ -103,104 +126,173 @@ fn place(updates: &Updates<'_>, key: &str, seq: u64) -> Option<usize> {
     updates.iter().position(|it| it.seq == seq && !it.tombstone)
 }
 
-/// Checks the order of the results of one key: both rows were there, and none goes back.
+/// The results of a key: their text and their time.
+type Results = Vec<(String, i64)>;
+
+/// Checks the order of the results of one key: both rows were there, and none goes back. The state of a right row is a number:
+/// 0 before its first update, and one more with each update.
 fn judge_order(
-    key: &str,
-    results: &[String],
+    (output, key): (&str, &str),
+    results: &Results,
     (lefts, rights): (&Updates<'_>, &Updates<'_>),
 ) -> Result<(), String> {
     let (mut newest_left, mut newest_right) = (0, BTreeMap::new());
-    for (at, result) in results.iter().enumerate() {
+    for (at, (result, time)) in results.iter().enumerate() {
         if result.is_empty() {
             continue;
         }
         let (left, right) = result.split_once('+').unwrap_or_default();
         let wrong = |what: &str| {
+            let before = results.get(..at).unwrap_or_default();
             Err(format!(
-                "VIOLATED {what}: {RESULTS} of {key}, record {at} is {result:?} behind {:?}",
-                results.get(..at).unwrap_or_default()
+                "VIOLATED {what}: {output} of {key}, record {at} is {result:?} at {time} behind {before:?}"
             ))
         };
         let left: u64 = left.parse().unwrap_or(u64::MAX);
-        match place(lefts, key, left) {
+        let row = match place(lefts, key, left) {
             None => return wrong("unexpected"),
             Some(place) if place < newest_left => return wrong("older"),
-            Some(place) => newest_left = place,
-        }
-        let Ok(right) = right.parse::<u64>() else {
-            continue;
+            Some(place) => {
+                newest_left = place;
+                lefts.get(key).and_then(|rows| rows.get(place))
+            }
         };
-        let named = foreign(left).unwrap_or_default();
+        let of_left = row.map_or(0, |row| row.timestamp);
+        let Some(named) = foreign(left) else {
+            // The row has no partner.
+            match right {
+                "-" if *time == of_left => continue,
+                _ => return wrong("unexpected"),
+            }
+        };
+        let updates = rights.get(&named[..]).map_or(&[][..], |all| all);
         let newest = newest_right.entry(named.clone()).or_insert(0);
+        if right == "-" {
+            // The first state without a row that is not older than that of an earlier result. Its deletion may have a time.
+            let is_gone = |state: &usize| match state.checked_sub(1) {
+                None => true,
+                Some(at) => updates.get(at).is_some_and(|it| it.tombstone),
+            };
+            let Some(state) = (*newest..=updates.len()).find(is_gone) else {
+                return wrong("older");
+            };
+            *newest = state;
+            let deletions = updates.iter().filter(|it| it.tombstone);
+            let mut times = deletions.map(|it| it.timestamp.max(of_left));
+            if *time != of_left && !times.any(|it| it == *time) {
+                return wrong("unexpected");
+            }
+            continue;
+        }
+        let right = right.parse().unwrap_or(u64::MAX);
         match place(rights, &named, right) {
             None => return wrong("unexpected"),
-            Some(place) if place < *newest => return wrong("older"),
-            Some(place) => *newest = place,
+            Some(place) if place + 1 < *newest => return wrong("older"),
+            Some(place) => {
+                *newest = place + 1;
+                let of_right = updates.get(place).map_or(0, |it| it.timestamp);
+                if *time != of_left.max(of_right) {
+                    return wrong("unexpected");
+                }
+            }
         }
     }
     Ok(())
 }
 
-fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
-    let (lefts, rights) = (updates(left, LEFT), updates(left, RIGHT));
-    let mut results: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// Checks the results of a join, and returns the number of those with a partner.
+fn judge_join(
+    left: Left<'_>,
+    output: &str,
+    (lefts, rights): (&Updates<'_>, &Updates<'_>),
+    verdicts: &mut Vec<String>,
+) -> usize {
+    let is_inner = output == INNER_JOIN;
+    let mut results: BTreeMap<String, Results> = BTreeMap::new();
     for partition in 0..left.partitions {
-        for (key, result, _) in loops::emitted(left, RESULTS, partition) {
-            results.entry(key).or_default().push(result);
+        for (key, result, time) in loops::emitted(left, output, partition) {
+            results.entry(key).or_default().push((result, time));
         }
     }
-    let mut verdicts = Vec::new();
-    let keys: BTreeSet<&str> = lefts.keys().copied().collect();
-    let strange = results.keys().find(|key| !keys.contains(&key[..]));
-    verdicts.extend(strange.map(|key| format!("VIOLATED unexpected: {RESULTS} of {key}")));
-    let mut subscribers = BTreeSet::new();
-    for key in keys {
-        let of_key = results.get(key).map_or(&[][..], |results| results);
-        verdicts.extend(judge_order(key, of_key, (&lefts, &rights)).err());
-        let row = last(&lefts, key);
+    let strange = results.keys().find(|key| !lefts.contains_key(&key[..]));
+    verdicts.extend(strange.map(|key| format!("VIOLATED unexpected: {output} of {key}")));
+    let none = Results::new();
+    for key in lefts.keys().copied() {
+        let of_key = results.get(key).unwrap_or(&none);
+        verdicts.extend(judge_order((output, key), of_key, (lefts, rights)).err());
+        let row = last(lefts, key);
         let named = row.and_then(|row| foreign(row.seq));
-        let right = named.as_ref().and_then(|named| last(&rights, named));
-        let expected = row.map_or(String::new(), |row| {
-            let right = right.map_or("-".to_owned(), |right| right.seq.to_string());
-            format!("{}+{right}", row.seq)
-        });
-        let is = of_key.last().cloned().unwrap_or_default();
+        let right = named.as_ref().and_then(|named| last(rights, named));
+        let expected = match (row, right) {
+            (Some(row), Some(right)) => format!("{}+{}", row.seq, right.seq),
+            (Some(row), None) if !is_inner => format!("{}+-", row.seq),
+            _ => String::new(),
+        };
+        let is = of_key.last().map_or("", |(result, _)| result);
         if is != expected {
             verdicts.push(format!(
-                "VIOLATED lost: {RESULTS} of {key} ends with {is:?}, and its rows make {expected:?}"
+                "VIOLATED lost: {output} of {key} ends with {is:?}, and its rows make {expected:?}"
             ));
         }
-        subscribers.extend(named.map(|named| (named, key.to_owned())));
     }
     let partners = results.values().flatten();
-    let partners = partners.filter(|it| !it.is_empty() && !it.ends_with('-'));
-    found.saw("rows had partners", partners.count());
+    let partners = partners.filter(|(it, _)| !it.is_empty() && !it.ends_with('-'));
+    partners.count()
+}
+
+fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let (lefts, rights) = (updates(left, LEFT), updates(left, RIGHT));
+    let mut verdicts = Vec::new();
+    let mut partners = 0;
+    for output in [LEFT_JOIN, INNER_JOIN] {
+        partners += judge_join(left, output, (&lefts, &rights), &mut verdicts);
+    }
+    found.saw("rows had partners", partners);
+    let rows = lefts
+        .keys()
+        .filter_map(|key| Some((*key, last(&lefts, key)?)));
+    let subscribers = rows.filter_map(|(key, row)| Some((foreign(row.seq)?, key.to_owned())));
+    let subscribers: Subscribers = subscribers.collect();
     let kept = kept(left);
-    if kept != subscribers {
+    let is_of_both = |joins: &Vec<Subscribers>| match &joins[..] {
+        [] => true,
+        [one, other] => one == other,
+        _ => false,
+    };
+    let of_one = kept.iter().filter_map(|joins| joins.first()).flatten();
+    if !kept.iter().all(is_of_both) || of_one.cloned().collect::<Subscribers>() != subscribers {
         verdicts.push(format!(
-            "VIOLATED state_changelog: {RIGHT_CHANGELOG} holds the subscribers {kept:?}, not {subscribers:?}"
+            "VIOLATED state_changelog: {RIGHT_CHANGELOG} holds the subscribers {kept:?}, not {subscribers:?} for each join"
         ));
     }
     Ok(verdicts)
 }
 
-/// Returns the subscribers in the changelog: foreign key and left key. No other row begins with such a length.
-fn kept(left: Left<'_>) -> BTreeSet<(String, String)> {
-    let mut kept = BTreeSet::new();
-    for partition in 0..left.partitions {
-        for store in left.logged_by_store(RIGHT_CHANGELOG, partition) {
-            for key in store.keys() {
-                let Ok((foreign, left)) = eos_protocol::foreign::subscriber_of_key(key) else {
-                    continue;
-                };
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                if key.starts_with(&[0, 0, 0]) && !foreign.is_empty() {
-                    kept.insert((text(foreign), text(left)));
-                }
+/// Foreign keys, and the keys of the left rows that have them.
+type Subscribers = BTreeSet<(String, String)>;
+
+/// Returns the subscribers in the changelog, for each partition those of both joins. No other row begins with such a length.
+fn kept(left: Left<'_>) -> Vec<Vec<Subscribers>> {
+    let of_store = |store: &Contents| {
+        let mut kept = Subscribers::new();
+        for key in store.keys() {
+            let Ok((foreign, left)) = eos_protocol::foreign::subscriber_of_key(key) else {
+                continue;
+            };
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            if key.starts_with(&[0, 0, 0]) && !foreign.is_empty() {
+                kept.insert((text(foreign), text(left)));
             }
         }
-    }
-    kept
+        kept
+    };
+    let partitions = 0..left.partitions;
+    let kept = partitions.map(|partition| {
+        let stores = left.logged_by_store(RIGHT_CHANGELOG, partition);
+        let kept = stores.iter().map(of_store);
+        kept.filter(|subscribers| !subscribers.is_empty()).collect()
+    });
+    kept.collect()
 }
 
 #[cfg(test)]

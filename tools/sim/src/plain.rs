@@ -17,7 +17,7 @@ pub(super) const STATELESS: Case = Case {
     sibling: None,
     global: None,
     letters: None,
-    repartition: None,
+    repartitions: &[],
     changelog: None,
     outputs: &OUTPUTS,
     by_wall_clock: false,
@@ -42,7 +42,7 @@ pub(super) const COUNTING: Case = Case {
 };
 
 pub(super) const REPARTITIONED: Case = Case {
-    repartition: Some("sim-by-digit-repartition"),
+    repartitions: &["sim-by-digit-repartition"],
     changelog: Some("sim-by-digit-repartition-changelog"),
     declare: |app, _| count_by_digit(app),
     judge: counted_by_digit,

@@ -20,7 +20,7 @@ use eos_testkit::rng::Rng;
 
 pub(super) const TABLES: Case = Case {
     inputs: &[LEFT, RIGHT],
-    repartition: Some("sim-groups-changes-repartition"),
+    repartitions: &["sim-groups-changes-repartition"],
     // There are two, of two stages: this shape compares both itself.
     changelog: None,
     outputs: &[PASSED, JOINED, GROUPS],
