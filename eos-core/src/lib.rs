@@ -134,6 +134,7 @@ pub use process_ctx::{ProcessCtx, ValuesCtx};
 pub use processors::Processor;
 pub use record::Record;
 pub use runtime::Handle;
+pub use sides::Sides;
 pub use store::KeyValueStore;
 pub use store_handle::Store;
 pub use streams::Stream;

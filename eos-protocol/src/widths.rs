@@ -9,11 +9,8 @@ use crate::stages::Stage;
 /// The topics of a stage have different partition counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "stage {stage} reads topics with different partition counts: {counts}. A task takes the same \
-     partition number of each, so records of one key would not meet. Give every one of them {most} \
-     partitions: an empty topic with kafka-topics.sh --alter --topic <topic> --partitions {most}; \
-     one that holds records by copying it into a new topic, since its keys move to other \
-     partitions. If they are only merged, `union` instead of `merge` needs no equal counts"
+    "the topics that one task reads together have different partition counts: {counts}. A task takes the same \
+     partition number of each, so records of one key would not meet. Give each of them {most} partitions"
 )]
 #[non_exhaustive]
 pub struct UnequalWidths {
@@ -23,6 +20,15 @@ pub struct UnequalWidths {
     pub counts: Counts,
     /// The largest count. A topic can grow, not shrink.
     pub most: u32,
+}
+
+impl UnequalWidths {
+    /// Returns the topics with fewer partitions than another one.
+    pub fn narrow(&self) -> impl Iterator<Item = &TopicName> {
+        let counts = self.counts.0.iter();
+        let narrow = counts.filter(|(_, count)| *count < self.most);
+        narrow.map(|(topic, _)| topic)
+    }
 }
 
 /// Topics with their partition counts.
@@ -81,16 +87,15 @@ mod tests {
     }
 
     #[test]
-    fn unequal_counts_are_named_with_the_way_out() {
+    fn unequal_counts_are_named() {
         let error = check(&[("orders", 6), ("customers", 12), ("refunds", 6)]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "stage 0 reads topics with different partition counts: orders has 6, customers has 12, \
-             refunds has 6. A task takes the same partition number of each, so records of one key \
-             would not meet. Give every one of them 12 partitions: an empty topic with \
-             kafka-topics.sh --alter --topic <topic> --partitions 12; one that holds records by \
-             copying it into a new topic, since its keys move to other partitions. \
-             If they are only merged, `union` instead of `merge` needs no equal counts"
+            "the topics that one task reads together have different partition counts: orders has 6, customers has 12, \
+             refunds has 6. A task takes the same partition number of each, so records of one key would not meet. Give each of \
+             them 12 partitions"
         );
+        let narrow: Vec<_> = error.narrow().map(TopicName::as_str).collect();
+        assert_eq!(narrow, ["orders", "refunds"]);
     }
 }

@@ -19,11 +19,21 @@
 //! ```
 //!
 //! A click counts for the region that its user has at the time of the click. When emmy moves, her earlier clicks still
-//! count for her old region.
+//! count for her old region. Let her move back and click once more: europe gains one click, and americas loses none.
+//!
+//! ```sh
+//! echo 'emmy:europe' | eos kafka produce users
+//! echo 'emmy:1' | eos kafka produce clicks
+//! eos kafka read clicks-of-regions
+//! ```
 //!
 //! The counts of users follow the table. When emmy moves, one region loses a user and another one gains a user. When
 //! alan is deleted, his region has one user fewer. Each change of a row is subtracted and added once, even if you kill
 //! the program in between.
+//!
+//! A region that loses its last user keeps the count 0. The partitions of `users` are read in any order, so
+//! `users-of-regions` may contain `europe:0` before the next user of europe arrives. `count` deletes no group.
+//! `aggregate_or_delete` can delete it.
 
 use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
@@ -129,5 +139,7 @@ mod tests {
             numbers([("americas", 2), ("europe", 2)])
         );
         assert!(driver.is_empty(&clicks_of));
+        driver.pipe(&clicks(), "emmy", "1");
+        assert_eq!(driver.read_map(&clicks_of), numbers([("europe", 54)]));
     }
 }

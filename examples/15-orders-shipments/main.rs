@@ -14,7 +14,9 @@
 //! emitted, too. Kill the program at any moment: no result is lost or repeated, and no record has both a result of its
 //! own and a pair.
 //!
-//! With the embedded broker, a day lasts five seconds.
+//! With the broker of the example itself, a day lasts five seconds. With `--kafka`, a day is a day, also if `eos kafka up
+//! --embedded` runs the broker. `shipped` then has the pairs of o1 and o3 at once, and the shipment of o9, which has no
+//! order, after a few seconds. The results of o2 and o4, which have no shipment, appear a day later.
 //!
 //! After `eos kafka up` (see README.md):
 //!

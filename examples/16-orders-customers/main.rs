@@ -16,6 +16,9 @@
 //! eos kafka read addresses
 //! ```
 //!
+//! `addresses` has no result for o3: its customer, `nobody`, does not exist, and `join_by` is an inner join. `left_join_by`
+//! has a result for such an order.
+//!
 //! Then change emmy's address, and read again:
 //!
 //! ```sh

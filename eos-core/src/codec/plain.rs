@@ -9,7 +9,7 @@ use super::{CodecError, Decode, Encode, Encoded, Field, pool};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no plain encoding in Kafka",
     note = "text, bytes and integers have one; a tuple struct around one of them gets it by `eos_core::plain_key!`",
-    note = "for other types, name a codec: `Topic::with(name, Json, Json)`"
+    note = "for other types, use `::json(name)` instead of `::plain(name)`, or name the codecs in `::with(name, ..)` of the same type"
 )]
 pub trait PlainType: Sized + 'static {
     /// Reads a value; `None` is Kafka's null.

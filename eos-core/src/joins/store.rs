@@ -109,7 +109,12 @@ impl<K: 'static, V: 'static, W: 'static> JoinStore<K, V, W> {
             store: Arc::clone(&self.name),
             source,
         })?;
-        self.not_null(encoded, "a key")
+        match encoded {
+            Encoded::Bytes => Ok(()),
+            Encoded::Null => Err(StateError::NoJoinKey {
+                store: Arc::clone(&self.name),
+            }),
+        }
     }
 
     pub(crate) fn encode_value(
@@ -126,16 +131,10 @@ impl<K: 'static, V: 'static, W: 'static> JoinStore<K, V, W> {
             store: Arc::clone(&self.name),
             source,
         })?;
-        self.not_null(encoded, "a value")
-    }
-
-    fn not_null(&self, encoded: Encoded, what: &'static str) -> Result<(), StateError> {
-        let store = || Arc::clone(&self.name);
         match encoded {
             Encoded::Bytes => Ok(()),
-            Encoded::Null => Err(StateError::Null {
-                store: store(),
-                what,
+            Encoded::Null => Err(StateError::NoJoinValue {
+                store: Arc::clone(&self.name),
             }),
         }
     }

@@ -122,8 +122,7 @@ impl<C: Client> Stepped<C> {
     /// Returns the names of the stores.
     #[must_use]
     pub fn stores(&self) -> Vec<String> {
-        let stores = self.topology.stores().iter();
-        stores.map(|store| store.name.to_string()).collect()
+        self.topology.store_names()
     }
 
     /// Returns the name of the app, which is also its consumer group.

@@ -27,8 +27,23 @@ pub(crate) enum StateError {
     Key { store: Arc<str>, source: CodecError },
     #[error("the value for the store {store} can't be encoded: {source}")]
     Value { store: Arc<str>, source: CodecError },
-    #[error("null can't be {what} in the store {store}. `delete` the key instead")]
-    Null { store: Arc<str>, what: &'static str },
+    #[error("null can't be a value in the store {store}. `delete` the key instead")]
+    NullValue { store: Arc<str> },
+    #[error(
+        "null can't be {what} in the store {store}. If the record has no key, remove such records before this step: \
+         `.filter_record(|record| record.key.is_some())`"
+    )]
+    NullKey { store: Arc<str>, what: &'static str },
+    #[error(
+        "the record has no key, so it joins no row of the store {store}. Remove such records before the join: \
+         `.filter_record(|record| record.key.is_some())`"
+    )]
+    NoJoinKey { store: Arc<str> },
+    #[error(
+        "the record has no value, so the join of the store {store} can't pair it. Remove such records before the join: \
+         `.filter(|value| value.is_some())`"
+    )]
+    NoJoinValue { store: Arc<str> },
     #[error(
         "the value of this key in the store {store} can't be decoded: {source}. If the codec changed, restore it. If the value \
          type changed, make it accept old values, e.g. with `#[serde(default)]` on a new field. To start with empty state, give the \
@@ -95,7 +110,10 @@ impl StateError {
             Self::OtherApp
             | Self::Elsewhere { .. }
             | Self::TimerElsewhere { .. }
-            | Self::Null { .. }
+            | Self::NullValue { .. }
+            | Self::NullKey { .. }
+            | Self::NoJoinKey { .. }
+            | Self::NoJoinValue { .. }
             | Self::Moment { .. }
             | Self::NoStreamTime { .. }
             | Self::FutureWindow { .. }

@@ -407,7 +407,13 @@ impl<'c, D: Definition> Found<'c, D> {
             store: self.name(),
             source,
         })?;
-        self.not_null(encoded, "a key")
+        match encoded {
+            Encoded::Bytes => Ok(()),
+            Encoded::Null => Err(StateError::NullKey {
+                store: self.name(),
+                what: "a key",
+            }),
+        }
     }
 
     fn encode_value(&self, value: &D::Value, into: &mut Vec<u8>) -> Result<(), StateError> {
@@ -420,16 +426,9 @@ impl<'c, D: Definition> Found<'c, D> {
             store: self.name(),
             source,
         })?;
-        self.not_null(encoded, "a value")
-    }
-
-    fn not_null(&self, encoded: Encoded, what: &'static str) -> Result<(), StateError> {
         match encoded {
             Encoded::Bytes => Ok(()),
-            Encoded::Null => Err(StateError::Null {
-                store: self.name(),
-                what,
-            }),
+            Encoded::Null => Err(StateError::NullValue { store: self.name() }),
         }
     }
 

@@ -30,7 +30,7 @@ pub use grouped::GroupedTable;
 /// `U` is the type of an update. By default, it is `Option<V>`, because rows can be deleted; `None` is a Kafka
 /// tombstone. `U` is `V` for tables whose rows are never deleted: [`count`](crate::stream::Grouped::count) returns a
 /// `Table<K, u64, u64>`.
-#[must_use = "nothing uses a table until a stream joins with it or reads its `rows`, or it ends in `to` or `to_stream`"]
+#[must_use = "nothing uses a table until a stream joins with it or reads its `rows`, or it ends in `to`, `to_stream` or `ignore`"]
 pub struct Table<K, V, U = Option<V>> {
     /// The updates.
     pub(crate) stream: Stream<K, U>,
@@ -91,6 +91,22 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
     pub fn to_stream(self) -> Stream<K, U, Partitioned> {
         self.needs_old_rows();
         self.stream.with_lineage(self.rows.lineage())
+    }
+
+    /// Ends a table whose updates are not needed: only [`Handle::view`](crate::Handle::view) reads its rows. The same as
+    /// `.to_stream().ignore()`.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let prices = KeyValueStore::<String, u64>::plain("prices");
+    /// app.table(&Topic::<String, Option<u64>>::plain("prices"), &prices).ignore();
+    /// // In a running app: `handle.view(&prices)?.get(&article)`.
+    /// # app.describe()?;
+    /// # Ok::<(), eos_core::Error>(())
+    /// ```
+    pub fn ignore(self) {
+        self.to_stream().ignore();
     }
 
     /// Sets the error policy for the sources of the table, like [`Stream::on_error`]. A record fails if its value can't

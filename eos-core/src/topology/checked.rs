@@ -94,6 +94,17 @@ impl Topology {
         &self.graph.stores
     }
 
+    /// Returns the names of all stores. The stores of one operator may share a name, which is listed once.
+    pub(crate) fn store_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for store in self.stores() {
+            if !names.iter().any(|name| **name == *store.name) {
+                names.push(store.name.to_string());
+            }
+        }
+        names
+    }
+
     /// Returns the store because of which a stage refuses records that are far ahead of the machine's clock, if it does.
     pub(crate) fn refuses_future(&self, stage: StageId) -> Option<&Arc<str>> {
         self.refuse_future.get(usize::from(stage.0))?.as_ref()

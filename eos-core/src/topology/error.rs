@@ -268,11 +268,16 @@ pub enum Mistake {
     },
     /// Two stores have the same name or the same number.
     #[error(
-        "{}. Give one of them another name",
+        "{}",
         if first == second {
-            format!("two stores are called {first}")
+            format!(
+                "two stores are called {first}. Give one of them another name. If both places are to use one store, declare it \
+                 once, and use the handle of `app.store(..)` or the same table in both"
+            )
         } else {
-            format!("the stores {first} and {second} would have the same number in the changelog")
+            format!(
+                "the stores {first} and {second} would have the same number in the changelog. Give one of them another name"
+            )
         }
     )]
     SameStore {

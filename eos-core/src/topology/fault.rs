@@ -40,15 +40,14 @@ pub(crate) enum Fault {
         limit: usize,
     },
     #[error(
-        "the record has no timestamp ({}), so it is in no window. Set the timestamp in its producer, or in the \
-         brokers (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime). To skip \
-         such records, set another error policy for the source with `.on_error(..)`",
-        .0.map_or("none".to_owned(), |time| format!("{} ms", time.0))
+        "the record has no timestamp{}, so it is in no window or join. Set the timestamp in its producer, or in the brokers \
+         (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime), or compute it from the record in the \
+         app with `Topic::time_by`",
+        .0.map_or(String::new(), |time| format!(" (its value is {} ms)", time.0))
     )]
     NoTime(Option<Timestamp>),
     #[error(
-        "the closure of `time_by` returned no time, or a negative one. Return milliseconds since 1970. To skip such records, \
-         set another error policy for the source with `.on_error(..)`"
+        "the closure of `time_by` returned no time, or a negative one. Return milliseconds since 1970"
     )]
     NoOwnTime,
     #[error(
@@ -101,8 +100,9 @@ pub(crate) enum Fault {
     Parked(LetterNumber),
     #[error(
         "the old value of the row can't be subtracted, because its group has no result in the store {store}. The store \
-         was added to a running app, or records of the repartition topic were skipped. Reset the app's state and offsets, \
-         or give the grouping a repartition topic with a new name and reprocess the table's topic"
+         was added to a running app, records of the repartition topic were skipped, or a closure of `aggregate_or_delete` \
+         deleted a group that still has rows. Such a closure may delete only a group without rows. Reset the app's state and \
+         offsets (guide: When local state is deleted, and when a task stops), or start the app under a new name"
     )]
     NothingToSubtract { store: Arc<str> },
     #[error(

@@ -10,6 +10,7 @@ use super::nodes::take;
 use super::rows_of::RowsOf;
 use crate::ctx::Ctx;
 use crate::record::Record;
+use crate::store::StateError;
 
 /// Combines a record's value with the row of its key, if there is one. Forwards the result with the record's own time
 /// (`KStreamKTableJoin`). If `f` returns `None`, the record is dropped.
@@ -52,7 +53,7 @@ where
         else {
             return Ok(());
         };
-        let row = self.rows.get(ctx, &key)?;
+        let row = self.rows.get(ctx, &key).map_err(without_key)?;
         match (self.f)(value, row.map(|row| row.value)) {
             Some(value) => next.forward(
                 ctx,
@@ -65,5 +66,15 @@ where
             ),
             None => Ok(()),
         }
+    }
+}
+
+/// Changes the fault of a null key: the join only reads.
+fn without_key(fault: Fault) -> Fault {
+    match fault {
+        Fault::State(StateError::NullKey { store, .. }) => {
+            Fault::State(StateError::NoJoinKey { store })
+        }
+        fault => fault,
     }
 }

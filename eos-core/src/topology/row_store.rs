@@ -77,7 +77,7 @@ impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
             Ok(Encoded::Bytes) => Ok(()),
             Ok(Encoded::Null) => {
                 let what = "a key";
-                Err(Fault::State(StateError::Null { store, what }))
+                Err(Fault::State(StateError::NullKey { store, what }))
             }
             Err(source) => Err(Fault::State(StateError::Key { store, source })),
         }
@@ -89,10 +89,7 @@ impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
         let store = self.name();
         match definition.result.encode(result, &mut bytes, &field) {
             Ok(Encoded::Bytes) => Ok(bytes),
-            Ok(Encoded::Null) => {
-                let what = "a value";
-                Err(Fault::State(StateError::Null { store, what }))
-            }
+            Ok(Encoded::Null) => Err(Fault::State(StateError::NullValue { store })),
             Err(source) => Err(Fault::State(StateError::Value { store, source })),
         }
     }

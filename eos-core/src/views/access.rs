@@ -296,6 +296,5 @@ impl<D> sealed::Find for Rows<D> {
 
 /// Returns the names of the app's stores.
 pub(super) fn names(topology: &Topology) -> Vec<String> {
-    let stores = topology.stores().iter();
-    stores.map(|store| store.name.to_string()).collect()
+    topology.store_names()
 }

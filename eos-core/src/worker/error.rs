@@ -225,8 +225,8 @@ pub enum WorkerError {
         reason: RecordFault,
         /// Whether all earlier records are committed.
         prefix_committed: bool,
-        /// Whether the error policy of its source is to stop. Otherwise the policy could not apply: a dead letter does not
-        /// fit into its topic, or a newer version of eos wrote the record.
+        /// Whether another error policy of its source would help. It would not if a dead letter does not fit into its topic,
+        /// if a newer version of eos wrote the record, or if a group of a table would stay wrong without the record.
         policy: bool,
     },
     /// The handler of a timer, or a step after a final result, failed.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use eos_core::state::{OrderedStore, WindowStore};
+use eos_core::state::{ForeignJoin, OrderedStore, WindowStore};
 use eos_core::views::ViewError;
 use eos_core::windows::Tumbling;
 use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
@@ -517,4 +517,48 @@ fn a_wait_ends_when_the_app_stops() {
         matches!(ended, Poll::Ready(Err(ViewError::Stopped { .. }))),
         "{ended:?}"
     );
+}
+
+#[test]
+fn a_table_that_is_only_viewed_ends_in_ignore() {
+    let rows = Topic::<String, Option<u64>>::plain("in");
+    let mut app = App::new("a");
+    app.table(&rows, &sums()).ignore();
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&rows, "ada", 1_u64);
+    driver.crash_and_lose_state();
+    driver.pipe(&rows, "ada", 2_u64);
+    driver.pipe(&rows, "bob", 3_u64);
+    driver.pipe_tombstone(&rows, "bob");
+    let view = driver.view(&sums()).unwrap();
+    assert_eq!(view.get(&key("ada")).unwrap(), Some(2));
+    assert_eq!(view.get(&key("bob")).unwrap(), None);
+}
+
+/// A join by a foreign key has several stores of one name.
+#[test]
+fn a_store_name_is_listed_once() {
+    let mut app = App::new("a");
+    let orders = app.table(
+        &Topic::<String, Option<String>>::plain("orders"),
+        &KeyValueStore::plain("orders"),
+    );
+    let customers = app.table(
+        &Topic::<String, Option<String>>::plain("customers"),
+        &KeyValueStore::plain("customers"),
+    );
+    orders
+        .join_by(
+            &customers,
+            &ForeignJoin::plain("orders-customers"),
+            |customer| Some(customer.clone()),
+            |_, name| name.clone(),
+        )
+        .to(&Topic::plain("names"));
+    let driver = TestDriver::new(app);
+    let error = driver.view(&counts()).unwrap_err().to_string();
+    let (_, names) = error.split_once("It has ").unwrap();
+    let mut names: Vec<_> = names.split(", ").collect();
+    names.sort_unstable();
+    assert_eq!(names, ["customers", "orders", "orders-customers"]);
 }

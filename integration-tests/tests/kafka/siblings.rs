@@ -316,7 +316,7 @@ fn unequal(bootstrap: &str) -> Result<()> {
     let side = std::mem::replace(&mut pair.side, narrow.clone());
     let error = pair.case.failure_of(pair.app())?;
     ensure!(
-        matches!(error, Error::Preflight(PreflightError::Widths(_))),
+        matches!(error, Error::Preflight(PreflightError::Widths { .. })),
         "{error:?}"
     );
     let (two, one) = (

@@ -417,7 +417,7 @@ fn variant(error: &Error) -> &'static str {
             PreflightError::MissingTopics { .. } => "MissingTopics",
             PreflightError::Unfit { .. } => "Unfit",
             PreflightError::Uncreated { .. } => "Uncreated",
-            PreflightError::Widths(_) => "UnequalWidths",
+            PreflightError::Widths { .. } => "UnequalWidths",
             _ => "another preflight error",
         },
         Error::Worker(error) => match error {

@@ -166,8 +166,13 @@ pub enum PreflightError {
         bootstrap: String,
     },
     /// The topics that a task reads together don't match.
-    #[error("{0}")]
-    Widths(#[from] UnequalWidths),
+    #[error("{}", widths_text(reason, bootstrap))]
+    Widths {
+        /// The topics, with their partition counts.
+        reason: UnequalWidths,
+        /// `bootstrap.servers`.
+        bootstrap: String,
+    },
     /// The brokers don't verify transactions.
     #[error(
         "the brokers don't verify the transactions of older clients \
@@ -175,4 +180,20 @@ pub enum PreflightError {
          delayed record could land outside its transaction. Enable it, or use a newer Kafka"
     )]
     NotVerified,
+}
+
+/// Returns the error text of different partition counts, with a command for each topic that has fewer partitions.
+fn widths_text(reason: &UnequalWidths, bootstrap: &str) -> String {
+    let commands = reason.narrow().map(|topic| {
+        format!(
+            "kafka-topics.sh --alter --bootstrap-server {bootstrap} --topic {topic} --partitions {}",
+            reason.most
+        )
+    });
+    let commands: Vec<String> = commands.collect();
+    format!(
+        "{reason}. For an empty topic: {}. Copy a topic with records into a new one instead, because its keys would move to \
+         other partitions. If the streams are only merged, `union` instead of `merge` needs no equal counts",
+        commands.join("; ")
+    )
 }

@@ -306,7 +306,10 @@ fn fit(
         .map(|topic| (topic.clone(), count(topic)))
         .collect();
     for stage in topology.stages() {
-        check_widths(stage, &inputs)?;
+        check_widths(stage, &inputs).map_err(|reason| PreflightError::Widths {
+            reason,
+            bootstrap: bootstrap.to_owned(),
+        })?;
     }
     let is_compacted = |topic: &&TopicName| {
         let found = facts.topic(topic);

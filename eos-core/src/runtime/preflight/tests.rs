@@ -257,3 +257,26 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
         "it is another stage's"
     );
 }
+
+#[test]
+fn different_partition_counts_are_told_with_a_command_for_the_smaller_topics() {
+    let topics = [("orders", 6), ("customers", 12), ("refunds", 6)];
+    let names: Vec<TopicName> = topics.iter().map(|(name, _)| (*name).into()).collect();
+    let counts = topics
+        .iter()
+        .map(|&(name, count)| (name.into(), count))
+        .collect();
+    let stages = eos_protocol::stages(&names, &[(0, 1), (1, 2)]);
+    let reason = check_widths(&stages[0], &counts).unwrap_err();
+    let bootstrap = "h:1".to_owned();
+    let error = PreflightError::Widths { reason, bootstrap };
+    assert_eq!(
+        error.to_string(),
+        "the topics that one task reads together have different partition counts: orders has 6, customers has 12, refunds \
+         has 6. A task takes the same partition number of each, so records of one key would not meet. Give each of them 12 \
+         partitions. For an empty topic: kafka-topics.sh --alter --bootstrap-server h:1 --topic orders --partitions 12; \
+         kafka-topics.sh --alter --bootstrap-server h:1 --topic refunds --partitions 12. Copy a topic with records into a new \
+         one instead, because its keys would move to other partitions. If the streams are only merged, `union` instead of \
+         `merge` needs no equal counts"
+    );
+}

@@ -166,20 +166,6 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         Field::bare(&self.name, part)
     }
 
-    fn not_null(
-        &self,
-        encoded: Result<Encoded, StateError>,
-        what: &'static str,
-    ) -> Result<(), StateError> {
-        match encoded? {
-            Encoded::Bytes => Ok(()),
-            Encoded::Null => Err(StateError::Null {
-                store: Arc::clone(&self.name),
-                what,
-            }),
-        }
-    }
-
     fn key_bytes<T: 'static>(
         &self,
         codec: &dyn Codec<T>,
@@ -189,12 +175,17 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         let mut bytes = Vec::new();
         let encoded = codec.encode(key, &mut bytes, &self.field(Part::Key));
         let store = || Arc::clone(&self.name);
-        let encoded = encoded.map_err(|source| StateError::Key {
-            store: store(),
-            source,
-        });
-        self.not_null(encoded, what)?;
-        Ok(bytes)
+        match encoded {
+            Ok(Encoded::Bytes) => Ok(bytes),
+            Ok(Encoded::Null) => Err(StateError::NullKey {
+                store: store(),
+                what,
+            }),
+            Err(source) => Err(StateError::Key {
+                store: store(),
+                source,
+            }),
+        }
     }
 
     fn value_bytes<T: 'static>(
@@ -205,12 +196,14 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         let mut bytes = Vec::new();
         let encoded = codec.encode(value, &mut bytes, &self.field(Part::Value));
         let store = || Arc::clone(&self.name);
-        let encoded = encoded.map_err(|source| StateError::Value {
-            store: store(),
-            source,
-        });
-        self.not_null(encoded, "a value")?;
-        Ok(bytes)
+        match encoded {
+            Ok(Encoded::Bytes) => Ok(bytes),
+            Ok(Encoded::Null) => Err(StateError::NullValue { store: store() }),
+            Err(source) => Err(StateError::Value {
+                store: store(),
+                source,
+            }),
+        }
     }
 
     pub(crate) fn encode_key(&self, key: &K) -> Result<Vec<u8>, StateError> {

@@ -440,13 +440,15 @@ pub(super) fn error<R: Records>(
         || TopicPartition::new("?", task.progress.task.partition),
         |input| input.partition.clone(),
     );
+    // A skipped record would leave its group wrong.
+    let skipping_is_wrong = matches!(fault, Fault::NothingToSubtract { .. });
     WorkerError::Record {
         task: task.progress.task,
         partition,
         offset,
         reason: fault.into(),
         prefix_committed: true,
-        policy,
+        policy: policy && !skipping_is_wrong,
     }
 }
 

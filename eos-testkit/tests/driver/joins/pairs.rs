@@ -317,3 +317,45 @@ fn mistakes_are_refused_before_the_start() {
     let found = text(app);
     assert!(found.contains("orders-shipments"), "{found}");
 }
+
+/// Kafka Streams drops such records.
+#[test]
+fn a_record_without_a_key_or_a_value_fails_with_the_fix() {
+    type Maybe = PlainTopic<Option<String>, Option<String>>;
+    let (left, right): (Maybe, Maybe) = (Topic::plain("orders"), Topic::plain("shipments"));
+    let fails = |filtered: bool, key: Option<&str>, value: Option<&str>| {
+        let mut app = App::new("a");
+        let mut orders = app.source(&left);
+        if filtered {
+            orders = orders.filter_record(|record| record.key.is_some() && record.value.is_some());
+        }
+        orders
+            .join_within(
+                app.source(&right),
+                within(),
+                &JoinStore::plain("orders-shipments"),
+                |l, _| l.clone(),
+            )
+            .to(&Topic::plain("results"));
+        let mut driver = TestDriver::new(app);
+        let record = Input::<Option<String>, Option<String>>::new(
+            key.map(str::to_owned),
+            value.map(str::to_owned),
+        );
+        driver.try_pipe(&left, record).map_err(|e| e.to_string())
+    };
+    let text = fails(false, None, Some("o1")).unwrap_err();
+    assert!(
+        text.contains("the record has no key, so it joins no row"),
+        "{text}"
+    );
+    assert!(
+        text.contains(".filter_record(|record| record.key.is_some())"),
+        "{text}"
+    );
+    let text = fails(false, Some("k"), None).unwrap_err();
+    assert!(text.contains("the record has no value"), "{text}");
+    assert!(text.contains(".filter(|value| value.is_some())"), "{text}");
+    fails(true, None, Some("o1")).unwrap();
+    fails(true, Some("k"), None).unwrap();
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use eos_core::{App, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
-use eos_testkit::{OutputRecord, TestDriver};
+use eos_testkit::{Input, OutputRecord, TestDriver};
 use proptest::prelude::*;
 
 use super::{check, mistakes, pipe, rows, store, table};
@@ -149,6 +149,35 @@ fn a_row_without_a_result_to_subtract_from_goes_to_the_policy_with_the_fix() {
     assert!(text.contains("no result in the store sums"), "{text}");
     assert!(text.contains("Reset the app's state"), "{text}");
     assert_eq!(driver.read_pairs(&sums()), [("us".to_owned(), 5)]);
+}
+
+#[test]
+fn a_group_that_was_deleted_before_its_last_row_stops_without_advice_to_skip() {
+    let mut app = App::new("a");
+    table(&mut app, "in")
+        .group_by(&Topic::<String, i64>::plain("by-group"), |_, value| {
+            (group(value), number(value))
+        })
+        .aggregate_or_delete(
+            &KeyValueStore::<String, i64>::plain("sums"),
+            || 0,
+            |_, new, sum| Some(sum + new),
+            // Wrong: a sum of 0 may have rows.
+            |_, old, sum| Some(sum - old).filter(|sum| *sum != 0),
+        )
+        .to(&Topic::<String, Option<i64>>::plain("out"));
+    let mut driver = TestDriver::new(app);
+    for (key, value) in [("k", Some("eu=5")), ("l", Some("eu=0")), ("k", None)] {
+        pipe(&mut driver, ("in", key, value));
+    }
+    let last = Input::<String, Option<String>>::new("l", None::<String>);
+    let error = driver.try_pipe(&rows("in"), last).unwrap_err().to_string();
+    assert!(
+        error.contains("a closure of `aggregate_or_delete`"),
+        "{error}"
+    );
+    assert!(error.contains("under a new name"), "{error}");
+    assert!(!error.contains("can skip"), "{error}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use eos_core::windows::Sides;
-use eos_core::{App, Timestamp, Topic};
-use eos_testkit::TestDriver;
+use eos_core::{App, KeyValueStore, Timestamp, Topic};
+use eos_testkit::{Input, TestDriver};
 use proptest::prelude::*;
 
 use super::{Update, check, mistakes, pipe, rows, store, table};
@@ -276,4 +276,37 @@ fn key_types_of_both_sides_agree_and_topics_may_differ_in_codecs() {
     driver.pipe(&Topic::<u64, Option<u64>>::plain("right"), 7_u64, Some(1));
     let out = Topic::<u64, Option<String>>::plain("out");
     assert_eq!(driver.read_pairs(&out), [(7, Some("a1".to_owned()))]);
+}
+
+#[test]
+fn a_record_without_a_key_joins_no_row_and_fails_with_the_fix() {
+    let records = Topic::<Option<String>, String>::plain("records");
+    let rows = Topic::<Option<String>, Option<String>>::plain("in");
+    let mut app = App::new("a");
+    let table = app.table(&rows, &KeyValueStore::plain("in"));
+    app.source(&records)
+        .left_join(&table, |record, _| record)
+        .to(&Topic::plain("out"));
+    let mut driver = TestDriver::new(app);
+    let record = Input::<Option<String>, String>::new(None::<String>, "r");
+    let text = driver.try_pipe(&records, record).unwrap_err().to_string();
+    assert!(
+        text.contains("the record has no key, so it joins no row of the store in"),
+        "{text}"
+    );
+    assert!(
+        text.contains(".filter_record(|record| record.key.is_some())"),
+        "{text}"
+    );
+
+    let mut app = App::new("b");
+    app.table(&rows, &KeyValueStore::plain("in")).ignore();
+    let mut driver = TestDriver::new(app);
+    let row = Input::<Option<String>, Option<String>>::new(None::<String>, "v".to_owned());
+    let text = driver.try_pipe(&rows, row).unwrap_err().to_string();
+    assert!(
+        text.contains("null can't be a key in the store in"),
+        "{text}"
+    );
+    assert!(!text.contains("`delete`"), "{text}");
 }
