@@ -53,7 +53,7 @@ const LEAP: i64 = 5_000;
 /// The number of rows of each key that a global table has at the start of a run.
 const FIRST_ROWS: usize = 2;
 /// The factor of the delay between two markers in one seed of eight.
-const SLOW_MARKERS: i64 = 40;
+const SLOW_MARKERS: i64 = 8;
 /// The size of a restore's write, in bytes of memory. It is so small that a restore takes several writes.
 const RESTORE_BATCH: usize = 240;
 
