@@ -281,6 +281,8 @@ fn name() -> Arc<str> {
 }
 
 type Rows = BTreeMap<(StoreId, Key), Vec<u8>>;
+/// A row of a load. `None` deletes the row.
+type LoadedRow = ((StoreId, Key), Option<Vec<u8>>);
 
 struct Run<'a> {
     engine: &'a dyn Engine,
@@ -556,7 +558,7 @@ impl Run<'_> {
         self.load(&rows)
     }
 
-    fn load(&mut self, rows: &[((StoreId, Key), Option<Vec<u8>>)]) -> Outcome {
+    fn load(&mut self, rows: &[LoadedRow]) -> Outcome {
         let mut load = Load::new();
         for ((store, key), row) in rows {
             load.write(*store, key, row.as_deref());

@@ -97,7 +97,6 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
             true => Kind::Flaky,
             false => Kind::Good,
         },
-        ..Draft::plain(now)
     }
 }
 
