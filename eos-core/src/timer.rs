@@ -120,10 +120,7 @@ impl<K: 'static> Timer<K> {
         let store = || Arc::clone(&self.name);
         match self.key.encode(key, into, &self.field()) {
             Ok(Encoded::Bytes) => Ok(()),
-            Ok(Encoded::Null) => Err(StateError::NullKey {
-                store: store(),
-                what: "a key",
-            }),
+            Ok(Encoded::Null) => Err(StateError::NullKey { store: store() }),
             Err(source) => Err(StateError::Key {
                 store: store(),
                 source,

@@ -9,8 +9,8 @@ use crate::stages::Stage;
 /// The topics of a stage have different partition counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the topics that one task reads together have different partition counts: {counts}. A task takes the same \
-     partition number of each, so records of one key would not meet. Give each of them {most} partitions"
+    "the topics that one task reads together have different partition counts: {counts}. A task reads the same \
+     partition number of each topic, so different tasks would read the records of one key. Give each topic {most} partitions"
 )]
 #[non_exhaustive]
 pub struct UnequalWidths {
@@ -23,11 +23,11 @@ pub struct UnequalWidths {
 }
 
 impl UnequalWidths {
-    /// Returns the topics with fewer partitions than another one.
-    pub fn narrow(&self) -> impl Iterator<Item = &TopicName> {
+    /// Returns the topics with fewer than `most` partitions.
+    pub fn smaller_topics(&self) -> impl Iterator<Item = &TopicName> {
         let counts = self.counts.0.iter();
-        let narrow = counts.filter(|(_, count)| *count < self.most);
-        narrow.map(|(topic, _)| topic)
+        let smaller = counts.filter(|(_, count)| *count < self.most);
+        smaller.map(|(topic, _)| topic)
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
              refunds has 6. A task takes the same partition number of each, so records of one key would not meet. Give each of \
              them 12 partitions"
         );
-        let narrow: Vec<_> = error.narrow().map(TopicName::as_str).collect();
-        assert_eq!(narrow, ["orders", "refunds"]);
+        let smaller: Vec<_> = error.smaller_topics().map(TopicName::as_str).collect();
+        assert_eq!(smaller, ["orders", "refunds"]);
     }
 }

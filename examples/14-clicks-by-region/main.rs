@@ -31,9 +31,9 @@
 //! alan is deleted, his region has one user fewer. Each change of a row is subtracted and added once, even if you kill
 //! the program in between.
 //!
-//! A region that loses its last user keeps the count 0. The partitions of `users` are read in any order, so
-//! `users-of-regions` may contain `europe:0` before the next user of europe arrives. `count` deletes no group.
-//! `aggregate_or_delete` can delete it.
+//! A region that loses its last user keeps the count 0. The app reads the partitions of `users` in any order, so
+//! `users-of-regions` may contain `europe:0` before the next user of europe arrives. To delete empty groups, use
+//! `aggregate_or_delete` instead of `count`.
 
 use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};

@@ -14,8 +14,8 @@
 //! emitted, too. Kill the program at any moment: no result is lost or repeated, and no record has both a result of its
 //! own and a pair.
 //!
-//! With the broker of the example itself, a day lasts five seconds. With `--kafka`, a day is a day, also if `eos kafka up
-//! --embedded` runs the broker. `shipped` then has the pairs of o1 and o3 at once, and the shipment of o9, which has no
+//! By default, the example starts its own broker, and a day lasts five seconds. With `--kafka`, a day lasts 24 hours, even with
+//! the broker of `eos kafka up --embedded`. `shipped` then has the pairs of o1 and o3 at once, and the shipment of o9, which has no
 //! order, after a few seconds. The results of o2 and o4, which have no shipment, appear a day later.
 //!
 //! After `eos kafka up` (see README.md):

@@ -9,7 +9,7 @@ use super::{CodecError, Decode, Encode, Encoded, Field, pool};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no plain encoding in Kafka",
     note = "text, bytes and integers have one; a tuple struct around one of them gets it by `eos_core::plain_key!`",
-    note = "for other types, use `::json(name)` instead of `::plain(name)`, or name the codecs in `::with(name, ..)` of the same type"
+    note = "for other types, replace `::plain(name)` with `::json(name)`, or pass codecs to `::with(name, ..)`"
 )]
 pub trait PlainType: Sized + 'static {
     /// Reads a value; `None` is Kafka's null.

@@ -27,21 +27,29 @@ pub(crate) enum StateError {
     Key { store: Arc<str>, source: CodecError },
     #[error("the value for the store {store} can't be encoded: {source}")]
     Value { store: Arc<str>, source: CodecError },
-    #[error("null can't be a value in the store {store}. `delete` the key instead")]
+    #[error(
+        "null can't be a value in the store {store}. `delete` the key instead, or return another value from the closure"
+    )]
     NullValue { store: Arc<str> },
     #[error(
-        "null can't be {what} in the store {store}. If the record has no key, remove such records before this step: \
-         `.filter_record(|record| record.key.is_some())`"
+        "null can't be a key in the store {store}. Drop records without a key before this step: \
+         `.filter_record(|record| record.key.is_some())`. For `app.table(..)`, use \
+         `app.source(..).filter_record(..).to_table(..)`"
     )]
-    NullKey { store: Arc<str>, what: &'static str },
+    NullKey { store: Arc<str> },
     #[error(
-        "the record has no key, so it joins no row of the store {store}. Remove such records before the join: \
+        "null can't be a foreign key of the join {join}. For a row without a partner, return `None` from the closure of the \
+         foreign key"
+    )]
+    NullForeignKey { join: Arc<str> },
+    #[error(
+        "the record has no key, so the join with the store {store} finds no partner. Drop such records before the join: \
          `.filter_record(|record| record.key.is_some())`"
     )]
     NoJoinKey { store: Arc<str> },
     #[error(
-        "the record has no value, so the join of the store {store} can't pair it. Remove such records before the join: \
-         `.filter(|value| value.is_some())`"
+        "the record has no value, so the join with the store {store} can't pair it. Drop such records before the join: \
+         `.filter_record(|record| record.value.is_some())`"
     )]
     NoJoinValue { store: Arc<str> },
     #[error(
@@ -112,6 +120,7 @@ impl StateError {
             | Self::TimerElsewhere { .. }
             | Self::NullValue { .. }
             | Self::NullKey { .. }
+            | Self::NullForeignKey { .. }
             | Self::NoJoinKey { .. }
             | Self::NoJoinValue { .. }
             | Self::Moment { .. }

@@ -409,10 +409,7 @@ impl<'c, D: Definition> Found<'c, D> {
         })?;
         match encoded {
             Encoded::Bytes => Ok(()),
-            Encoded::Null => Err(StateError::NullKey {
-                store: self.name(),
-                what: "a key",
-            }),
+            Encoded::Null => Err(StateError::NullKey { store: self.name() }),
         }
     }
 

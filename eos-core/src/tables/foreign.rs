@@ -32,11 +32,13 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     ///
     /// The first result of a row comes a little later than its update, when the partner's answer arrives. The row then keeps
     /// the partner's value if it is short ([`ForeignJoin::keep_right`]), and an update with the same foreign key has its
-    /// result at once. A partner in a table of a filter, a map or a join is only kept if that table is
+    /// result at once. If a filter, a map or a join computes the other table, rows keep values only if that table is
     /// [`stored`](Table::stored). An update of the partner sends an answer to each row that refers to it. If the foreign key of a
     /// row changes, the previous result remains until the answer for the new key arrives. If the row is deleted or its
     /// foreign key becomes `None`, the result is deleted at once. No result is older than the previous result of its row.
     /// The final results do not depend on the order in which the updates of both tables arrive.
+    ///
+    /// If the join gets another right table, give it another name, because left rows keep values of the former table.
     ///
     /// Add the join to a new app, or together with its tables. Otherwise an existing row is only joined after its next
     /// update.
@@ -82,9 +84,9 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     ///
     /// # Errors
     /// A record fails if the codec of `join` encodes the foreign key to other bytes than the keys of the other table's
-    /// topic have, because its partition would be unknown. It also fails if a key or value can't be encoded. If `f` fails or its
-    /// result can't be encoded, the record that causes the result fails: an answer, or, with a kept value, the update of
-    /// this table. A policy that skips an update leaves the previous row in this table.
+    /// topic have, because its partition would be unknown. It also fails if a key or value can't be encoded. If `f` panics or its
+    /// result can't be encoded, the record that caused the result fails. This record is an answer or, with a kept value, an
+    /// update of this table. If a policy skips the update, this table keeps the previous row.
     ///
     /// [`App::on_error`](crate::App::on_error) sets the error policy of the subscriptions. [`Table::on_error`] on the
     /// joined table sets the policy of the answers. If a policy skips a record of an internal topic, the result stays as
@@ -171,7 +173,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         X: 'static,
         R: 'static,
     {
-        // Closures make computed rows, and another version of them makes other rows without an answer.
+        // A new version of the closures may compute other rows, and no answer would replace the kept values.
         let join = &match other.rows.store() {
             Some(_) => join.clone(),
             None => join.clone().keep_right(0),

@@ -93,7 +93,7 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         self.stream.with_lineage(self.rows.lineage())
     }
 
-    /// Ends a table whose updates are not needed: only [`Handle::view`](crate::Handle::view) reads its rows. The same as
+    /// Ends the table. Use it for a table that only [`Handle::view`](crate::Handle::view) reads. Equivalent to
     /// `.to_stream().ignore()`.
     ///
     /// ```

@@ -271,8 +271,8 @@ pub enum Mistake {
         "{}",
         if first == second {
             format!(
-                "two stores are called {first}. Give one of them another name. If both places are to use one store, declare it \
-                 once, and use the handle of `app.store(..)` or the same table in both"
+                "two stores are called {first}. Give one of them another name. To share one store, declare it once, and \
+                 pass the handle of `app.store(..)` or the same table to both steps"
             )
         } else {
             format!(

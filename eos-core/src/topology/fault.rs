@@ -40,9 +40,8 @@ pub(crate) enum Fault {
         limit: usize,
     },
     #[error(
-        "the record has no timestamp{}, so it is in no window or join. Set the timestamp in its producer, or in the brokers \
-         (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime), or compute it from the record in the \
-         app with `Topic::time_by`",
+        "the record has no timestamp{}, so no window, join or order by time can include it. Set the timestamp in its producer, let the broker set it \
+         (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime), or compute it with `Topic::time_by`",
         .0.map_or(String::new(), |time| format!(" (its value is {} ms)", time.0))
     )]
     NoTime(Option<Timestamp>),
@@ -99,10 +98,10 @@ pub(crate) enum Fault {
     )]
     Parked(LetterNumber),
     #[error(
-        "the old value of the row can't be subtracted, because its group has no result in the store {store}. The store \
-         was added to a running app, records of the repartition topic were skipped, or a closure of `aggregate_or_delete` \
-         deleted a group that still has rows. Such a closure may delete only a group without rows. Reset the app's state and \
-         offsets (guide: When local state is deleted, and when a task stops), or start the app under a new name"
+        "the old value of the row can't be subtracted, because its group has no result in the store {store}. Possible \
+         causes: the store was added to a running app, an error policy skipped records of the repartition topic, or a closure \
+         of `aggregate_or_delete` deleted a group that still has rows. Make that closure delete only groups without rows. Then \
+         reset the app's state and offsets (guide: When local state is deleted, and when a task stops), or start the app under a new name"
     )]
     NothingToSubtract { store: Arc<str> },
     #[error(

@@ -7,7 +7,7 @@ use eos_protocol::foreign::{
     Answer, COUNTER_KEY, ForeignError, ForeignKind, LeftRow, LeftUpdate, Message, Outcome, Reached,
     Right, Stamp, Subscription, left_key, resolve, token_of_row, token_row, update_left,
 };
-use eos_protocol::sequence::REPLAY;
+use eos_protocol::sequence::{REPLAY, REPLAY_FOR};
 use eos_protocol::state::{OwnRows, StoreId};
 use eos_protocol::{Partition, Timestamp, dead_letter};
 use eos_state::{StoreError, TaskStore};
@@ -519,9 +519,10 @@ where
     }
 }
 
-/// Whether a record is a dead letter that is replayed, or comes from one.
+/// Whether a record is a dead letter that is replayed, or comes from one. Replays of letters without a number have no header
+/// [`REPLAY`].
 fn is_dead_letter(headers: &Headers) -> bool {
-    let names = [REPLAY, dead_letter::EXCEPTION];
+    let names = [REPLAY, REPLAY_FOR, dead_letter::EXCEPTION];
     names.iter().any(|name| headers.get(name).is_some())
 }
 

@@ -144,7 +144,7 @@ where
         if row.is_none() && !(to_none && rules::answers_missing_rows()) {
             return Ok(());
         }
-        // The subscription may be older than its left row, so its time does not stand for that of the right row.
+        // The subscription has the time of a left update, so it can't replace the time of the right row.
         let time = match &row {
             Some(row) => row.timestamp,
             None => timestamp,
@@ -160,14 +160,18 @@ where
         let mut bytes = Vec::new();
         answer.encode(&mut bytes);
         let (to, time) = ((self.output, partition), Answer::timestamp(time));
-        ctx.write_to(to, (&left, &bytes), Some(time), without_letter(headers));
+        ctx.write_to(
+            to,
+            (&left, &bytes),
+            Some(time),
+            remove_letter_headers(headers),
+        );
         Ok(())
     }
 }
 
-/// Removes the headers of dead letters and of their replay. They are those of the record of a table, and the answers are new
-/// records.
-fn without_letter(mut headers: Headers) -> Headers {
+/// Removes the headers of dead letters and replays. They belong to the record of the table, and an answer is a new record.
+fn remove_letter_headers(mut headers: Headers) -> Headers {
     for name in [REPLAY, REPLAY_FOR, dead_letter::EXCEPTION] {
         headers.remove(name);
     }
@@ -257,7 +261,10 @@ where
         }
         let scan = rows.task.scan(rows.subscribers, &range, Direction::Forward);
         let mut scan = scan.map_err(|e| rows.failed(e))?;
-        let (time, headers) = (Answer::timestamp(time), without_letter(headers.clone()));
+        let (time, headers) = (
+            Answer::timestamp(time),
+            remove_letter_headers(headers.clone()),
+        );
         let mut bytes = Vec::new();
         let mut last = None;
         while let Some((key, row)) = scan.next().map_err(|e| rows.failed(e))? {

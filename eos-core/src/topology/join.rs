@@ -53,7 +53,7 @@ where
         else {
             return Ok(());
         };
-        let row = self.rows.get(ctx, &key).map_err(without_key)?;
+        let row = self.rows.get(ctx, &key).map_err(to_join_fault)?;
         match (self.f)(value, row.map(|row| row.value)) {
             Some(value) => next.forward(
                 ctx,
@@ -69,8 +69,8 @@ where
     }
 }
 
-/// Changes the fault of a null key: the join only reads.
-fn without_key(fault: Fault) -> Fault {
+/// Replaces the fault of a null key by one with the fix for a join.
+fn to_join_fault(fault: Fault) -> Fault {
     match fault {
         Fault::State(StateError::NullKey { store, .. }) => {
             Fault::State(StateError::NoJoinKey { store })

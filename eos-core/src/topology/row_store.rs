@@ -75,10 +75,7 @@ impl<'c, K: 'static, A: 'static> RowStore<'c, K, A> {
         let store = self.name();
         match encoded {
             Ok(Encoded::Bytes) => Ok(()),
-            Ok(Encoded::Null) => {
-                let what = "a key";
-                Err(Fault::State(StateError::NullKey { store, what }))
-            }
+            Ok(Encoded::Null) => Err(Fault::State(StateError::NullKey { store })),
             Err(source) => Err(Fault::State(StateError::Key { store, source })),
         }
     }

@@ -225,8 +225,8 @@ pub enum WorkerError {
         reason: RecordFault,
         /// Whether all earlier records are committed.
         prefix_committed: bool,
-        /// Whether another error policy of its source would help. It would not if a dead letter does not fit into its topic,
-        /// if a newer version of eos wrote the record, or if a group of a table would stay wrong without the record.
+        /// Whether the text suggests another error policy. False if a dead letter exceeds the limit of its topic, a newer
+        /// version of eos wrote the record, or the result of a group would be wrong without the record.
         policy: bool,
     },
     /// The handler of a timer, or a step after a final result, failed.

@@ -99,10 +99,11 @@ impl<'a> Answer<'a> {
         time.unwrap_or(EPOCH)
     }
 
-    /// Returns the time of the right row from the [timestamp](Self::timestamp) of its answer. `None` if the row has none.
+    /// Returns the time of the right row from the [timestamp](Self::timestamp) of its answer. `None` for timestamps up to 1 ms,
+    /// which stand for a row without a time.
     #[must_use]
     pub fn time(timestamp: Option<Timestamp>) -> Option<Timestamp> {
-        // The producer sends the first millisecond as the second one.
+        // The producer sends 0 as 1, because librdkafka reads 0 as the present time.
         timestamp.filter(|time| time.0 > EPOCH.0 + 1)
     }
 

@@ -85,8 +85,8 @@ enum Operation {
     Put(usize, Key, i64, Option<i64>, Vec<u8>),
     /// Writes a row that is no item.
     PutUndated(usize, Key, Vec<u8>),
-    /// Writes a row that is an item if it has a moment. If true, the row has an item of its own instead, as earlier versions of
-    /// joins wrote it.
+    /// Writes a row. With a moment, the row is an item. If the last argument is true, it has a separate item instead, as in
+    /// earlier versions of joins.
     PutDated(Key, Option<i64>, bool),
     Delete(usize, Key),
     /// Handles what is due, and sets each handled item again after these milliseconds, if given. Without the last argument, only
@@ -99,15 +99,15 @@ enum Operation {
     Discard,
     Reopen,
     /// Loads the changelog from its beginning into another database. With older versions of the rows first.
-    Restore(bool, Apart),
+    Restore(bool, SplitLoad),
     /// Loads the changelog into the same database, as after a move to a host with an older copy.
-    Reload(Apart),
+    Reload(SplitLoad),
 }
 
-/// The part of a changelog that a restore loads apart, and whether it comes first. The marks may come in another transaction,
-/// and the rows with moments are in another changelog than their items.
+/// The part of a changelog that a restore loads separately, before or after the rest. Marks may be in another transaction. Rows
+/// with moments and their items are in different changelogs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Apart {
+enum SplitLoad {
     Nothing,
     MarksFirst,
     MarksLast,
@@ -115,7 +115,7 @@ enum Apart {
     RowsLast,
 }
 
-impl Apart {
+impl SplitLoad {
     const ALL: [Self; 5] = [
         Self::Nothing,
         Self::MarksFirst,
@@ -162,13 +162,13 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => proptest::bool::weighted(0.8).prop_map(Op::Apply),
         1 => Just(Op::Discard),
         1 => Just(Op::Reopen),
-        1 => (any::<bool>(), apart()).prop_map(|(older, apart)| Op::Restore(older, apart)),
-        1 => apart().prop_map(Op::Reload),
+        1 => (any::<bool>(), split_load()).prop_map(|(older, split)| Op::Restore(older, split)),
+        1 => split_load().prop_map(Op::Reload),
     ]
 }
 
-fn apart() -> impl Strategy<Value = Apart> {
-    proptest::sample::select(Apart::ALL.to_vec())
+fn split_load() -> impl Strategy<Value = SplitLoad> {
+    proptest::sample::select(SplitLoad::ALL.to_vec())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,8 +215,8 @@ impl Items {
         self.items.insert((store, key.clone()), item);
     }
 
-    /// Writes a row that is an item at this moment, or has an item if the last handled one is later or `has_item` is true.
-    /// Returns the row, and the moment of the row before if it is an item and not handled.
+    /// Writes a row. With a moment, the row is an item. It has a separate item instead if the mark has passed the moment or
+    /// `has_item` is true. Returns the row, and the moment of the row before if it is an item and not handled.
     fn put_dated(
         &mut self,
         key: &Key,
@@ -372,25 +372,25 @@ impl Run<'_> {
             Operation::Reopen => {
                 self.open()?;
                 if self.engine.lasts() == Lasts::Process {
-                    self.load_all(Apart::Nothing)?;
+                    self.load_all(SplitLoad::Nothing)?;
                 }
                 self.discard()?;
                 self.compare()?;
             }
-            Operation::Restore(older, apart) => {
+            Operation::Restore(older, split) => {
                 self.opened += 1;
                 self.open()?;
                 if *older {
                     self.load_older()?;
                 }
-                self.load_all(*apart)?;
+                self.load_all(*split)?;
                 self.discard()?;
                 self.compare()?;
             }
-            Operation::Reload(apart) => {
+            Operation::Reload(split) => {
                 self.discard()?;
                 self.load_older()?;
-                self.load_all(*apart)?;
+                self.load_all(*split)?;
                 self.compare()?;
             }
         }
@@ -537,7 +537,7 @@ impl Run<'_> {
     }
 
     /// Loads the changelog. A deleted row is a tombstone.
-    fn load_all(&mut self, apart: Apart) -> Outcome {
+    fn load_all(&mut self, split: SplitLoad) -> Outcome {
         let all = self.changelog.clone().into_iter();
         let mut all: Vec<_> = all.map(|(at, row)| (at, Some(row))).collect();
         let older = self.older.keys().cloned();
@@ -545,8 +545,8 @@ impl Run<'_> {
         all.extend(gone.map(|at| (at, None)));
         let (part, rest): (Vec<_>, Vec<_>) = all
             .into_iter()
-            .partition(|((store, key), _)| apart.has(*store, key));
-        match apart.is_first() {
+            .partition(|((store, key), _)| split.has(*store, key));
+        match split.is_first() {
             true => self.load(&part).and_then(|()| self.load(&rest)),
             false => self.load(&rest).and_then(|()| self.load(&part)),
         }

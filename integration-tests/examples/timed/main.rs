@@ -176,7 +176,8 @@ fn parked(app: &mut App, topics: &Topics, is_cured: bool) {
 }
 
 /// Whether a replayed record fails at this offset, as at about every third one. A round of the replay may always advance the
-/// offset by the same number, so a multiple of three would let a record fail for ever.
+/// offset by the same number, so with a test of
+/// `offset % 3`, a record could fail for ever.
 fn fails_at(offset: i64) -> bool {
     let scattered = offset.cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
     scattered < u64::MAX / 3

@@ -27,8 +27,8 @@ const FAILED: &[&str] = &["a record failed"];
 /// topic.
 const STATE: &[&str] = &["VIOLATED state_", " holds {"];
 
-/// The defence; within how many seeds it is found, several times as many as it took; and what a violation says then,
-/// one of these.
+/// The defence; the number of seeds within which it is found, mostly several times as many as it took; and what a violation
+/// says then, one of these.
 const PLANTED: [(&str, u64, &[&str]); 40] = [
     ("every_touched_task", 200, REFUSED),
     ("rewind", 200, LOST),
@@ -51,7 +51,7 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
     ("settle", 150, DOUBLED),
     ("close", 50, &["is not assigned"]),
     ("revoked_start", 100, STILL),
-    ("restore_per_task", 500, STATE),
+    ("restore_per_task", 1_000, STATE),
     ("replay", 100, STATE),
     (
         "abort_in_doubt",

@@ -1,8 +1,8 @@
 //! A left join of two tables by a foreign key, with few right rows, so that an update reaches more rows than at once.
 //!
-//! The tasks of both tables run side by side, so the results in between depend on their pace. What is known: the last results are
-//! the join of the last rows, a result has rows that were there and the later one of their times, and none is older than the one
-//! before it. The subscribers are the last left rows with a foreign key. An inner join of the same tables runs beside it.
+//! The tasks of both tables run side by side, so the results in between depend on their pace. The last results are the join of
+//! the last rows. Each result has existing rows and the later of their times, and is not older than the previous result. The
+//! subscribers are the last left rows with a foreign key. An inner join of the same tables runs beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,7 +128,8 @@ fn place(updates: &Updates<'_>, key: &str, seq: u64) -> Option<usize> {
 /// The results of a key: their text and their time.
 type Results = Vec<(String, i64)>;
 
-/// Checks the order of the results of one key: both rows were there, and none goes back. The state of a right row is a number:
+/// Checks the order of the results of one key: both rows existed, and no result is older than the previous one. The state of a
+/// right row is a number:
 /// 0 before its first update, and one more with each update.
 fn judge_order(
     (output, key): (&str, &str),
@@ -136,10 +137,14 @@ fn judge_order(
     (lefts, rights): (&Updates<'_>, &Updates<'_>),
 ) -> Result<(), String> {
     let (mut newest_left, mut newest_right) = (0, BTreeMap::new());
+    let mut is_deleted = false;
     for (at, (result, time)) in results.iter().enumerate() {
         if result.is_empty() {
+            is_deleted = true;
             continue;
         }
+        // A result behind a deletion has a newer row.
+        let was_deleted = std::mem::take(&mut is_deleted);
         let (left, right) = result.split_once('+').unwrap_or_default();
         let wrong = |what: &str| {
             let before = results.get(..at).unwrap_or_default();
@@ -148,26 +153,28 @@ fn judge_order(
             ))
         };
         let left: u64 = left.parse().unwrap_or(u64::MAX);
-        let row = match place(lefts, key, left) {
+        let (row, is_newer) = match place(lefts, key, left) {
             None => return wrong("unexpected"),
             Some(place) if place < newest_left => return wrong("older"),
             Some(place) => {
+                let is_newer = place > newest_left;
                 newest_left = place;
-                lefts.get(key).and_then(|rows| rows.get(place))
+                (lefts.get(key).and_then(|rows| rows.get(place)), is_newer)
             }
         };
         let of_left = row.map_or(0, |row| row.timestamp);
         let Some(named) = foreign(left) else {
             // The row has no partner.
             match right {
-                "-" if *time == of_left => continue,
+                "-" if *time == of_left && (is_newer || !was_deleted) => continue,
                 _ => return wrong("unexpected"),
             }
         };
         let updates = rights.get(&named[..]).map_or(&[][..], |all| all);
         let newest = newest_right.entry(named.clone()).or_insert(0);
         if right == "-" {
-            // The first state without a row that is not older than that of an earlier result. Its deletion may have a time.
+            // The first state without a row that is not older than that of an earlier result. The result has the time
+            // of its left row, or a later one of a deletion.
             let is_gone = |state: &usize| match state.checked_sub(1) {
                 None => true,
                 Some(at) => updates.get(at).is_some_and(|it| it.tombstone),
@@ -175,6 +182,9 @@ fn judge_order(
             let Some(state) = (*newest..=updates.len()).find(is_gone) else {
                 return wrong("older");
             };
+            if was_deleted && !is_newer && state == *newest {
+                return wrong("doubled");
+            }
             *newest = state;
             let deletions = updates.iter().filter(|it| it.tombstone);
             let mut times = deletions.map(|it| it.timestamp.max(of_left));
@@ -187,6 +197,9 @@ fn judge_order(
         match place(rights, &named, right) {
             None => return wrong("unexpected"),
             Some(place) if place + 1 < *newest => return wrong("older"),
+            Some(place) if was_deleted && !is_newer && place + 1 == *newest => {
+                return wrong("doubled");
+            }
             Some(place) => {
                 *newest = place + 1;
                 let of_right = updates.get(place).map_or(0, |it| it.timestamp);
@@ -270,7 +283,7 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
 /// Foreign keys, and the keys of the left rows that have them.
 type Subscribers = BTreeSet<(String, String)>;
 
-/// Returns the subscribers in the changelog, for each partition those of both joins. No other row begins with such a length.
+/// Returns the subscribers in the changelog, by partition and join. Only keys of subscribers begin with such a length.
 fn kept(left: Left<'_>) -> Vec<Vec<Subscribers>> {
     let of_store = |store: &Contents| {
         let mut kept = Subscribers::new();

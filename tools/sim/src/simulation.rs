@@ -52,8 +52,9 @@ const FOR_EVER: &str = "9223372036854775807";
 const LEAP: i64 = 5_000;
 /// The number of rows of each key that a global table has at the start of a run.
 const FIRST_ROWS: usize = 2;
-/// The factor of the delay between two markers in one seed of eight.
-const SLOW_MARKERS: i64 = 8;
+/// Multiplies the delay between two markers in one of eight seeds. The delays of all markers are shorter than the timeout of a
+/// transaction.
+const MARKER_SLOWDOWN: i64 = 8;
 /// The size of a restore's write, in bytes of memory. It is so small that a restore takes several writes.
 const RESTORE_BATCH: usize = 240;
 
@@ -131,8 +132,8 @@ impl<'a> Simulation<'a> {
         options.marker_delay_ms = rng.between(0, 30);
         options.marker_spread_ms = rng.between(0, 20);
         if run.seed % 8 == 5 {
-            // A broker that is slow to write markers: a restore begins before the last ones.
-            options.marker_spread_ms *= SLOW_MARKERS;
+            // The broker writes markers slowly, so a restore may begin before the last marker.
+            options.marker_spread_ms *= MARKER_SLOWDOWN;
         }
         let cluster = Cluster::watched(Broker::new(options), BEGIN, nemesis.clone());
         // In half of the runs a fetch returns one or two batches, so that a restore takes several fetches.

@@ -184,16 +184,17 @@ pub enum PreflightError {
 
 /// Returns the error text of different partition counts, with a command for each topic that has fewer partitions.
 fn widths_text(reason: &UnequalWidths, bootstrap: &str) -> String {
-    let commands = reason.narrow().map(|topic| {
+    let commands = reason.smaller_topics().map(|topic| {
         format!(
-            "kafka-topics.sh --alter --bootstrap-server {bootstrap} --topic {topic} --partitions {}",
+            "`kafka-topics.sh --alter --bootstrap-server {bootstrap} --topic {topic} --partitions {}`",
             reason.most
         )
     });
     let commands: Vec<String> = commands.collect();
     format!(
-        "{reason}. For an empty topic: {}. Copy a topic with records into a new one instead, because its keys would move to \
-         other partitions. If the streams are only merged, `union` instead of `merge` needs no equal counts",
-        commands.join("; ")
+        "{reason}. If a topic is empty, add partitions: {}. If it has records, copy them into a new topic, because their \
+         keys would move to other partitions. If the app only merges the streams, replace `merge` with `union`, which accepts \
+         different counts",
+        commands.join(", ")
     )
 }

@@ -66,6 +66,10 @@ pub(crate) fn preflight<C: Client>(
     there(&facts, topology, bootstrap)?;
     verified(&facts, settings.guarantee)?;
     under_their_names(&facts, topology)?;
+    // Topics that are created now have the number of partitions of a topic that may still grow.
+    let planned = plan(topology, &facts);
+    let is_planned = |topic: &TopicName| planned.iter().any(|internal| internal.name == *topic);
+    equal_widths(&facts, topology, bootstrap, |topic| !is_planned(topic))?;
     if cluster.create(topology, &facts)? {
         facts = cluster.facts_of_all(topology, &topics)?;
     }
@@ -305,12 +309,7 @@ fn fit(
         .flat_map(|stage| &stage.topics)
         .map(|topic| (topic.clone(), count(topic)))
         .collect();
-    for stage in topology.stages() {
-        check_widths(stage, &inputs).map_err(|reason| PreflightError::Widths {
-            reason,
-            bootstrap: bootstrap.to_owned(),
-        })?;
-    }
+    equal_widths(facts, topology, bootstrap, |_| true)?;
     let is_compacted = |topic: &&TopicName| {
         let found = facts.topic(topic);
         let policy = found.and_then(|found| found.setting("cleanup.policy"));
@@ -347,12 +346,31 @@ fn fit(
     })
 }
 
+/// Checks that these topics of each stage have equal partition counts. A topic that does not exist has none.
+fn equal_widths(
+    facts: &ClusterFacts,
+    topology: &Topology,
+    bootstrap: &str,
+    is_checked: impl Fn(&TopicName) -> bool,
+) -> Result<(), PreflightError> {
+    for stage in topology.stages() {
+        let topics = stage.topics.iter().filter(|topic| is_checked(topic));
+        let found =
+            topics.filter_map(|topic| Some((topic.clone(), facts.topic(topic)?.partitions)));
+        check_widths(stage, &found.collect()).map_err(|reason| PreflightError::Widths {
+            reason,
+            bootstrap: bootstrap.to_owned(),
+        })?;
+    }
+    Ok(())
+}
+
 /// Returns how a global table may lose rows, if its topic is not compacted.
 fn global_risk(found: &TopicFacts) -> Option<&'static str> {
     let policy = found.setting("cleanup.policy")?;
     (!policy.contains("compact")).then_some(
-        "the topic of a global table is not compacted: each new start reads the table again, without the rows that \
-         the topic's retention has deleted. Set cleanup.policy=compact (kafka-configs.sh)",
+        "the topic of a global table is not compacted, so a copy that is rebuilt lacks the rows that retention deleted; set \
+         cleanup.policy=compact (kafka-configs.sh)",
     )
 }
 

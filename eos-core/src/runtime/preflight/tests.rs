@@ -156,7 +156,7 @@ fn unsafe_replication_is_reported() {
 
 #[test]
 fn a_global_topic_that_is_not_compacted_is_reported() {
-    let told = |policy: Option<&str>| {
+    let risk = |policy: Option<&str>| {
         let settings = policy.map(|it| [("cleanup.policy".to_owned(), it.to_owned())].into());
         global_risk(&TopicFacts {
             settings,
@@ -164,10 +164,10 @@ fn a_global_topic_that_is_not_compacted_is_reported() {
         })
         .unwrap_or_default()
     };
-    assert!(told(Some("delete")).contains("Set cleanup.policy=compact"));
-    assert_eq!(told(Some("compact")), "");
-    assert_eq!(told(Some("compact,delete")), "");
-    assert_eq!(told(None), "", "unknown");
+    assert!(risk(Some("delete")).contains("set cleanup.policy=compact"));
+    assert_eq!(risk(Some("compact")), "");
+    assert_eq!(risk(Some("compact,delete")), "");
+    assert_eq!(risk(None), "", "unknown");
 }
 
 /// A join of two topics, declared in this order.
@@ -259,7 +259,7 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
 }
 
 #[test]
-fn different_partition_counts_are_told_with_a_command_for_the_smaller_topics() {
+fn the_error_of_unequal_counts_has_a_command_for_each_smaller_topic() {
     let topics = [("orders", 6), ("customers", 12), ("refunds", 6)];
     let names: Vec<TopicName> = topics.iter().map(|(name, _)| (*name).into()).collect();
     let counts = topics
@@ -273,10 +273,10 @@ fn different_partition_counts_are_told_with_a_command_for_the_smaller_topics() {
     assert_eq!(
         error.to_string(),
         "the topics that one task reads together have different partition counts: orders has 6, customers has 12, refunds \
-         has 6. A task takes the same partition number of each, so records of one key would not meet. Give each of them 12 \
-         partitions. For an empty topic: kafka-topics.sh --alter --bootstrap-server h:1 --topic orders --partitions 12; \
-         kafka-topics.sh --alter --bootstrap-server h:1 --topic refunds --partitions 12. Copy a topic with records into a new \
-         one instead, because its keys would move to other partitions. If the streams are only merged, `union` instead of \
-         `merge` needs no equal counts"
+         has 6. A task reads the same partition number of each topic, so different tasks would read the records of one key. \
+         Give each topic 12 partitions. If a topic is empty, add partitions: `kafka-topics.sh --alter --bootstrap-server h:1 \
+         --topic orders --partitions 12`, `kafka-topics.sh --alter --bootstrap-server h:1 --topic refunds --partitions 12`. If \
+         it has records, copy them into a new topic, because their keys would move to other partitions. If the app only \
+         merges the streams, replace `merge` with `union`, which accepts different counts"
     );
 }

@@ -97,9 +97,11 @@ impl<K, L, W, R> ForeignJoin<K, L, W, R> {
 
     /// Sets the maximum length of an encoded right value that a left row keeps, in bytes. The default is 512. With a kept value,
     /// an update with the same foreign key has its result at once. Without one, the update subscribes again at the task of the
-    /// right row, which takes two more transactions and four more records. With 0, left rows keep nothing, and values that are
-    /// already kept are not used. Values of a right table that is computed, and not stored, are not kept either: other closures
-    /// in a new version of the app would give other values.
+    /// right row, which takes two more transactions and four more records. A smaller limit applies to a row from its next answer
+    /// on. With 0, left rows keep nothing, and the join ignores values that they have kept.
+    ///
+    /// Left rows keep no values of a computed right table without [`stored`](crate::Table::stored), because a new version of its
+    /// closures may return other values.
     ///
     /// Each left row has a copy of its right value in the state and in the changelog.
     #[must_use]
@@ -166,21 +168,13 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         Field::bare(&self.name, part)
     }
 
-    fn key_bytes<T: 'static>(
-        &self,
-        codec: &dyn Codec<T>,
-        key: &T,
-        what: &'static str,
-    ) -> Result<Vec<u8>, StateError> {
+    fn key_bytes<T: 'static>(&self, codec: &dyn Codec<T>, key: &T) -> Result<Vec<u8>, StateError> {
         let mut bytes = Vec::new();
         let encoded = codec.encode(key, &mut bytes, &self.field(Part::Key));
         let store = || Arc::clone(&self.name);
         match encoded {
             Ok(Encoded::Bytes) => Ok(bytes),
-            Ok(Encoded::Null) => Err(StateError::NullKey {
-                store: store(),
-                what,
-            }),
+            Ok(Encoded::Null) => Err(StateError::NullKey { store: store() }),
             Err(source) => Err(StateError::Key {
                 store: store(),
                 source,
@@ -207,11 +201,15 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
     }
 
     pub(crate) fn encode_key(&self, key: &K) -> Result<Vec<u8>, StateError> {
-        self.key_bytes(&*self.key, key, "a key")
+        self.key_bytes(&*self.key, key)
     }
 
     pub(crate) fn encode_foreign(&self, key: &L) -> Result<Vec<u8>, StateError> {
-        self.key_bytes(&*self.foreign, key, "a foreign key")
+        let bytes = self.key_bytes(&*self.foreign, key);
+        bytes.map_err(|error| match error {
+            StateError::NullKey { store, .. } => StateError::NullForeignKey { join: store },
+            other => other,
+        })
     }
 
     pub(crate) fn encode_right(&self, value: &W) -> Result<Vec<u8>, StateError> {

@@ -1,7 +1,7 @@
 //! The index entries of loaded items.
 //!
-//! An item and the row of its key may have one place, one after the other. They are in different changelogs, so a restore
-//! may load them in any order. An entry is deleted only if neither has its place after the load.
+//! An item and the row with its key may have the same place at different times. Their changelogs differ, so a restore may load
+//! them in any order. A load deletes an entry only if neither of them has its place afterwards.
 
 use eos_protocol::Round;
 use eos_protocol::state::StoreId;
@@ -15,16 +15,16 @@ use crate::load::Load;
 /// The records of a load, in the order of their keys: the store's id and the key, and the value if there is one.
 type Sorted<'l> = [(&'l [u8], Option<&'l [u8]>)];
 
-/// What an entry of the index is of.
+/// The kind of an indexed item.
 #[derive(Debug, Clone, Copy)]
-enum Form<'s> {
+enum ItemKind<'s> {
     /// An item of this due store.
     Item(StoreId),
     /// A row with a moment.
     Row(&'s Dated),
 }
 
-impl Form<'_> {
+impl ItemKind<'_> {
     fn store(self) -> StoreId {
         match self {
             Self::Item(store) => store,
@@ -32,16 +32,16 @@ impl Form<'_> {
         }
     }
 
-    /// Returns the key of an item from a key of its store. `None` for other rows of a due store.
-    fn key_of(self, full: &[u8]) -> Option<&[u8]> {
+    /// Converts a key of the store to the key of an item. `None` if the row is no item.
+    fn item_key(self, full: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Item(_) => due::key_of_row(full),
             Self::Row(_) => Some(full),
         }
     }
 
-    /// Returns the key of its store from the key of an item.
-    fn full(self, key: &[u8]) -> Vec<u8> {
+    /// Converts the key of an item to the key of its store.
+    fn store_key(self, key: &[u8]) -> Vec<u8> {
         let mut full = Vec::with_capacity(1 + key.len());
         match self {
             Self::Item(_) => due::row_key(&mut full, key),
@@ -52,7 +52,7 @@ impl Form<'_> {
 }
 
 /// A loaded item, with the round of its entry before and after the load.
-struct Loaded<'l> {
+struct LoadedItem<'l> {
     key: &'l [u8],
     before: Option<Round>,
     after: Option<Round>,
@@ -76,9 +76,9 @@ impl TaskStore {
                 due::index_key(&mut entry, clock, round, slot.id, key);
                 entries.push((entry, is_listed));
             };
-            let item = Form::Item(slot.id);
+            let item = ItemKind::Item(slot.id);
             let items = self.loaded(&sorted, item)?;
-            let row = slot.dated.as_ref().map(Form::Row);
+            let row = slot.dated.as_ref().map(ItemKind::Row);
             let rows = row.map(|row| self.loaded(&sorted, row)).transpose()?;
             let rows = rows.unwrap_or_default();
             for (own, others, other) in [(&items, &rows, row), (&rows, &items, Some(item))] {
@@ -109,42 +109,42 @@ impl TaskStore {
         Ok(())
     }
 
-    /// Returns the items of this form in a load, in the order of their keys.
+    /// Returns the items of this kind in a load, in the order of their keys.
     fn loaded<'l>(
         &self,
         sorted: &Sorted<'l>,
-        form: Form<'_>,
-    ) -> Result<Vec<Loaded<'l>>, StoreError> {
-        let id = form.store().to_be_bytes();
+        kind: ItemKind<'_>,
+    ) -> Result<Vec<LoadedItem<'l>>, StoreError> {
+        let id = kind.store().to_be_bytes();
         let mut loaded = Vec::new();
         for (full, row) in sorted {
-            let Some(key) = full.strip_prefix(&id).and_then(|full| form.key_of(full)) else {
+            let Some(key) = full.strip_prefix(&id).and_then(|full| kind.item_key(full)) else {
                 continue;
             };
             let after = match row {
-                Some(row) => self.round_of(form, key, row)?,
+                Some(row) => self.round_of(kind, key, row)?,
                 None => None,
             };
-            loaded.push(Loaded {
+            loaded.push(LoadedItem {
                 key,
                 before: None,
                 after,
             });
         }
         let keys: Vec<_> = loaded.iter().map(|one| one.key).collect();
-        let before = self.rounds_in_backend(&keys, form)?;
+        let before = self.rounds_in_backend(&keys, kind)?;
         for (one, before) in loaded.iter_mut().zip(before) {
             one.before = before;
         }
         Ok(loaded)
     }
 
-    /// Returns the rounds that the items of another form have after the load, for the keys of `of`.
+    /// Returns the rounds that the items of the other kind have after the load, for the keys of `of`.
     fn rounds_after(
         &self,
-        of: &[&Loaded<'_>],
-        others: &[Loaded<'_>],
-        other: Form<'_>,
+        of: &[&LoadedItem<'_>],
+        others: &[LoadedItem<'_>],
+        other: ItemKind<'_>,
     ) -> Result<Vec<Option<Round>>, StoreError> {
         let find = |key: &[u8]| {
             let found = others.binary_search_by(|one| one.key.cmp(key));
@@ -165,19 +165,19 @@ impl TaskStore {
     fn rounds_in_backend(
         &self,
         keys: &[&[u8]],
-        form: Form<'_>,
+        kind: ItemKind<'_>,
     ) -> Result<Vec<Option<Round>>, StoreError> {
         let mut rounds = Vec::with_capacity(keys.len());
         for keys in keys.chunks(READ_AT_ONCE) {
-            let full: Vec<_> = keys.iter().map(|key| form.full(key)).collect();
+            let full: Vec<_> = keys.iter().map(|key| kind.store_key(key)).collect();
             let full: Vec<&[u8]> = full.iter().map(Vec::as_slice).collect();
             let mut found: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
             let mut each = |n: usize, row: Option<&[u8]>| {
                 if let (Some(found), Some(row), Some(key)) = (found.get_mut(n), row, keys.get(n)) {
-                    *found = self.round_of(form, key, row);
+                    *found = self.round_of(kind, key, row);
                 }
             };
-            self.poisoning(self.backend.multi_get(form.store(), &full, &mut each))?;
+            self.poisoning(self.backend.multi_get(kind.store(), &full, &mut each))?;
             for round in found {
                 rounds.push(round?);
             }
@@ -188,13 +188,13 @@ impl TaskStore {
     /// Returns the round of the entry of an item.
     fn round_of(
         &self,
-        form: Form<'_>,
+        kind: ItemKind<'_>,
         key: &[u8],
         row: &[u8],
     ) -> Result<Option<Round>, StoreError> {
-        match form {
-            Form::Item(store) => Ok(Some(self.moments(store, row)?.listed)),
-            Form::Row(dated) => Ok(self.moment_of(dated, key, row)?.map(Round::of)),
+        match kind {
+            ItemKind::Item(store) => Ok(Some(self.moments(store, row)?.listed)),
+            ItemKind::Row(dated) => Ok(self.moment_of(dated, key, row)?.map(Round::of)),
         }
     }
 }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use eos_core::run::Resume;
-use eos_core::{App, ErrorPolicy, KeyValueStore, Timestamp, Topic};
+use eos_core::spi::replay::replayed;
+use eos_core::{App, ErrorPolicy, Headers, KeyValueStore, Timestamp, Topic};
 use eos_testkit::TestDriver;
 use eos_testkit::client::Written;
+use eos_testkit::driver::OutputRecord;
 
 use super::foreign::{inner_by, join, key_of, results};
 use super::{pipe, rows, table};
@@ -153,6 +155,18 @@ fn a_deleted_right_row_is_known_without_a_result() {
 /// A later answer has come before the letter.
 #[test]
 fn a_left_row_does_not_keep_the_value_of_a_replayed_answer() {
+    // By another program, with the headers of the letter, and by `App::replay`.
+    replay_an_answer(|letter| letter.headers.clone());
+    replay_an_answer(|letter| {
+        let headers = letter.headers.clone();
+        let (partition, headers) =
+            replayed(Some(&letter.key), Some(&letter.value), headers).unwrap();
+        assert_eq!(partition, 0);
+        headers
+    });
+}
+
+fn replay_an_answer(headers: impl Fn(&OutputRecord<Vec<u8>, Vec<u8>>) -> Headers) {
     let mut driver = refusing(ErrorPolicy::dead_letter("letters"), Cause::Panic);
     pipe(&mut driver, ("right", "a", Some("A")));
     pipe(&mut driver, ("left", "k", Some("a=1")));
@@ -160,8 +174,9 @@ fn a_left_row_does_not_keep_the_value_of_a_replayed_answer() {
     pipe(&mut driver, ("right", "a", Some("C")));
     pipe(&mut driver, ("left", "k", Some("a=2")));
     let letter = driver.read_one(&Topic::<Vec<u8>, Vec<u8>>::plain("letters"));
-    let headers = letter.headers.iter();
+    let headers = headers(&letter);
     let headers: Vec<_> = headers
+        .iter()
         .map(|header| (header.name(), header.value().unwrap_or_default()))
         .collect();
     let again = Written {
@@ -242,7 +257,7 @@ fn a_value_of_a_computed_right_table_is_not_kept() {
 
 /// The producer would stamp an answer without a timestamp with the present time.
 #[test]
-fn a_right_row_without_a_time_leaves_the_time_to_the_left_one() {
+fn a_result_has_the_left_time_if_the_right_row_has_none() {
     let mut app = App::new("a");
     inner_by(&mut app, &join());
     let mut driver = TestDriver::new(app);
@@ -264,7 +279,7 @@ fn a_right_row_without_a_time_leaves_the_time_to_the_left_one() {
 
 /// An answer about a row that came as a dead letter, or as the replay of one, is a new record.
 #[test]
-fn a_right_row_that_is_replayed_is_kept() {
+fn a_replayed_right_row_is_kept() {
     let mut app = App::new("a");
     inner_by(&mut app, &join());
     let mut driver = TestDriver::new(app);
@@ -288,7 +303,7 @@ fn a_right_row_that_is_replayed_is_kept() {
     assert_eq!(found.last().unwrap().as_deref(), Some("a=2+B"));
 }
 
-/// An inner join knows nothing of a row without a foreign key, so it writes nothing about it.
+/// An inner join stores nothing for a left row without a foreign key.
 #[test]
 fn a_row_without_a_foreign_key_is_one_change() {
     let mut app = App::new("a");

@@ -152,7 +152,7 @@ fn a_row_without_a_result_to_subtract_from_goes_to_the_policy_with_the_fix() {
 }
 
 #[test]
-fn a_group_that_was_deleted_before_its_last_row_stops_without_advice_to_skip() {
+fn a_group_that_is_deleted_too_early_stops_the_app_without_advice_to_skip() {
     let mut app = App::new("a");
     table(&mut app, "in")
         .group_by(&Topic::<String, i64>::plain("by-group"), |_, value| {

@@ -167,8 +167,8 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
     all_come_back(&mut scene, &mut replay, &inputs)
 }
 
-/// Waits until the output has this many records. Each failure of a replayed record delays its key by five seconds, so the
-/// whole time has no bound: the error reports the time without a new record.
+/// Waits until the output has this many records. Each failure of a replayed record delays its key by five seconds, so the total
+/// wait has no bound. Fails if no new record arrives within [`PATIENCE`].
 fn await_replayed(scene: &mut Scene, count: u64) -> Result<()> {
     let output = scene.topic("out");
     let (mut found, mut since) = (0, Instant::now());
