@@ -226,8 +226,8 @@ fn a_name_is_one_store_of_one_kind() {
     });
     assert_eq!(
         error.to_string(),
-        "two stores are called s. Give one of them another name. If both places are to use one store, declare it once, and \
-         use the handle of `app.store(..)` or the same table in both"
+        "two stores are called s. Give one of them another name. To share one store, declare it once, and pass the \
+         handle of `app.store(..)` or the same table to both steps"
     );
 }
 

@@ -346,7 +346,7 @@ fn a_record_without_a_key_or_a_value_fails_with_the_fix() {
     };
     let text = fails(false, None, Some("o1")).unwrap_err();
     assert!(
-        text.contains("the record has no key, so it joins no row"),
+        text.contains("the record has no key, so the join with the store"),
         "{text}"
     );
     assert!(
@@ -355,7 +355,10 @@ fn a_record_without_a_key_or_a_value_fails_with_the_fix() {
     );
     let text = fails(false, Some("k"), None).unwrap_err();
     assert!(text.contains("the record has no value"), "{text}");
-    assert!(text.contains(".filter(|value| value.is_some())"), "{text}");
+    assert!(
+        text.contains(".filter_record(|record| record.value.is_some())"),
+        "{text}"
+    );
     fails(true, None, Some("o1")).unwrap();
     fails(true, Some("k"), None).unwrap();
 }

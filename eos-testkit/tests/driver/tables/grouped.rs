@@ -147,7 +147,7 @@ fn a_row_without_a_result_to_subtract_from_goes_to_the_policy_with_the_fix() {
     assert!(reason(unlucky).contains("unlucky"), "{unlucky:?}");
     let text = reason(left);
     assert!(text.contains("no result in the store sums"), "{text}");
-    assert!(text.contains("Reset the app's state"), "{text}");
+    assert!(text.contains("reset the app's state"), "{text}");
     assert_eq!(driver.read_pairs(&sums()), [("us".to_owned(), 5)]);
 }
 

@@ -291,7 +291,7 @@ fn a_record_without_a_key_joins_no_row_and_fails_with_the_fix() {
     let record = Input::<Option<String>, String>::new(None::<String>, "r");
     let text = driver.try_pipe(&records, record).unwrap_err().to_string();
     assert!(
-        text.contains("the record has no key, so it joins no row of the store in"),
+        text.contains("the record has no key, so the join with the store in finds no partner"),
         "{text}"
     );
     assert!(
