@@ -92,8 +92,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "the topics that one task reads together have different partition counts: orders has 6, customers has 12, \
-             refunds has 6. A task takes the same partition number of each, so records of one key would not meet. Give each of \
-             them 12 partitions"
+             refunds has 6. A task reads the same partition number of each topic, so different tasks would read the records of \
+             one key. Give each topic 12 partitions"
         );
         let smaller: Vec<_> = error.smaller_topics().map(TopicName::as_str).collect();
         assert_eq!(smaller, ["orders", "refunds"]);

@@ -16,8 +16,8 @@
 //! eos kafka read addresses
 //! ```
 //!
-//! `addresses` has no result for o3: its customer, `nobody`, does not exist, and `join_by` is an inner join. `left_join_by`
-//! has a result for such an order.
+//! The order o3 refers to a customer that does not exist. `join_by` is an inner join, so it writes no result for o3 to
+//! `addresses`. `left_join_by` writes a result for such an order.
 //!
 //! Then change emmy's address, and read again:
 //!

@@ -40,8 +40,9 @@ pub(crate) enum Fault {
         limit: usize,
     },
     #[error(
-        "the record has no timestamp{}, so no window, join or order by time can include it. Set the timestamp in its producer, let the broker set it \
-         (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime), or compute it with `Topic::time_by`",
+        "the record has no timestamp{}, so no window, join or order by time can include it. Set the timestamp in its \
+         producer, let the broker set it (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime), or \
+         compute it with `Topic::time_by`",
         .0.map_or(String::new(), |time| format!(" (its value is {} ms)", time.0))
     )]
     NoTime(Option<Timestamp>),
@@ -101,7 +102,8 @@ pub(crate) enum Fault {
         "the old value of the row can't be subtracted, because its group has no result in the store {store}. Possible \
          causes: the store was added to a running app, an error policy skipped records of the repartition topic, or a closure \
          of `aggregate_or_delete` deleted a group that still has rows. Make that closure delete only groups without rows. Then \
-         reset the app's state and offsets (guide: When local state is deleted, and when a task stops), or start the app under a new name"
+         reset the app's state and offsets (guide: When local state is deleted, and when a task stops), or start the app \
+         under a new name"
     )]
     NothingToSubtract { store: Arc<str> },
     #[error(

@@ -72,7 +72,7 @@ where
 /// Replaces the fault of a null key by one with the fix for a join.
 fn to_join_fault(fault: Fault) -> Fault {
     match fault {
-        Fault::State(StateError::NullKey { store, .. }) => {
+        Fault::State(StateError::NullKey { store }) => {
             Fault::State(StateError::NoJoinKey { store })
         }
         fault => fault,

@@ -168,56 +168,42 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         Field::bare(&self.name, part)
     }
 
-    fn key_bytes<T: 'static>(&self, codec: &dyn Codec<T>, key: &T) -> Result<Vec<u8>, StateError> {
-        let mut bytes = Vec::new();
-        let encoded = codec.encode(key, &mut bytes, &self.field(Part::Key));
-        let store = || Arc::clone(&self.name);
-        match encoded {
-            Ok(Encoded::Bytes) => Ok(bytes),
-            Ok(Encoded::Null) => Err(StateError::NullKey { store: store() }),
-            Err(source) => Err(StateError::Key {
-                store: store(),
-                source,
-            }),
-        }
-    }
-
-    fn value_bytes<T: 'static>(
+    fn encode<T: 'static>(
         &self,
         codec: &dyn Codec<T>,
-        value: &T,
+        part: Part,
+        of: &T,
     ) -> Result<Vec<u8>, StateError> {
         let mut bytes = Vec::new();
-        let encoded = codec.encode(value, &mut bytes, &self.field(Part::Value));
-        let store = || Arc::clone(&self.name);
-        match encoded {
-            Ok(Encoded::Bytes) => Ok(bytes),
-            Ok(Encoded::Null) => Err(StateError::NullValue { store: store() }),
-            Err(source) => Err(StateError::Value {
-                store: store(),
-                source,
-            }),
+        let encoded = codec.encode(of, &mut bytes, &self.field(part));
+        let store = Arc::clone(&self.name);
+        match (encoded, part) {
+            (Ok(Encoded::Bytes), _) => Ok(bytes),
+            (Ok(Encoded::Null), Part::Key) => Err(StateError::NullKey { store }),
+            (Ok(Encoded::Null), Part::Value) => Err(StateError::NullValue { store }),
+            (Err(source), Part::Key) => Err(StateError::Key { store, source }),
+            (Err(source), Part::Value) => Err(StateError::Value { store, source }),
         }
     }
 
     pub(crate) fn encode_key(&self, key: &K) -> Result<Vec<u8>, StateError> {
-        self.key_bytes(&*self.key, key)
+        self.encode(&*self.key, Part::Key, key)
     }
 
     pub(crate) fn encode_foreign(&self, key: &L) -> Result<Vec<u8>, StateError> {
-        let bytes = self.key_bytes(&*self.foreign, key);
+        let bytes = self.encode(&*self.foreign, Part::Key, key);
         bytes.map_err(|error| match error {
-            StateError::NullKey { store, .. } => StateError::NullForeignKey { join: store },
+            StateError::NullKey { store } => StateError::NullForeignKey { join: store },
             other => other,
         })
     }
 
     pub(crate) fn encode_right(&self, value: &W) -> Result<Vec<u8>, StateError> {
-        self.value_bytes(&*self.right, value)
+        self.encode(&*self.right, Part::Value, value)
     }
 
     pub(crate) fn encode_result(&self, value: &R) -> Result<Vec<u8>, StateError> {
-        self.value_bytes(&*self.result, value)
+        self.encode(&*self.result, Part::Value, value)
     }
 
     pub(crate) fn decode_key(&self, bytes: &[u8]) -> Result<K, CodecError> {
