@@ -22,6 +22,16 @@ pub(super) fn messages(driver: &mut TestDriver) -> (usize, usize) {
     (read("a-join-subscriptions"), read("a-join-answers"))
 }
 
+/// An inner join with one result: the left row `k` has the foreign key `a`, and keeps its value `A`.
+fn joined_once() -> TestDriver {
+    let mut app = App::new("a");
+    inner_by(&mut app, &join());
+    let mut driver = TestDriver::new(app);
+    pipe(&mut driver, ("right", "a", Some("A")));
+    pipe(&mut driver, ("left", "k", Some("a=1")));
+    driver
+}
+
 #[test]
 fn an_update_with_the_same_foreign_key_needs_no_answer() {
     for (most, asks) in [(512, 0), (1, 0), (0, 1)] {
@@ -122,12 +132,8 @@ fn a_left_row_subscribes_again_after_its_answer_is_given_up() {
 /// The second update comes before the answer to the first one, which refers to another right row than before.
 #[test]
 fn the_value_of_a_former_right_row_is_not_used() {
-    let mut app = App::new("a");
-    inner_by(&mut app, &join());
-    let mut driver = TestDriver::new(app);
-    pipe(&mut driver, ("right", "a", Some("A")));
+    let mut driver = joined_once();
     pipe(&mut driver, ("right", "b", Some("B")));
-    pipe(&mut driver, ("left", "k", Some("a=1")));
     driver.hold();
     pipe(&mut driver, ("left", "k", Some("b=2")));
     pipe(&mut driver, ("left", "k", Some("b=3")));
@@ -280,11 +286,7 @@ fn a_result_has_the_left_time_if_the_right_row_has_none() {
 /// An answer about a row that came as a dead letter, or as the replay of one, is a new record.
 #[test]
 fn a_replayed_right_row_is_kept() {
-    let mut app = App::new("a");
-    inner_by(&mut app, &join());
-    let mut driver = TestDriver::new(app);
-    pipe(&mut driver, ("right", "a", Some("A")));
-    pipe(&mut driver, ("left", "k", Some("a=1")));
+    let mut driver = joined_once();
     for header in ["eos-replay", "__streams.errors.exception"] {
         let replayed = Written {
             timestamp: 0,
