@@ -63,17 +63,29 @@ pub(crate) fn preflight<C: Client>(
     };
     let mut facts = cluster.facts(&topics)?;
     allowed(&facts.limits, settings)?;
-    there(&facts, topology, bootstrap)?;
-    verified(&facts, settings.guarantee)?;
-    under_their_names(&facts, topology)?;
-    // Topics that are created now have the number of partitions of a topic that may still grow.
-    let planned = plan(topology, &facts);
-    let is_planned = |topic: &TopicName| planned.iter().any(|internal| internal.name == *topic);
-    equal_widths(&facts, topology, bootstrap, |topic| !is_planned(topic))?;
+    check_existing(&facts, topology, settings.guarantee, bootstrap)?;
     if cluster.create(topology, &facts)? {
         facts = cluster.facts_of_all(topology, &topics)?;
     }
     fit(&facts, topology, bootstrap)
+}
+
+/// Checks the cluster and the existing topics, before the app's missing ones are created.
+fn check_existing(
+    facts: &ClusterFacts,
+    topology: &Topology,
+    guarantee: Guarantee,
+    bootstrap: &str,
+) -> Result<(), PreflightError> {
+    there(facts, topology, bootstrap)?;
+    verified(facts, guarantee)?;
+    under_their_names(facts, topology)?;
+    let planned = plan(topology, facts);
+    // Before the inputs are compared: the app's own topics show how many partitions the inputs had.
+    own_topics_fit(facts, &planned, bootstrap)?;
+    // Without the app's own topics: a missing one gets as many partitions as an input that may still grow.
+    let is_planned = |topic: &TopicName| planned.iter().any(|internal| internal.name == *topic);
+    equal_widths(facts, topology, bootstrap, |topic| !is_planned(topic))
 }
 
 /// How long before the brokers are asked again for what was just made.
@@ -288,12 +300,7 @@ fn fit(
     bootstrap: &str,
 ) -> Result<Partitions, PreflightError> {
     let plan = plan(topology, facts);
-    let unfit = plan.iter().filter_map(|i| i.unfit(facts.topic(&i.name)?));
-    let topics: Vec<_> = unfit.collect();
-    if !topics.is_empty() {
-        let bootstrap = bootstrap.to_owned();
-        return Err(PreflightError::Unfit { topics, bootstrap });
-    }
+    own_topics_fit(facts, &plan, bootstrap)?;
     warn_of(&plan, facts);
     let count = |topic: &TopicName| facts.topic(topic).map_or(1, |found| found.partitions);
     let limit = |topic: &TopicName| {
@@ -344,6 +351,21 @@ fn fit(
             .filter_map(|(name, found)| Some((name.clone(), found.as_ref()?.id?)))
             .collect(),
     })
+}
+
+/// Checks that the app's own topics, as far as they exist, have the partitions and settings that it needs.
+fn own_topics_fit(
+    facts: &ClusterFacts,
+    plan: &[Internal],
+    bootstrap: &str,
+) -> Result<(), PreflightError> {
+    let unfit = plan.iter().filter_map(|i| i.unfit(facts.topic(&i.name)?));
+    let topics: Vec<_> = unfit.collect();
+    if topics.is_empty() {
+        return Ok(());
+    }
+    let bootstrap = bootstrap.to_owned();
+    Err(PreflightError::Unfit { topics, bootstrap })
 }
 
 /// Checks that these topics of each stage have equal partition counts. A topic that does not exist has none.

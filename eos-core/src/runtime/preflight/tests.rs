@@ -101,8 +101,7 @@ fn topology() -> std::sync::Arc<Topology> {
 
 fn check(facts: &ClusterFacts, guarantee: Guarantee) -> Result<Partitions, String> {
     let (topology, bootstrap) = (topology(), "h:1");
-    there(facts, &topology, bootstrap)
-        .and_then(|()| verified(facts, guarantee))
+    check_existing(facts, &topology, guarantee, bootstrap)
         .and_then(|()| fit(facts, &topology, bootstrap))
         .map_err(|e| e.to_string())
 }
@@ -256,6 +255,32 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
         Ok(()),
         "it is another stage's"
     );
+}
+
+#[test]
+fn unequal_inputs_are_refused_before_topics_are_created_but_behind_unfit_ones() {
+    let mut app = App::new("a");
+    joined(&mut app, ["web", "mobile"]);
+    let topology = app.check().unwrap();
+    let check = |mobile, web, changelog| {
+        let counts = [
+            ("web", Some(web)),
+            ("mobile", Some(mobile)),
+            ("out", Some(1)),
+            ("a-mobile-changelog", changelog),
+        ];
+        let facts = facts(&counts, Verification::On);
+        check_existing(&facts, &topology, Guarantee::ExactlyOnce, "h:1")
+    };
+    check(2, 2, None).unwrap();
+    check(2, 2, Some(2)).unwrap();
+    for changelog in [None, Some(2)] {
+        let error = check(2, 4, changelog).unwrap_err();
+        assert!(matches!(error, PreflightError::Widths { .. }), "{error}");
+    }
+    // The changelog shows that the topic after which it is named grew.
+    let error = check(4, 2, Some(2)).unwrap_err();
+    assert!(matches!(error, PreflightError::Unfit { .. }), "{error}");
 }
 
 #[test]
