@@ -260,7 +260,7 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
 #[test]
 fn unequal_inputs_are_refused_before_topics_are_created_but_behind_unfit_ones() {
     let mut app = App::new("a");
-    joined(&mut app, ["web", "mobile"]);
+    joined(&mut app, ["mobile", "web"]);
     let topology = app.check().unwrap();
     let check = |mobile, web, changelog| {
         let counts = [
@@ -278,7 +278,7 @@ fn unequal_inputs_are_refused_before_topics_are_created_but_behind_unfit_ones() 
         let error = check(2, 4, changelog).unwrap_err();
         assert!(matches!(error, PreflightError::Widths { .. }), "{error}");
     }
-    // The changelog shows that the topic after which it is named grew.
+    // The changelog shows that the first topic of the stage grew.
     let error = check(4, 2, Some(2)).unwrap_err();
     assert!(matches!(error, PreflightError::Unfit { .. }), "{error}");
 }
