@@ -21,6 +21,9 @@ pub struct SourceSpec {
     pub prefetch: usize,
     /// Whether the source also reads changelogs.
     pub restores: bool,
+    /// Whether the source reads several topics beside changelogs. One of them may have no new records while the others
+    /// have many.
+    pub reads_several_topics: bool,
     /// The topics that the source queries periodically: see [`SourceEvent::Topics`].
     pub watched: Vec<TopicName>,
 }

@@ -9,6 +9,13 @@ use eos_client::{GroupProtocol, ProducerSpec, SourceSpec};
 
 /// The minimum of librdkafka's overhead per fetched record, in bytes.
 const KEPT_BESIDE: usize = 448;
+/// How long a broker holds a fetch without new records, for a source of one topic.
+const FETCH_WAIT: Duration = Duration::from_millis(100);
+/// The same for a source that reads several topics, or changelogs.
+///
+/// A consumer has one fetch under way at a broker. While the busy partitions have enough prefetched records, the fetch
+/// is for the quiet ones alone, and the prefetched records of the busy ones must outlast it.
+const FETCH_WAIT_BESIDE_BUSY: Duration = Duration::from_millis(25);
 /// The limit of records in a producer's queue. Beyond it, a worker waits for room.
 const QUEUE: usize = 60_000;
 
@@ -92,7 +99,12 @@ impl KafkaConfig {
     pub(super) fn for_source(&self, spec: &SourceSpec) -> Vec<Setting> {
         let mut all = Settings::beneath(self, &spec.client_id);
         // A fetch long-polls all partitions of a broker at once, so a newly assigned or sought partition waits for it.
-        all.set("fetch.wait.max.ms", 100);
+        let wait = if spec.reads_several_topics || spec.restores {
+            FETCH_WAIT_BESIDE_BUSY
+        } else {
+            FETCH_WAIT
+        };
+        all.set("fetch.wait.max.ms", wait.as_millis());
         // The default of 1 s is a 1 s gap whenever the prefetch limit was reached. The prefetched records of one of
         // many partitions are processed in a few milliseconds.
         all.set("fetch.queue.backoff.ms", 2);
@@ -289,6 +301,7 @@ mod tests {
         let spec = SourceSpec {
             prefetch: 4 << 20,
             restores: false,
+            reads_several_topics: false,
             watched: Vec::new(),
             group: "pricing".into(),
             client_id: "pricing-0".into(),
@@ -321,6 +334,25 @@ mod tests {
         ] {
             assert_eq!(last(&all, broker_decides), None, "{broker_decides}");
         }
+    }
+
+    #[test]
+    fn a_fetch_of_quiet_partitions_is_short_beside_busy_ones() {
+        let of = |reads_several_topics, restores| {
+            let all = KafkaConfig::default().for_source(&SourceSpec {
+                group: "pricing".into(),
+                client_id: "pricing-0".into(),
+                protocol: GroupProtocol::Consumer,
+                prefetch: 4 << 20,
+                restores,
+                reads_several_topics,
+                watched: Vec::new(),
+            });
+            last(&all, "fetch.wait.max.ms").map(str::to_owned)
+        };
+        assert_eq!(of(false, false).as_deref(), Some("100"));
+        assert_eq!(of(true, false).as_deref(), Some("25"));
+        assert_eq!(of(false, true).as_deref(), Some("25"));
     }
 
     #[test]
@@ -402,6 +434,7 @@ mod tests {
             protocol: GroupProtocol::Consumer,
             prefetch: 4 << 20,
             restores: true,
+            reads_several_topics: true,
             watched: Vec::new(),
         };
         let producer = ProducerSpec {

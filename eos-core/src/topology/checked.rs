@@ -60,6 +60,11 @@ impl Topology {
         topics.collect()
     }
 
+    /// Returns whether a worker reads more than one topic, apart from changelogs.
+    pub(crate) fn reads_several_topics(&self) -> bool {
+        self.stages.iter().flat_map(|s| &s.topics).nth(1).is_some()
+    }
+
     pub(crate) fn stage(&self, id: StageId) -> Option<&Stage> {
         self.stages.get(usize::from(id.0))
     }

@@ -22,6 +22,7 @@ fn an_abandoned_close_waits_for_its_answer_on_another_thread() {
         protocol: dynamic(),
         prefetch: 4 << 20,
         restores: false,
+        reads_several_topics: false,
         watched: Vec::new(),
     };
     let mut source = client_of(&kafka.bootstrap()).source(&spec).unwrap();

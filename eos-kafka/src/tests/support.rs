@@ -119,6 +119,7 @@ impl Fixture {
             protocol: self.protocol.clone(),
             prefetch: 4 << 20,
             restores: false,
+            reads_several_topics: false,
             watched: Vec::new(),
         }
     }

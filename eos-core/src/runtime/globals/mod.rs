@@ -114,6 +114,7 @@ impl<C: Client> GlobalReader<C> {
             protocol: spec.protocol.clone(),
             prefetch: PREFETCH,
             restores: true,
+            reads_several_topics: tables.len() > 1,
             watched: watch.names(),
         });
         let topics = || tables.iter().map(|it| it.topic.clone()).collect();

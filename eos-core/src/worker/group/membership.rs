@@ -102,6 +102,7 @@ pub(in crate::worker) fn subscribed<C: Client>(
             protocol: spec.protocol.clone(),
             prefetch: spec.prefetch,
             restores: !topology.stores().is_empty(),
+            reads_several_topics: topology.reads_several_topics(),
             watched,
         })
         .map_err(WorkerError::Client)?;
