@@ -15,7 +15,7 @@ mod terms;
 mod within;
 
 #[cfg(test)]
-mod joining_test;
+mod tests;
 
 pub use joining::{Arrival, Arrived, EachRow, JoinError, JoinStorage, Joining};
 pub use keys::{head_key, key_of_head};

@@ -1,7 +1,7 @@
-//! Random sequences of operations on due stores.
-//!
-//! The model knows the effective moment of each item: its own moment or the earliest one that its unit allows, or the first
-//! place behind the mark if that is in the past. It sorts the items by that, and has no index.
+//! Random sequences of operations on due stores, compared with a model of their items.
+
+mod items;
+mod operation;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,32 +9,16 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use eos_protocol::state::{Family, StoreId};
-use eos_protocol::{Clock, Place, Round, Timestamp};
-use proptest::prelude::*;
+use eos_protocol::{Clock, Place, Timestamp};
 use proptest::test_runner::TestCaseError;
 
+use self::items::{DATED, Item, Items, ROW, ROWS, Rows, STORES, moment};
+use self::operation::{Operation, SplitLoad, sequence};
 use super::model::{Outcome, broke, same};
 use super::operation::Key;
 use super::{Engine, Lasts, Violation, position, run_sequences};
-use crate::due::MARK_KEY;
 use crate::{Defences, Load, NextDue, StoreKind, TaskStore};
 
-const STORES: [(StoreId, Clock); 5] = [
-    (StoreId::from_be_bytes([0, 0, 0, 1]), Clock::Stream),
-    (StoreId::from_be_bytes([0, 0, 0, 2]), Clock::Wall),
-    (
-        StoreId::from_be_bytes([0x7f, 0xff, 0xff, 0xff]),
-        Clock::Stream,
-    ),
-    (StoreId::from_be_bytes([0, 0, 0, 4]), Clock::Background),
-    (DATED, Clock::Stream),
-];
-/// A due store that has the rows of another store as items, too.
-const DATED: StoreId = StoreId::from_be_bytes([0, 0, 0, 5]);
-/// The store of these rows: a moment, and a value.
-const ROWS: StoreId = StoreId::from_be_bytes([0, 0, 0, 6]);
-/// The first byte of the keys of these rows. No other key begins with it.
-const ROW: u8 = 7;
 /// A store without moments beside them.
 const PLAIN: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
 /// The maximum number of items that one operation handles.
@@ -79,208 +63,11 @@ pub(crate) fn check_defended(
     })
 }
 
-#[derive(Debug, Clone)]
-enum Operation {
-    /// Sets an item to a moment. It may come no earlier than this many milliseconds later, if given.
-    Put(usize, Key, i64, Option<i64>, Vec<u8>),
-    /// Writes a row that is no item.
-    PutUndated(usize, Key, Vec<u8>),
-    /// Writes a row. With a moment, the row is an item. If the last argument is true, it has a separate item instead, as in
-    /// earlier versions of joins.
-    PutDated(Key, Option<i64>, bool),
-    Delete(usize, Key),
-    /// Handles what is due, and sets each handled item again after these milliseconds, if given. Without the last argument, only
-    /// the first one, whose writes stay open.
-    Work(Clock, i64, Option<i64>, bool),
-    Keep,
-    Drop,
-    /// Applies the transaction. If true, keeps the writes of the current record first. Otherwise they stay open.
-    Apply(bool),
-    Discard,
-    Reopen,
-    /// Loads the changelog from its beginning into another database. With older versions of the rows first.
-    Restore(bool, SplitLoad),
-    /// Loads the changelog into the same database, as after a move to a host with an older copy.
-    Reload(SplitLoad),
-}
-
-/// The part of a changelog that a restore loads separately, before or after the rest. Marks may be in another transaction. Rows
-/// with moments and their items are in different changelogs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SplitLoad {
-    Nothing,
-    MarksFirst,
-    MarksLast,
-    RowsFirst,
-    RowsLast,
-}
-
-impl SplitLoad {
-    const ALL: [Self; 5] = [
-        Self::Nothing,
-        Self::MarksFirst,
-        Self::MarksLast,
-        Self::RowsFirst,
-        Self::RowsLast,
-    ];
-
-    fn has(self, store: StoreId, key: &[u8]) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::MarksFirst | Self::MarksLast => key == MARK_KEY,
-            Self::RowsFirst | Self::RowsLast => store == ROWS,
-        }
-    }
-
-    fn is_first(self) -> bool {
-        matches!(self, Self::MarksFirst | Self::RowsFirst)
-    }
-}
-
-fn sequence() -> impl Strategy<Value = Vec<Operation>> {
-    proptest::collection::vec(operation(), 1..60)
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    use Operation as Op;
-    let key = || proptest::collection::vec(proptest::sample::select(vec![0, 1, 0xff]), 0..2);
-    let (store, moment) = (0..STORES.len(), -3_i64..12);
-    let value = proptest::collection::vec(any::<u8>(), 0..3);
-    let earliest = proptest::option::weighted(0.4, 0_i64..8);
-    let again = proptest::option::weighted(0.3, -4_i64..6);
-    prop_oneof![
-        12 => (store.clone(), key(), moment.clone(), earliest, value.clone())
-            .prop_map(|(s, k, m, e, v)| Op::Put(s, k, m, e, v)),
-        1 => (store.clone(), key(), value).prop_map(|(s, k, v)| Op::PutUndated(s, k, v)),
-        6 => (key(), proptest::option::weighted(0.8, moment.clone()), proptest::bool::weighted(0.2))
-            .prop_map(|(k, m, own)| Op::PutDated(k, m, own)),
-        3 => (store, key()).prop_map(|(s, k)| Op::Delete(s, k)),
-        8 => (prop_oneof![6 => Just(Clock::Stream), 2 => Just(Clock::Wall), 1 => Just(Clock::Background)], moment, again, proptest::bool::weighted(0.8))
-            .prop_map(|(clock, now, again, keeps)| Op::Work(clock, now, again, keeps)),
-        6 => Just(Op::Keep),
-        1 => Just(Op::Drop),
-        4 => proptest::bool::weighted(0.8).prop_map(Op::Apply),
-        1 => Just(Op::Discard),
-        1 => Just(Op::Reopen),
-        1 => (any::<bool>(), split_load()).prop_map(|(older, split)| Op::Restore(older, split)),
-        1 => split_load().prop_map(Op::Reload),
-    ]
-}
-
-fn split_load() -> impl Strategy<Value = SplitLoad> {
-    proptest::sample::select(SplitLoad::ALL.to_vec())
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Item {
-    due: Timestamp,
-    /// The point at which the item comes up.
-    effective: Round,
-    value: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Items {
-    items: BTreeMap<(StoreId, Key), Item>,
-    /// The rows that may have a moment. Those with one are items until they are handled.
-    dated: BTreeMap<Key, Vec<u8>>,
-    undated: Rows,
-    marks: [Option<Place>; 3],
-    /// The time that each clock has reached: that of the units which set items into their past.
-    reached: [Option<Timestamp>; 3],
-}
-
-impl Items {
-    fn mark(&self, clock: Clock) -> Option<&Place> {
-        self.marks[clock.number() as usize].as_ref()
-    }
-
-    fn put(
-        &mut self,
-        (store, clock): (StoreId, Clock),
-        key: &Key,
-        (due, earliest): (Timestamp, Timestamp),
-        value: &[u8],
-    ) {
-        if earliest > due {
-            let reached = &mut self.reached[clock.number() as usize];
-            *reached = (*reached).max(Some(earliest));
-        }
-        let effective = Place::listed_at(earliest, store, key, self.mark(clock));
-        let item = Item {
-            due,
-            effective,
-            value: value.to_vec(),
-        };
-        self.items.insert((store, key.clone()), item);
-    }
-
-    /// Writes a row. With a moment, the row is an item. It has a separate item instead if the mark has passed the moment or
-    /// `has_item` is true. Returns the row, and the moment of the row before if it is an item and not handled.
-    fn put_dated(
-        &mut self,
-        key: &Key,
-        due: Option<Timestamp>,
-        has_item: bool,
-    ) -> (Vec<u8>, Option<Timestamp>) {
-        let own = due.filter(|due| !has_item && !self.is_passed(key, *due));
-        let row = own.map_or(Vec::new(), |due| due.0.to_be_bytes().to_vec());
-        let before = self.dated.insert(key.clone(), row.clone());
-        let before = before.and_then(|row| moment(key, &row));
-        let item = self.items.remove(&(DATED, key.clone()));
-        if let Some(due) = due {
-            self.put((DATED, Clock::Stream), key, (due, due), &[]);
-        }
-        (row, before.filter(|_| item.is_some()))
-    }
-
-    /// Whether the last handled item is that of this row at this moment, or a later one.
-    fn is_passed(&self, key: &Key, due: Timestamp) -> bool {
-        let place = Place {
-            round: Round::of(due),
-            store: DATED,
-            key: key.clone(),
-        };
-        self.mark(Clock::Stream).is_some_and(|mark| place <= *mark)
-    }
-
-    /// The first item of a clock.
-    fn first(&self, clock: Clock) -> Option<(Place, &Item)> {
-        let of_clock = self
-            .items
-            .iter()
-            .filter(|((store, _), _)| clock_of(*store) == Some(clock));
-        let places = of_clock.map(|((store, key), item)| {
-            let place = Place {
-                round: item.effective,
-                store: *store,
-                key: key.clone(),
-            };
-            (place, item)
-        });
-        places.min_by(|(a, _), (b, _)| a.cmp(b))
-    }
-}
-
-fn clock_of(store: StoreId) -> Option<Clock> {
-    STORES
-        .iter()
-        .find(|(id, _)| *id == store)
-        .map(|(_, clock)| *clock)
-}
-
-/// Reads the moment of a row.
-fn moment(_: &[u8], row: &[u8]) -> Option<Timestamp> {
-    let moment = i64::from_be_bytes(*row.first_chunk()?);
-    Some(Timestamp(moment))
-}
-
 /// The name of the store with these rows.
 fn name() -> Arc<str> {
     "rows".into()
 }
 
-type Rows = BTreeMap<(StoreId, Key), Vec<u8>>;
 /// A row of a load. `None` deletes the row.
 type LoadedRow = ((StoreId, Key), Option<Vec<u8>>);
 
