@@ -126,6 +126,7 @@ fn declare(app: &mut App, task: &Task) -> Result<()> {
         | Work::Left
         | Work::TableTable
         | Work::Foreign
+        | Work::Orders
         | Work::HotKey
         | Work::ColdKeys => joined::declare(app, task),
         Work::Insert | Work::Upsert | Work::Statements => views::declare(app, task)?,

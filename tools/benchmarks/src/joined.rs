@@ -33,7 +33,7 @@ pub(crate) fn declare(app: &mut App, task: &Task) {
             left.join(&right, |left, right| both(left, right))
                 .to(&Rows::plain(&task.output));
         }
-        Work::Foreign => {
+        Work::Foreign | Work::Orders => {
             let left = app.table(&Rows::plain(&task.input), &rows("left"));
             let right = app.table(&Rows::plain(right), &rows("right"));
             let foreign = |left: &Bytes| Some(left.get(FOREIGN).unwrap_or_default().to_vec());

@@ -89,7 +89,7 @@ impl JoinedCheck {
         match self.work {
             Work::StreamTable => self.stream_table(records)?,
             Work::TableTable => self.tables(records)?,
-            Work::Foreign => self.foreign(records)?,
+            Work::Foreign | Work::Orders => self.foreign(records)?,
             _ => self.streams(records)?,
         }
         Ok(self.found.len() as u64)

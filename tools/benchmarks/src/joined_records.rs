@@ -17,6 +17,7 @@ pub(crate) fn is_right(seq: u64, work: Work) -> bool {
         Work::StreamTable => seq < ROWS,
         Work::Inner | Work::Left | Work::TableTable => seq % 2 == 1,
         Work::Foreign => seq % 20 == 19,
+        Work::Orders => seq < FOREIGN_ROWS || seq % 200 == 199,
         Work::HotKey | Work::ColdKeys => seq % 10 == 9,
         _ => false,
     }
@@ -26,6 +27,7 @@ pub(crate) fn is_right(seq: u64, work: Work) -> bool {
 pub(crate) fn keys(work: Work) -> Option<u64> {
     match work {
         Work::StreamTable => Some(ROWS),
+        Work::Orders => Some(1_000_000),
         // A window of half a minute has 270,000 records of the left topic.
         Work::HotKey => Some(2),
         _ => None,
@@ -39,7 +41,7 @@ pub(crate) fn time_ms(seq: u64, work: Work) -> i64 {
     match work {
         Work::StreamTable if seq < ROWS => 0,
         Work::StreamTable => 1 + in_order(seq - ROWS),
-        Work::TableTable | Work::Foreign => in_order(seq),
+        Work::TableTable | Work::Foreign | Work::Orders => in_order(seq),
         _ => event_ms(seq),
     }
 }
@@ -57,6 +59,12 @@ pub(crate) fn change_right_key(key: &mut Vec<u8>, seq: u64, work: Work) {
             key.clear();
             // Writing to a vector does not fail.
             let _ = write!(key, "{:04}", mixed(seq) % FOREIGN_ROWS);
+        }
+        Work::Orders => {
+            let row = if seq < FOREIGN_ROWS { seq } else { mixed(seq) };
+            key.clear();
+            // Writing to a vector does not fail.
+            let _ = write!(key, "{:04}", row % FOREIGN_ROWS);
         }
         // No record has a partner.
         Work::HotKey | Work::ColdKeys => key.insert(0, b'v'),

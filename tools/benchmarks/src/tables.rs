@@ -81,6 +81,7 @@ pub(crate) fn stateful(all: &[Results], options: &Options) -> String {
             Work::Left => "Two streams within 5 s, left",
             Work::TableTable => "Two tables of 100,000 rows, inner",
             Work::Foreign => "100,000 rows with 10,000 rows by a foreign key, inner",
+            Work::Orders => "Orders with 10,000 customers by a foreign key, inner",
             Work::HotKey => "Two streams within 15 s, left, two keys without pairs",
             Work::ColdKeys => "Two streams within 15 s, left, 100,000 keys without pairs",
             _ => "Every update",

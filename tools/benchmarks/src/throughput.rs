@@ -273,7 +273,7 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
             end = Some(moment);
         }
     }
-    if play.task.work == Work::Foreign {
+    if matches!(play.task.work, Work::Foreign | Work::Orders) {
         // The results of the last records are still on their way through internal topics.
         let end = last_result(bench, play, running)?;
         return start.map(|start| (start, end)).context(TOO_FEW);

@@ -61,6 +61,8 @@ pub(crate) enum Work {
     TableTable,
     /// Two tables, by a foreign key: every update is written. A row of the right table has ten of the left one.
     Foreign,
+    /// The same, but most left rows are written once: orders, each of a customer..
+    Orders,
     /// The left records of two streams have two keys, and no pairs: each is written when it closes.
     HotKey,
     /// The same with as many keys as usual.
@@ -77,12 +79,13 @@ pub(crate) enum Work {
 pub(crate) const ROWS: [Work; 3] = [Work::Insert, Work::Upsert, Work::Statements];
 
 /// The joins.
-pub(crate) const JOINS: [Work; 7] = [
+pub(crate) const JOINS: [Work; 8] = [
     Work::StreamTable,
     Work::Inner,
     Work::Left,
     Work::TableTable,
     Work::Foreign,
+    Work::Orders,
     Work::HotKey,
     Work::ColdKeys,
 ];
@@ -151,6 +154,7 @@ impl Work {
                 | Work::Sessions
                 | Work::TableTable
                 | Work::Foreign
+                | Work::Orders
         )
     }
 
@@ -174,6 +178,7 @@ impl Work {
             Work::Left => "left",
             Work::TableTable => "table-table",
             Work::Foreign => "foreign",
+            Work::Orders => "orders",
             Work::HotKey => "hot-key",
             Work::ColdKeys => "cold-keys",
             Work::Insert => "insert",

@@ -21,7 +21,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 /** The joins of two topics. A result is the left value followed by the right one. */
 final class Joins {
   private static final Set<String> STREAMS = Set.of("inner", "left", "hot-key", "cold-keys");
-  private static final Set<String> TABLES = Set.of("stream-table", "table-table", "foreign");
+  private static final Set<String> TABLES = Set.of("stream-table", "table-table", "foreign", "orders");
 
   private static final Duration REACH = Duration.ofSeconds(5);
   /** That of the works about a hot key. */
@@ -54,7 +54,7 @@ final class Joins {
     } else if (work.equals("table-table")) {
       results =
           table(builder, left, "left").join(table(builder, right, "right"), Joins::both).toStream();
-    } else if (work.equals("foreign")) {
+    } else if (work.equals("foreign") || work.equals("orders")) {
       results =
           table(builder, left, "left")
               .join(

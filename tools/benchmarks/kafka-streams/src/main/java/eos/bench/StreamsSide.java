@@ -38,7 +38,7 @@ import org.apache.kafka.streams.state.WindowStore;
  * The benchmark's work as a Kafka Streams user writes it.
  *
  * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass|count|count-per-commit|dedup|tumbling|hopping|sessions|on-close,
- * stream-table|inner|left|table-table|foreign|hot-key|cold-keys, right (the second topic of a join),
+ * stream-table|inner|left|table-table|foreign|orders|hot-key|cold-keys, right (the second topic of a join),
  * guarantee=eos|alos, commit=milliseconds, threads; and p.NAME=VALUE for any property of Kafka Streams. With
  * warm=RECORDS and warmout=TOPIC a first application in the same JVM passes at least so many records
  * of the input to another topic, so that the code is compiled when the one that counts begins.
