@@ -16,7 +16,8 @@ use std::sync::Arc;
 use eos_protocol::state::Position;
 use rocksdb::{ColumnFamily, DB, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
 
-use super::{PLAIN, POSITION_KEY, WINDOWED, fault, write_batch};
+use super::{PLAIN, POSITION_KEY, WINDOWED, WriteFilter, fault, write_batch};
+use crate::batch::Batch;
 use crate::in_flight::InFlight;
 use crate::load::Load;
 use crate::{EngineFault, StoreError};
@@ -35,6 +36,7 @@ pub(super) struct Bulk {
     pub(super) options: Arc<Options>,
     /// See [`Load::LEAST_TABLE`].
     pub(super) least: usize,
+    pub(super) filter: Arc<WriteFilter>,
 }
 
 impl Bulk {
@@ -43,8 +45,19 @@ impl Bulk {
         let position = in_flight.position();
         match in_flight.load() {
             Some(load) if self.is_worth_a_table(load) => self.add_table(path, load, position),
-            _ => write_batch(&self.db, path, &in_flight.batch(), position),
+            _ => self.write_batch(path, &in_flight.batch(), position),
         }
+    }
+
+    /// Writes a transaction or restored records through the write buffer.
+    pub(super) fn write_batch(
+        &self,
+        path: &Path,
+        batch: &Batch<'_>,
+        position: &Position,
+    ) -> Result<(), StoreError> {
+        self.filter.note(&self.db, batch.bytes());
+        write_batch(&self.db, path, batch, position)
     }
 
     pub(super) fn is_worth_a_table(&self, load: &Load) -> bool {

@@ -1,6 +1,7 @@
 //! Memory shared by all databases of a process, and its settings.
 
 use std::fmt;
+use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options,
@@ -8,12 +9,15 @@ use rocksdb::{
 };
 
 use super::applier::Appliers;
+use super::write_filter::FilterMemory;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
 /// The divisor for the part of the memory that unflushed writes may use.
 const WRITES_SHARE: usize = 3;
+/// The divisor for the part of that memory that filters of write buffers may use.
+const FILTERS_SHARE: usize = 8;
 /// A database flushes at this much unflushed data, whatever the memory. A start has to read these bytes again from
 /// the log, and each write has to find its place among them. At 16 MiB a write took twice as long as at 4
 /// (docs/design/0024).
@@ -33,6 +37,7 @@ pub struct StateMemory {
     cache: Cache,
     writes: WriteBufferManager,
     pub(super) appliers: Appliers,
+    pub(super) filters: Arc<FilterMemory>,
     bytes: usize,
 }
 
@@ -53,6 +58,7 @@ impl StateMemory {
             cache,
             writes,
             appliers: Appliers::start(),
+            filters: Arc::new(FilterMemory::new(bytes / WRITES_SHARE / FILTERS_SHARE)),
             bytes,
         }
     }
@@ -112,9 +118,14 @@ impl StateMemory {
         Ok(options)
     }
 
-    fn bound_memory(&self, options: &mut Options) {
+    /// The size of a write buffer.
+    pub(super) fn write_buffer(&self) -> usize {
         let share = self.bytes / WRITES_SHARE / 2;
-        let write_buffer = share.clamp(*WRITE_BUFFER.start(), *WRITE_BUFFER.end());
+        share.clamp(*WRITE_BUFFER.start(), *WRITE_BUFFER.end())
+    }
+
+    fn bound_memory(&self, options: &mut Options) {
+        let write_buffer = self.write_buffer();
         options.set_write_buffer_size(write_buffer);
         let first_level = FIRST_LEVEL * write_buffer as u64;
         options.set_max_bytes_for_level_base(first_level);
@@ -123,6 +134,8 @@ impl StateMemory {
         // By default a block of the arena is 1 MiB and more: 200 nearly empty databases counted as 618 MB, measured.
         options.set_arena_block_size(64 * KIB);
         options.set_max_total_wal_size(2 * write_buffer as u64);
+        // Only used by databases with filters: see `write_filter`.
+        options.set_memtable_whole_key_filtering(true);
     }
 
     fn tables(&self) -> BlockBasedOptions {

@@ -23,6 +23,7 @@ mod flusher;
 mod global;
 mod memory;
 mod snapshot;
+mod write_filter;
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
@@ -49,6 +50,7 @@ use bulk::Bulk;
 use cursor::{RocksCursor, bounds};
 use fault::fault;
 use snapshot::Snapshots;
+use write_filter::WriteFilter;
 
 const PLAIN: &str = "default";
 const WINDOWED: &str = "windowed";
@@ -93,6 +95,7 @@ impl RocksBackend {
         if wanted || (exists && has_windowed(path).map_err(at)?) {
             names.push(WINDOWED);
         }
+        let filter = WriteFilter::new(&memory.filters, memory.write_buffer(), names.len());
         let with_options = names.into_iter().map(|name| (name, options.clone()));
         let db = Arc::new(DB::open_cf_with_opts(&options, path, with_options).map_err(at)?);
         bulk::remove_unfinished(path)?;
@@ -102,6 +105,7 @@ impl RocksBackend {
                 db: Arc::clone(&db),
                 options: Arc::new(memory.tables_of_loads().map_err(at)?),
                 least: Load::LEAST_TABLE,
+                filter: Arc::new(filter),
             },
             db,
             path: path.to_owned(),
@@ -380,7 +384,7 @@ impl StoreBackend for RocksBackend {
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.healthy()?;
-        let written = write_batch(&self.db, &self.path, batch, position);
+        let written = self.bulk.write_batch(&self.path, batch, position);
         self.poisoning(written)?;
         self.position = Some(position.clone());
         Ok(())
