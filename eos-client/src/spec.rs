@@ -21,8 +21,8 @@ pub struct SourceSpec {
     pub prefetch: usize,
     /// Whether the source also reads changelogs.
     pub restores: bool,
-    /// Whether the source reads several topics beside changelogs. One of them may have no new records while the others
-    /// have many.
+    /// Whether the source reads several topics, apart from changelogs. A fetch from a topic without new records can delay
+    /// the fetches from busy topics.
     pub reads_several_topics: bool,
     /// The topics that the source queries periodically: see [`SourceEvent::Topics`].
     pub watched: Vec<TopicName>,

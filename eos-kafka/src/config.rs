@@ -11,11 +11,11 @@ use eos_client::{GroupProtocol, ProducerSpec, SourceSpec};
 const KEPT_BESIDE: usize = 448;
 /// How long a broker holds a fetch without new records, for a source of one topic.
 const FETCH_WAIT: Duration = Duration::from_millis(100);
-/// The same for a source that reads several topics, or changelogs.
+/// The same for a source that reads several topics.
 ///
-/// A consumer has one fetch under way at a broker. While the busy partitions have enough prefetched records, the fetch
-/// is for the quiet ones alone, and the prefetched records of the busy ones must outlast it.
-const FETCH_WAIT_BESIDE_BUSY: Duration = Duration::from_millis(25);
+/// A consumer has one fetch under way at a broker. While the busy partitions have enough prefetched records, the
+/// consumer fetches only from the quiet partitions. The prefetched records of the busy ones must last until this fetch returns.
+const FETCH_WAIT_SEVERAL_TOPICS: Duration = Duration::from_millis(25);
 /// The limit of records in a producer's queue. Beyond it, a worker waits for room.
 const QUEUE: usize = 60_000;
 
@@ -99,8 +99,8 @@ impl KafkaConfig {
     pub(super) fn for_source(&self, spec: &SourceSpec) -> Vec<Setting> {
         let mut all = Settings::beneath(self, &spec.client_id);
         // A fetch long-polls all partitions of a broker at once, so a newly assigned or sought partition waits for it.
-        let wait = if spec.reads_several_topics || spec.restores {
-            FETCH_WAIT_BESIDE_BUSY
+        let wait = if spec.reads_several_topics {
+            FETCH_WAIT_SEVERAL_TOPICS
         } else {
             FETCH_WAIT
         };
@@ -337,22 +337,21 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_of_quiet_partitions_is_short_beside_busy_ones() {
-        let of = |reads_several_topics, restores| {
+    fn a_source_of_several_topics_has_a_short_fetch_wait() {
+        let of = |reads_several_topics| {
             let all = KafkaConfig::default().for_source(&SourceSpec {
                 group: "pricing".into(),
                 client_id: "pricing-0".into(),
                 protocol: GroupProtocol::Consumer,
                 prefetch: 4 << 20,
-                restores,
+                restores: true,
                 reads_several_topics,
                 watched: Vec::new(),
             });
             last(&all, "fetch.wait.max.ms").map(str::to_owned)
         };
-        assert_eq!(of(false, false).as_deref(), Some("100"));
-        assert_eq!(of(true, false).as_deref(), Some("25"));
-        assert_eq!(of(false, true).as_deref(), Some("25"));
+        assert_eq!(of(false).as_deref(), Some("100"));
+        assert_eq!(of(true).as_deref(), Some("25"));
     }
 
     #[test]

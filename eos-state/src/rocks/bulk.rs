@@ -56,8 +56,9 @@ impl Bulk {
         batch: &Batch<'_>,
         position: &Position,
     ) -> Result<(), StoreError> {
-        self.filter.note(&self.db, batch.bytes());
-        write_batch(&self.db, path, batch, position)
+        write_batch(&self.db, path, batch, position)?;
+        self.filter.count(&self.db, batch.bytes());
+        Ok(())
     }
 
     pub(super) fn is_worth_a_table(&self, load: &Load) -> bool {

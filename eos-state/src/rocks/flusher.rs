@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rocksdb::{DB, FlushOptions, properties};
 
-use super::{PLAIN, RocksBackend, WINDOWED, fault};
+use super::{PLAIN, RocksBackend, WINDOWED, WriteFilter, fault};
 use crate::StoreError;
 use crate::pressure::Unflushed;
 
@@ -14,6 +14,7 @@ use crate::pressure::Unflushed;
 #[derive(Clone)]
 pub struct Flusher {
     db: Arc<DB>,
+    filter: Arc<WriteFilter>,
     path: PathBuf,
 }
 
@@ -23,6 +24,7 @@ impl RocksBackend {
     pub fn flusher(&self) -> Flusher {
         Flusher {
             db: Arc::clone(&self.db),
+            filter: Arc::clone(&self.bulk.filter),
             path: self.path.clone(),
         }
     }
@@ -32,8 +34,11 @@ impl Flusher {
     /// The memory use of the database.
     #[must_use]
     pub fn unflushed(&self) -> Unflushed {
+        // A flush does not free the filters: the next write buffers have new ones.
+        let filters = self.filter.bytes() as u64;
+        let all = sum_of(&self.db, properties::CUR_SIZE_ALL_MEM_TABLES);
         Unflushed {
-            bytes: sum_of(&self.db, properties::CUR_SIZE_ALL_MEM_TABLES),
+            bytes: all.saturating_sub(filters),
             flushing: sum_of(&self.db, properties::NUM_IMMUTABLE_MEM_TABLE) > 0,
         }
     }

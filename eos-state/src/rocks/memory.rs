@@ -39,6 +39,9 @@ pub struct StateMemory {
     pub(super) appliers: Appliers,
     pub(super) filters: Arc<FilterMemory>,
     bytes: usize,
+    /// Whether all databases have filters from the beginning.
+    #[cfg(test)]
+    pub(super) has_early_filters: bool,
 }
 
 impl StateMemory {
@@ -60,6 +63,8 @@ impl StateMemory {
             appliers: Appliers::start(),
             filters: Arc::new(FilterMemory::new(bytes / WRITES_SHARE / FILTERS_SHARE)),
             bytes,
+            #[cfg(test)]
+            has_early_filters: false,
         }
     }
 
@@ -134,8 +139,12 @@ impl StateMemory {
         // By default a block of the arena is 1 MiB and more: 200 nearly empty databases counted as 618 MB, measured.
         options.set_arena_block_size(64 * KIB);
         options.set_max_total_wal_size(2 * write_buffer as u64);
-        // Only used by databases with filters: see `write_filter`.
+        // Has no effect until `write_filter` sets the size of the filters.
         options.set_memtable_whole_key_filtering(true);
+        #[cfg(test)]
+        if self.has_early_filters {
+            options.set_memtable_prefix_bloom_ratio(super::write_filter::ratio());
+        }
     }
 
     fn tables(&self) -> BlockBasedOptions {

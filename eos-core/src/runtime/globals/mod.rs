@@ -114,7 +114,8 @@ impl<C: Client> GlobalReader<C> {
             protocol: spec.protocol.clone(),
             prefetch: PREFETCH,
             restores: true,
-            reads_several_topics: tables.len() > 1,
+            // After the start, these topics are seldom busy.
+            reads_several_topics: false,
             watched: watch.names(),
         });
         let topics = || tables.iter().map(|it| it.topic.clone()).collect();

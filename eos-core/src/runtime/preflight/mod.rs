@@ -70,7 +70,7 @@ pub(crate) fn preflight<C: Client>(
     fit(&facts, topology, bootstrap)
 }
 
-/// Checks the cluster and the existing topics, before the app's missing ones are created.
+/// Checks the cluster and the existing topics, before missing internal topics are created.
 fn check_existing(
     facts: &ClusterFacts,
     topology: &Topology,
@@ -81,9 +81,9 @@ fn check_existing(
     verified(facts, guarantee)?;
     under_their_names(facts, topology)?;
     let planned = plan(topology, facts);
-    // Before the inputs are compared: the app's own topics show how many partitions the inputs had.
-    own_topics_fit(facts, &planned, bootstrap)?;
-    // Without the app's own topics: a missing one gets as many partitions as an input that may still grow.
+    // Before the inputs are compared: internal topics have the former partition count of an input that grew.
+    internal_topics_fit(facts, &planned, bootstrap)?;
+    // Without internal topics: a missing one is created with the partition count of an input that may still grow.
     let is_planned = |topic: &TopicName| planned.iter().any(|internal| internal.name == *topic);
     equal_widths(facts, topology, bootstrap, |topic| !is_planned(topic))
 }
@@ -300,7 +300,7 @@ fn fit(
     bootstrap: &str,
 ) -> Result<Partitions, PreflightError> {
     let plan = plan(topology, facts);
-    own_topics_fit(facts, &plan, bootstrap)?;
+    internal_topics_fit(facts, &plan, bootstrap)?;
     warn_of(&plan, facts);
     let count = |topic: &TopicName| facts.topic(topic).map_or(1, |found| found.partitions);
     let limit = |topic: &TopicName| {
@@ -353,8 +353,8 @@ fn fit(
     })
 }
 
-/// Checks that the app's own topics, as far as they exist, have the partitions and settings that it needs.
-fn own_topics_fit(
+/// Checks that the existing internal topics have the partitions and settings that the app needs.
+fn internal_topics_fit(
     facts: &ClusterFacts,
     plan: &[Internal],
     bootstrap: &str,

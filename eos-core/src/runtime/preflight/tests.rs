@@ -258,7 +258,7 @@ fn a_stage_that_would_leave_its_state_behind_is_refused() {
 }
 
 #[test]
-fn unequal_inputs_are_refused_before_topics_are_created_but_behind_unfit_ones() {
+fn unequal_inputs_fail_after_unfit_internal_topics() {
     let mut app = App::new("a");
     joined(&mut app, ["mobile", "web"]);
     let topology = app.check().unwrap();

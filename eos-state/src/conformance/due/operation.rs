@@ -18,8 +18,8 @@ pub(super) enum Operation {
     /// earlier versions of joins.
     PutDated(Key, Option<i64>, bool),
     Delete(usize, Key),
-    /// Handles what is due, and sets each handled item again after these milliseconds, if given. Without the last argument, only
-    /// the first one, whose writes stay open.
+    /// Handles the due items, and sets each handled item again after these milliseconds, if given. If the last argument is
+    /// false, handles only the first item and leaves its writes open.
     Work(Clock, i64, Option<i64>, bool),
     Keep,
     Drop,
@@ -27,7 +27,7 @@ pub(super) enum Operation {
     Apply(bool),
     Discard,
     Reopen,
-    /// Loads the changelog from its beginning into another database. With older versions of the rows first.
+    /// Loads the changelog from its beginning into another database. If true, loads older versions of the rows first.
     Restore(bool, SplitLoad),
     /// Loads the changelog into the same database, as after a move to a host with an older copy.
     Reload(SplitLoad),
