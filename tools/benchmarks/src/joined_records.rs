@@ -55,13 +55,10 @@ pub(crate) fn number_of_row(seq: u64, work: Work) -> Option<u64> {
 pub(crate) fn change_right_key(key: &mut Vec<u8>, seq: u64, work: Work) {
     use std::io::Write;
     match work {
-        Work::Foreign => {
-            key.clear();
-            // Writing to a vector does not fail.
-            let _ = write!(key, "{:04}", mixed(seq) % FOREIGN_ROWS);
-        }
-        Work::Orders => {
-            let row = if seq < FOREIGN_ROWS { seq } else { mixed(seq) };
+        Work::Foreign | Work::Orders => {
+            // All customers come first.
+            let is_first = work == Work::Orders && seq < FOREIGN_ROWS;
+            let row = if is_first { seq } else { mixed(seq) };
             key.clear();
             // Writing to a vector does not fail.
             let _ = write!(key, "{:04}", row % FOREIGN_ROWS);
@@ -75,4 +72,31 @@ pub(crate) fn change_right_key(key: &mut Vec<u8>, seq: u64, work: Work) {
 /// A duration in milliseconds.
 pub(crate) fn ms(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use super::*;
+    use crate::records::Input;
+
+    #[test]
+    fn each_order_has_a_customer_and_most_are_written_once() {
+        let mut input = Input::of(Work::Orders, keys(Work::Orders).unwrap());
+        let (mut customers, mut orders) = (HashSet::new(), HashMap::<_, u32>::new());
+        for seq in 0..100_000 {
+            input.set(seq);
+            if is_right(seq, Work::Orders) {
+                customers.insert(input.key.clone());
+            } else {
+                let customer = input.key.get(input.key.len() - 4..).unwrap();
+                assert!(customers.contains(customer), "{seq}");
+                *orders.entry(input.key.clone()).or_default() += 1;
+            }
+        }
+        assert_eq!(customers.len() as u64, FOREIGN_ROWS);
+        let once = orders.values().filter(|times| **times == 1).count();
+        assert!(once * 10 > orders.len() * 9, "{once} of {}", orders.len());
+    }
 }

@@ -68,8 +68,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) revoked_in_seek: Option<TopicPartition>,
     /// The assigned partitions of the group's members, as the coordinator reports them.
     pub(in crate::worker) group: Option<Vec<TopicPartition>>,
-    /// The watched topics of the last source.
-    pub(in crate::worker) watched: Vec<TopicName>,
+    /// The settings of the last source.
+    pub(in crate::worker) source_spec: Option<SourceSpec>,
     /// The time limit of the last commit call.
     pub(in crate::worker) last_commit_slice: Duration,
     epoch: u32,
@@ -253,7 +253,7 @@ impl Client for Fake {
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {
-        self.broker().watched = spec.watched.clone();
+        self.broker().source_spec = Some(spec.clone());
         Ok(FakeSource::new(self, &spec.client_id))
     }
 

@@ -37,6 +37,27 @@ fn a_sibling_comes_with_its_driver_and_goes_with_it() {
     assert_eq!(bench.kafka.calls(), ["unassign [side-0, in-0]"]);
 }
 
+#[test]
+fn the_source_of_a_worker_reads_several_topics_or_one() {
+    let reads_several = |bench: &Bench| {
+        let source = bench.kafka.broker().source_spec.clone().unwrap();
+        source.reads_several_topics
+    };
+    assert!(reads_several(&bench(&[], &[])));
+    // One task for each topic.
+    assert!(reads_several(&Bench::with(Guarantee::ExactlyOnce, |app| {
+        app.source(&text("in")).to(&Topic::plain("out"));
+        app.source(&text("side")).to(&Topic::plain("out"));
+    })));
+    assert!(!reads_several(&Bench::with(
+        Guarantee::ExactlyOnce,
+        |app| {
+            app.source(&text("in")).to(&Topic::plain("out"));
+            app.source(&text("in")).to(&Topic::plain("out"));
+        }
+    )));
+}
+
 /// Rule 2: advanced or not, all inputs of a touched task.
 #[test]
 fn a_sibling_without_records_is_committed_too() {

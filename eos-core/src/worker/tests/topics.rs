@@ -118,8 +118,8 @@ fn every_topic_of_the_app_is_watched_in_its_role() {
     assert_eq!(bench.worker.group.topics(), &wanted);
     let mut names: Vec<_> = ROLES.iter().map(|(name, _)| *name).collect();
     names.sort_unstable();
-    let watched = bench.kafka.broker().watched.clone();
-    let watched: Vec<_> = watched.iter().map(TopicName::as_str).collect();
+    let source = bench.kafka.broker().source_spec.clone().unwrap();
+    let watched: Vec<_> = source.watched.iter().map(TopicName::as_str).collect();
     assert_eq!(watched, names);
 }
 

@@ -6,6 +6,15 @@ use super::memory::Memory;
 use crate::Timestamp;
 use crate::joins::*;
 
+fn of_hot_key(side: Side, time: i64) -> Arrival<'static> {
+    Arrival {
+        side,
+        time: Timestamp(time),
+        key: b"hot",
+        value: &[7; 10],
+    }
+}
+
 /// A key with 100,000 records of both sides in one row costs the same for each.
 #[test]
 fn a_hot_key_costs_the_same_per_record() {
@@ -16,14 +25,13 @@ fn a_hot_key_costs_the_same_per_record() {
         let store = Memory::default();
         let cost = |side, time| {
             *store.work.borrow_mut() = 0;
-            let record = Arrival {
-                side,
-                time: Timestamp(time),
-                key: b"hot",
-                value: &[7; 10],
-            };
             joining
-                .arrive(&store, record, Timestamp(time), Some(Timestamp(time - 1)))
+                .arrive(
+                    &store,
+                    of_hot_key(side, time),
+                    Timestamp(time),
+                    Some(Timestamp(time - 1)),
+                )
                 .unwrap();
             *store.work.borrow()
         };
@@ -61,14 +69,8 @@ fn closed_partners_are_counted_and_not_copied() {
         let joining = Joining::new(JoinTerms::new(kind, within)).spreading_above(100);
         let store = Memory::default();
         let arrive = |side, time: i64, now: i64| {
-            let record = Arrival {
-                side,
-                time: Timestamp(time),
-                key: b"hot",
-                value: &[7; 10],
-            };
             joining
-                .arrive(&store, record, Timestamp(now), None)
+                .arrive(&store, of_hot_key(side, time), Timestamp(now), None)
                 .unwrap()
         };
         for _ in 0..10_000 {
