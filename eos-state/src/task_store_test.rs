@@ -17,7 +17,7 @@ fn over(backend: Box<dyn StoreBackend>) -> TaskStore {
     let kinds = [
         (VIEWS, StoreKind::Ordered),
         (COUNTS, StoreKind::Point),
-        (SEEN, StoreKind::Ordered),
+        (SEEN, StoreKind::Scanned),
     ];
     TaskStore::new(backend, kinds).unwrap()
 }
@@ -79,6 +79,22 @@ fn rows_of_new_windows_are_found_after_the_cache_has_evicted_them() {
                 assert_eq!(get(&store, VIEWS, &key).unwrap(), key);
             }
         }
+    }
+}
+
+#[test]
+fn a_scanned_store_has_no_cache() {
+    let mut store = store().cached(&CacheMemory::new(64 * 1024));
+    for id in [SEEN, COUNTS] {
+        store.put(id, b"k", b"committed").unwrap();
+    }
+    store.keep_record();
+    store.apply(&at(1)).unwrap();
+    for (id, is_cached) in [(SEEN, false), (COUNTS, true)] {
+        assert_eq!(get(&store, id, b"k").unwrap(), b"committed");
+        let (slot, hash) = (store.slot(id).unwrap(), store.hasher.hash(b"k"));
+        let cached = store.caches.borrow_mut()[slot].get(hash, b"k").is_some();
+        assert_eq!(cached, is_cached);
     }
 }
 

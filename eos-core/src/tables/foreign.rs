@@ -209,7 +209,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
                 fan_out,
                 output: answers,
             };
-            other.changes().then(kind, move || {
+            other.changes_without_old().then(kind, move || {
                 Box::new(ForeignUpdate::new(
                     join.clone(),
                     rows.clone(),
@@ -252,7 +252,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         let here = {
             let (ends, read, keys) = (ends.clone(), readers.clone(), other.stream.source_keys());
             let kind = Kind::ForeignSubscribe(ends.kind, left, subscriptions);
-            self.changes().then_table(kind, move || {
+            self.changes_without_old().then_table(kind, move || {
                 let (ends, key, keys) = (ends.clone(), Arc::clone(&key), Arc::clone(&keys));
                 Box::new(ForeignSubscribe::new(
                     ends,

@@ -70,6 +70,16 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         self.changes.clone()
     }
 
+    /// Returns the updates for a step that ignores the previous rows. A table does not read these rows for it.
+    fn changes_without_old(&self) -> Stream<K, Change<V>>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.readers.add_without_old();
+        self.changes.clone()
+    }
+
     /// Refuses a step that needs the previous row, if only a store could return that row.
     fn needs_old_rows(&self) {
         if let Some(method) = self.rows.related_by() {

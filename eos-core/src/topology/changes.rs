@@ -26,21 +26,41 @@ impl<K, V> Clone for Copies<K, V> {
 
 impl<K, V> Copy for Copies<K, V> {}
 
-/// Whether a step reads the changes of a table. The declaration of the table and its nodes share it.
-pub(crate) struct Readers<K, V>(Arc<OnceLock<Copies<K, V>>>);
+/// The steps that read the changes of a table. The declaration of the table and its nodes share it.
+pub(crate) struct Readers<K, V>(Arc<Reads<K, V>>);
+
+struct Reads<K, V> {
+    /// Present if a step reads the changes.
+    copies: OnceLock<Copies<K, V>>,
+    /// Present if a step reads the rows before the updates.
+    old: OnceLock<()>,
+}
 
 impl<K, V> Readers<K, V> {
     pub(crate) fn none() -> Self {
-        Self(Arc::default())
+        Self(Arc::new(Reads {
+            copies: OnceLock::new(),
+            old: OnceLock::new(),
+        }))
     }
 
-    /// Declares that a step reads the changes.
+    /// Declares that a step reads the changes with the rows before the updates.
     pub(crate) fn add(&self)
     where
         K: Clone,
         V: Clone,
     {
-        self.0.get_or_init(|| Copies {
+        self.add_without_old();
+        self.0.old.get_or_init(|| ());
+    }
+
+    /// Declares that a step reads the changes. It ignores the rows before the updates, so they may be missing.
+    pub(crate) fn add_without_old(&self)
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.0.copies.get_or_init(|| Copies {
             key: K::clone,
             value: V::clone,
         });
@@ -48,7 +68,10 @@ impl<K, V> Readers<K, V> {
 
     /// Returns the exit of a node of the table. Call it when the graph is complete.
     pub(crate) fn exit(&self) -> ChangesExit<K, V> {
-        ChangesExit(self.0.get().copied())
+        ChangesExit {
+            copies: self.0.copies.get().copied(),
+            reads_old: self.0.old.get().is_some(),
+        }
     }
 }
 
@@ -59,17 +82,26 @@ impl<K, V> Clone for Readers<K, V> {
 }
 
 /// The second exit of a table's node, which forwards changes if a step reads them.
-pub(crate) struct ChangesExit<K, V>(Option<Copies<K, V>>);
+pub(crate) struct ChangesExit<K, V> {
+    copies: Option<Copies<K, V>>,
+    reads_old: bool,
+}
 
 impl<K: 'static, V: 'static> ChangesExit<K, V> {
-    /// Whether a step reads the changes. Only then does a node need the row before an update.
+    /// Whether a step reads the changes.
     pub(super) fn is_read(&self) -> bool {
-        self.0.is_some()
+        self.copies.is_some()
+    }
+
+    /// Whether a step reads the row before an update. Only then does a node need it.
+    pub(super) fn reads_old(&self) -> bool {
+        self.reads_old
     }
 
     /// Copies the value before an update, if a step reads it.
     pub(super) fn before(&self, old: Option<&V>) -> Option<V> {
-        old.zip(self.0).map(|(old, copies)| (copies.value)(old))
+        let copies = self.copies.filter(|_| self.reads_old);
+        old.zip(copies).map(|(old, copies)| (copies.value)(old))
     }
 
     /// Forwards a change, if a step reads it. It comes before the update itself: a join of two tables that come from one
@@ -81,7 +113,7 @@ impl<K: 'static, V: 'static> ChangesExit<K, V> {
         (key, timestamp, headers): (&K, Option<Timestamp>, &Headers),
         (old, new): (Option<V>, Option<&V>),
     ) -> Result<(), Fault> {
-        let Some(copies) = self.0 else {
+        let Some(copies) = self.copies else {
             return Ok(());
         };
         let new = new.map(copies.value);

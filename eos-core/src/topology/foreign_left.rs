@@ -399,7 +399,7 @@ where
         (key, old, new): (K, Option<Stamp>, Option<R>),
         (timestamp, headers): (Option<Timestamp>, &Headers),
     ) -> Result<(), Fault> {
-        let old = old.filter(|_| changes.is_read());
+        let old = old.filter(|_| changes.reads_old());
         let old = old
             .map(|old| self.join.decode_result(&old.value))
             .transpose();
@@ -519,11 +519,14 @@ where
     }
 }
 
-/// Whether a record is a dead letter that is replayed, or comes from one. Replays of letters without a number have no header
-/// [`REPLAY`].
-fn is_dead_letter(headers: &Headers) -> bool {
-    let names = [REPLAY, REPLAY_FOR, dead_letter::EXCEPTION];
-    names.iter().any(|name| headers.get(name).is_some())
+/// The headers of dead letters and replays. Replays of letters without a number have no header [`REPLAY`].
+pub(super) const LETTER_HEADERS: [&str; 3] = [REPLAY, REPLAY_FOR, dead_letter::EXCEPTION];
+
+/// Whether a record is a dead letter that is replayed, or comes from one.
+pub(super) fn is_dead_letter(headers: &Headers) -> bool {
+    LETTER_HEADERS
+        .iter()
+        .any(|name| headers.get(name).is_some())
 }
 
 /// The fault of a record of an internal topic that can't be read.

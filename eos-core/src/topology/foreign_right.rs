@@ -4,16 +4,15 @@ use std::any::Any;
 use std::sync::Arc;
 
 use eos_protocol::foreign::{
-    Answer, FanOut, ForeignError, Message, Received, Share, Subscriber, Subscription, receive,
-    subscriber_key, subscriber_of_key, subscriber_prefix,
+    Answer, FanOut, ForeignError, Message, Received, Share, Subscriber, Subscription, needs_kept,
+    receive, subscriber_key, subscriber_of_key, subscriber_prefix,
 };
-use eos_protocol::sequence::{REPLAY, REPLAY_FOR};
 use eos_protocol::state::{OwnRows, StoreId};
-use eos_protocol::{Partition, Place, Timestamp, dead_letter};
+use eos_protocol::{Partition, Place, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
 use super::fault::Fault;
-use super::foreign_left::{table_row_fault, unreadable_message};
+use super::foreign_left::{LETTER_HEADERS, is_dead_letter, table_row_fault, unreadable_message};
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use super::row_store::codec_fault;
@@ -129,7 +128,10 @@ where
         } = Subscription::decode(&value).map_err(|e| unreadable_message(&e))?;
         let rows = RightRows::new(ctx, self.join.shared_name())?;
         let key = subscriber_key(&foreign, &left);
-        let kept = rows.get(&key)?;
+        let kept = match needs_kept(message, is_dead_letter(&headers)) {
+            true => rows.get(&key)?,
+            false => None,
+        };
         match receive(kept, message, Subscriber { token, partition }) {
             Received::Stale => return Ok(()),
             Received::Unsubscribed if kept.is_none() => return Ok(()),
@@ -172,7 +174,7 @@ where
 
 /// Removes the headers of dead letters and replays. They belong to the record of the table, and an answer is a new record.
 fn remove_letter_headers(mut headers: Headers) -> Headers {
-    for name in [REPLAY, REPLAY_FOR, dead_letter::EXCEPTION] {
+    for name in LETTER_HEADERS {
         headers.remove(name);
     }
     headers

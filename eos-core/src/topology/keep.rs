@@ -42,7 +42,7 @@ impl<K: 'static, V: 'static> Node for Keep<K, V> {
             return Ok(());
         };
         let store = ctx.store_at::<K, Stamped<V>>(self.store);
-        let read = || match self.changes.is_read() {
+        let read = || match self.changes.reads_old() {
             true => store.read(&key).map_err(Fault::State),
             false => Ok(None),
         };

@@ -261,7 +261,7 @@ impl Snapshots {
         let index = store.wanted().index_in(topology)?;
         let spec = topology.stores().get(index).ok_or(ViewError::OtherApp)?;
         let store = Arc::clone(&spec.name);
-        let is_ordered = spec.kind == StoreKind::Ordered;
+        let is_ordered = spec.kind != StoreKind::Point;
         let access = H::Store::access(&*spec.definition, is_ordered);
         let access = access.ok_or_else(|| ViewError::OtherTypes {
             store: Arc::clone(&store),

@@ -29,7 +29,7 @@ pub use left::{
 };
 pub use messages::{Answer, Message, Subscription};
 pub use right::{
-    Received, Subscriber, receive, subscriber_key, subscriber_of_key, subscriber_prefix,
+    Received, Subscriber, needs_kept, receive, subscriber_key, subscriber_of_key, subscriber_prefix,
 };
 
 use crate::Timestamp;

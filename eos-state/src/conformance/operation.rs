@@ -5,13 +5,13 @@ use proptest::prelude::*;
 
 use crate::{Direction, ExpiredRows, KeyRange, StoreKind};
 
-/// The stores of the test task: both families, both kinds, adjacent ids and the last possible id.
+/// The stores of the test task: both families, all kinds, adjacent ids and the last possible id.
 pub(super) const STORES: [(StoreId, StoreKind); 5] = [
     (StoreId::from_be_bytes([0, 0, 0, 1]), StoreKind::Point),
     (StoreId::from_be_bytes([0, 0, 0, 2]), StoreKind::Ordered),
     (
         StoreId::from_be_bytes([0x7f, 0xff, 0xff, 0xff]),
-        StoreKind::Ordered,
+        StoreKind::Scanned,
     ),
     (StoreId::from_be_bytes([0x80, 0, 0, 1]), StoreKind::Ordered),
     (StoreId::from_be_bytes([0xff; 4]), StoreKind::Point),

@@ -17,6 +17,9 @@ pub enum StoreKind {
     Point,
     /// By key and by range. The first scan of a transaction sorts its writes. Later writes are inserted in order.
     Ordered,
+    /// By range, and rarely by key. Like an ordered store, but without a [cache](crate::TaskStore::cached), which scans do
+    /// not use. Other stores have its part of the memory.
+    Scanned,
 }
 
 #[derive(Debug)]
@@ -45,6 +48,10 @@ impl Overlay {
         Self::new(self.kind)
     }
 
+    pub(crate) fn kind(&self) -> StoreKind {
+        self.kind
+    }
+
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }
@@ -62,7 +69,7 @@ impl Overlay {
         if !new {
             return;
         }
-        if self.kind == StoreKind::Ordered {
+        if self.kind != StoreKind::Point {
             // The key, its place in a node, and the average free space of a node.
             self.order_bytes += key.len() + 32;
         }
@@ -83,7 +90,9 @@ impl Overlay {
     pub(crate) fn scan(&self, range: &KeyRange, direction: Direction) -> Entries<'_> {
         let from = match self.kind {
             _ if range.is_empty() => Source::Sorted(Vec::new().into_iter()),
-            StoreKind::Ordered => Source::Ordered(self.order().range::<[u8], _>(range.bounds())),
+            StoreKind::Ordered | StoreKind::Scanned => {
+                Source::Ordered(self.order().range::<[u8], _>(range.bounds()))
+            }
             StoreKind::Point => {
                 Source::Sorted(self.table.sorted(|key| range.contains(key)).into_iter())
             }
@@ -164,7 +173,7 @@ mod tests {
     #[test]
     fn writes_before_and_after_the_first_scan_are_in_order() {
         let hasher = KeyHasher::random();
-        for kind in [StoreKind::Point, StoreKind::Ordered] {
+        for kind in [StoreKind::Point, StoreKind::Ordered, StoreKind::Scanned] {
             let mut overlay = Overlay::new(kind);
             let write = |overlay: &mut Overlay, key: &[u8]| {
                 overlay.write(hasher.hash(key), key, Some(b"value"));
@@ -183,7 +192,7 @@ mod tests {
             assert_eq!(keys(&overlay), [b"a", b"b", b"c"], "{kind:?}");
             assert_eq!(overlay.sorted(), [1, 2, 0], "{kind:?}");
             let counted = overlay.bytes() - overlay.table().bytes();
-            assert_eq!(counted, if kind == StoreKind::Ordered { 99 } else { 0 });
+            assert_eq!(counted, if kind == StoreKind::Point { 0 } else { 99 });
             overlay.clear();
             assert_eq!((overlay.bytes(), keys(&overlay).len()), (0, 0), "{kind:?}");
         }

@@ -151,9 +151,10 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         self.spec(OwnRows::ForeignLeft, StoreKind::Point)
     }
 
-    /// The store of the subscribers. The subscribers of one foreign key are read as a range.
+    /// The store of the subscribers. The subscribers of one foreign key are read as a range. A single one is read only to end
+    /// it, or to judge a replayed message.
     pub(crate) fn right_spec(&self) -> StoreSpec {
-        self.spec(OwnRows::ForeignRight, StoreKind::Ordered)
+        self.spec(OwnRows::ForeignRight, StoreKind::Scanned)
     }
 
     /// The store of the updates that were not sent to all subscribers yet.

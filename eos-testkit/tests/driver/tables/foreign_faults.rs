@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Json, Plain};
 use eos_core::state::ForeignJoin;
 use eos_core::{App, Backoff, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
+use eos_testkit::client::Written;
 use eos_testkit::{Input, TestDriver};
 
-use super::foreign::{inner, key_of, results};
+use super::foreign::{inner, inner_by, join, key_of, results};
 use super::foreign_known::messages;
 use super::{pipe, rows, table};
 
@@ -20,6 +21,8 @@ struct Breaking {
     is_broken: Arc<AtomicBool>,
     /// The next read fails, because the codec is not available.
     is_away: Arc<AtomicBool>,
+    /// The number of reads so far.
+    reads: Arc<AtomicUsize>,
 }
 
 impl Breaking {
@@ -30,6 +33,7 @@ impl Breaking {
 
 impl Decode<String> for Breaking {
     fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<String, CodecError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         if self.is_away.swap(false, Ordering::Relaxed) {
             return Err(CodecError::unavailable("the registry is down"));
         }
@@ -369,5 +373,82 @@ fn an_update_of_a_customer_reaches_all_orders() {
             commits(&driver) > before + 1,
             "one transaction is too large"
         );
+    }
+}
+
+/// Without the kept subscription, the replay would replace it, and the left row would ignore all later answers.
+#[test]
+fn a_replayed_subscription_does_not_replace_a_later_one() {
+    for header in ["eos-replay", "eos-replay-for", "__streams.errors.exception"] {
+        let mut app = App::new("a");
+        inner_by(&mut app, &join().keep_right(0));
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, ("right", "a", Some("A")));
+        pipe(&mut driver, ("left", "k", Some("a=1")));
+        let subscriptions = Topic::<Vec<u8>, Vec<u8>>::plain("a-join-subscriptions");
+        let first = driver.read_one(&subscriptions);
+        pipe(&mut driver, ("left", "k", Some("a=2")));
+        let again = Written {
+            timestamp: 0,
+            key: Some(&first.key),
+            value: Some(&first.value),
+            headers: &[(header, b"1")],
+        };
+        let written = (driver.cluster()).produce("a-join-subscriptions", 0, &again);
+        written.unwrap();
+        pipe(&mut driver, ("right", "a", Some("B")));
+        let found = results(&mut driver).remove("k").unwrap();
+        let expected = ["a=1+A", "a=2+A", "a=2+B"].map(|it| Some(it.to_owned()));
+        assert_eq!(found, expected, "{header}");
+    }
+}
+
+/// A join by a foreign key needs the rows before updates of neither table. Other steps have them.
+#[test]
+fn old_rows_are_read_only_for_a_step_that_needs_them() {
+    for is_needed in [false, true] {
+        let (left_codec, right_codec) = (Breaking::default(), Breaking::default());
+        let mut app = App::new("a");
+        let mut table = |name: &str, codec: &Breaking| {
+            let store = KeyValueStore::with(name, Plain, codec.clone());
+            app.table(&rows(name), &store)
+        };
+        let (left, right) = (table("left", &left_codec), table("right", &right_codec));
+        if is_needed {
+            let low = |table: &eos_core::Table<String, String>| {
+                let low = table.clone().filter(|value| value.contains('1'));
+                low.to(&rows("low"));
+            };
+            low(&left);
+            low(&right);
+        }
+        left.join_by(&right, &join(), key_of, |left, right| {
+            format!("{left}+{right}")
+        })
+        .to(&rows("out"));
+        let mut driver = TestDriver::new(app);
+        pipe(&mut driver, ("right", "a", Some("A1")));
+        pipe(&mut driver, ("left", "k", Some("a=1")));
+        let updates = [
+            ("left", Some("a=2"), &left_codec),
+            ("left", None, &left_codec),
+            ("right", Some("A2"), &right_codec),
+            ("right", None, &right_codec),
+        ];
+        for (topic, value, codec) in updates {
+            let before = codec.reads.load(Ordering::Relaxed);
+            let key = if topic == "left" { "k" } else { "a" };
+            pipe(&mut driver, (topic, key, value));
+            let reads = codec.reads.load(Ordering::Relaxed) - before;
+            assert_eq!(reads, usize::from(is_needed), "{topic} {value:?}");
+        }
+        let found = results(&mut driver).remove("k").unwrap();
+        let expected = [Some("a=1+A1"), Some("a=2+A1"), None];
+        assert_eq!(found, expected.map(|it| it.map(str::to_owned)));
+        if is_needed {
+            let low = driver.read_pairs(&rows("low"));
+            let low: Vec<_> = low.iter().map(|(_, value)| value.as_deref()).collect();
+            assert_eq!(low, [Some("A1"), Some("a=1"), None, None]);
+        }
     }
 }
