@@ -175,13 +175,13 @@ impl TaskStore {
     }
 
     /// Caches recently read or written committed values, in memory shared with other tasks. Reads by key use the
-    /// cache; scans do not. So [scanned](StoreKind::Scanned) stores have none.
+    /// cache; scans do not. [Scanned](StoreKind::Scanned) stores have no cache.
     #[must_use]
     pub fn cached(mut self, memory: &CacheMemory) -> Self {
         let none = CacheMemory::default();
         let caches = self.slots.iter().map(|slot| {
             if slot.id.is_reserved() || slot.overlay.kind() == StoreKind::Scanned {
-                // Records never read the index or the notes by key.
+                // Records never read the index or the notes by key, and rarely read a scanned store by key.
                 return CommittedCache::new(&none);
             }
             let cache = CommittedCache::new(memory);

@@ -92,9 +92,11 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// joined table sets the policy of the answers. If a policy skips a record of an internal topic, the result stays as
     /// it was until the next update of the row in this table. An update of the other table may not reach it. A dead
     /// letter with a subscription may be replayed: a later subscription of its row stays. A dead letter with an answer
-    /// restores the result of its own time, also until the next update of the row in this table.
+    /// restores the result of its own time, also until the next update of the row in this table. Replay dead letters with
+    /// their headers, as [`App::replay`](crate::App::replay) does. The join takes a copy without them for a new record: a
+    /// copied subscription replaces a later one, and the row then misses the updates of the other table.
     ///
-    /// An unreadable row of the join or of its tables stops the worker, whatever the error policy.
+    /// If the join reads an unreadable row of its own or of its tables, the worker stops, whatever the error policy.
     pub fn join_by<L, W, X, R>(
         self,
         other: &Table<L, W, X>,

@@ -34,7 +34,7 @@ pub use grouped::GroupedTable;
 pub struct Table<K, V, U = Option<V>> {
     /// The updates.
     pub(crate) stream: Stream<K, U>,
-    /// The updates with the previous rows, from the second exit of the same nodes.
+    /// The updates with the previous rows, from the second exit of the same nodes. See [`changes`](Self::changes).
     changes: Stream<K, Change<V>>,
     readers: Readers<K, V>,
     pub(crate) rows: RowsOf<K, V>,
@@ -70,7 +70,7 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         self.changes.clone()
     }
 
-    /// Returns the updates for a step that ignores the previous rows. A table does not read these rows for it.
+    /// Returns the updates for a step that ignores the previous rows. The table does not read these rows for such a step.
     fn changes_without_old(&self) -> Stream<K, Change<V>>
     where
         K: Clone,

@@ -1,4 +1,4 @@
-//! Changes of tables' rows, for the steps that need the row before an update.
+//! Changes of tables' rows, for the steps that read them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +26,8 @@ impl<K, V> Clone for Copies<K, V> {
 
 impl<K, V> Copy for Copies<K, V> {}
 
-/// The steps that read the changes of a table. The declaration of the table and its nodes share it.
+/// Records whether steps read the changes of a table, and whether they read the rows before the updates. The declaration of
+/// the table and its nodes share this value.
 pub(crate) struct Readers<K, V>(Arc<Reads<K, V>>);
 
 struct Reads<K, V> {
@@ -44,7 +45,7 @@ impl<K, V> Readers<K, V> {
         }))
     }
 
-    /// Declares that a step reads the changes with the rows before the updates.
+    /// Declares that a step reads the changes, including the rows before the updates.
     pub(crate) fn add(&self)
     where
         K: Clone,
@@ -54,7 +55,7 @@ impl<K, V> Readers<K, V> {
         self.0.old.get_or_init(|| ());
     }
 
-    /// Declares that a step reads the changes. It ignores the rows before the updates, so they may be missing.
+    /// Declares that a step reads the changes but ignores the rows before the updates. These rows may be missing.
     pub(crate) fn add_without_old(&self)
     where
         K: Clone,
@@ -93,7 +94,7 @@ impl<K: 'static, V: 'static> ChangesExit<K, V> {
         self.copies.is_some()
     }
 
-    /// Whether a step reads the row before an update. Only then does a node need it.
+    /// Whether a step reads the row before an update. Only then does a node need that row.
     pub(super) fn reads_old(&self) -> bool {
         self.reads_old
     }

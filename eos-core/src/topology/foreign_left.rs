@@ -475,7 +475,7 @@ where
             ctx.left_stale_answer_out();
             return Ok(());
         };
-        let right = match is_dead_letter(&headers) {
+        let right = match is_replayed(&headers) {
             // A later answer may have arrived first.
             true => Right::Unknown,
             false => Right::of_answer(timestamp, answer.value, join.max_kept_bytes()),
@@ -519,11 +519,11 @@ where
     }
 }
 
-/// The headers of dead letters and replays. Replays of letters without a number have no header [`REPLAY`].
+/// The headers that mark dead letters and replays. The replay of a letter without a number has no header [`REPLAY`].
 pub(super) const LETTER_HEADERS: [&str; 3] = [REPLAY, REPLAY_FOR, dead_letter::EXCEPTION];
 
-/// Whether a record is a dead letter that is replayed, or comes from one.
-pub(super) fn is_dead_letter(headers: &Headers) -> bool {
+/// Whether a record is a replayed dead letter, or was made from one.
+pub(super) fn is_replayed(headers: &Headers) -> bool {
     LETTER_HEADERS
         .iter()
         .any(|name| headers.get(name).is_some())

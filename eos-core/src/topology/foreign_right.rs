@@ -12,7 +12,7 @@ use eos_protocol::{Partition, Place, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
 use super::fault::Fault;
-use super::foreign_left::{LETTER_HEADERS, is_dead_letter, table_row_fault, unreadable_message};
+use super::foreign_left::{LETTER_HEADERS, is_replayed, table_row_fault, unreadable_message};
 use super::node::{Moment, Next, Node};
 use super::nodes::take;
 use super::row_store::codec_fault;
@@ -128,7 +128,7 @@ where
         } = Subscription::decode(&value).map_err(|e| unreadable_message(&e))?;
         let rows = RightRows::new(ctx, self.join.shared_name())?;
         let key = subscriber_key(&foreign, &left);
-        let kept = match needs_kept(message, is_dead_letter(&headers)) {
+        let kept = match needs_kept(message, is_replayed(&headers)) {
             true => rows.get(&key)?,
             false => None,
         };

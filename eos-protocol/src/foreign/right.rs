@@ -70,8 +70,8 @@ pub fn receive(kept: Option<Subscriber>, message: Message, from: Subscriber) -> 
     }
 }
 
-/// Whether [`receive`] needs the kept subscriber. Messages of a left row come in the order of their tokens, unless they are
-/// replayed. So a subscription that is not replayed counts, whatever is kept.
+/// Whether [`receive`] needs the kept subscriber. Messages of a left row arrive in the order of their tokens, unless they are
+/// replayed. So a subscription that is not replayed is never stale.
 #[must_use]
 pub fn needs_kept(message: Message, is_replayed: bool) -> bool {
     match message {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_without_the_kept_subscriber_is_the_same() {
+    fn messages_that_do_not_need_the_kept_subscriber_ignore_it() {
         let of = |token, partition| Subscriber {
             token,
             partition: Partition::new(partition).unwrap(),
@@ -169,8 +169,8 @@ mod tests {
             if needs_kept(message, false) {
                 continue;
             }
-            // In order, a kept token of the same task is an earlier one.
-            for kept in [of(4, 3), of(4, 2), of(6, 2)] {
+            // Without a replay, the kept token of the same task is not higher.
+            for kept in [of(4, 3), of(5, 3), of(4, 2), of(6, 2)] {
                 let decided = receive(Some(kept), message, of(5, 3));
                 assert_eq!(decided, receive(None, message, of(5, 3)), "{kept:?}");
             }

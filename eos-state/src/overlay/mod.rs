@@ -10,15 +10,15 @@ pub(crate) use table::{KeyHash, KeyHasher, Table, Written};
 
 use crate::range::{Direction, KeyRange};
 
-/// The access to a store, which decides how its open writes are kept.
+/// The access to a store, which decides how its open writes are kept and whether the store has a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreKind {
     /// By key. A scan works, too, but sorts the transaction's writes to the range each time.
     Point,
     /// By key and by range. The first scan of a transaction sorts its writes. Later writes are inserted in order.
     Ordered,
-    /// By range, and rarely by key. Like an ordered store, but without a [cache](crate::TaskStore::cached), which scans do
-    /// not use. Other stores have its part of the memory.
+    /// By range, and rarely by key. Writes are kept as in an ordered store. The store has no
+    /// [cache](crate::TaskStore::cached), because scans do not use it. Other stores use its part of the cache memory.
     Scanned,
 }
 
@@ -26,8 +26,8 @@ pub enum StoreKind {
 pub(crate) struct Overlay {
     table: Table,
     kind: StoreKind,
-    /// Entries in key order, for ordered stores from their first scan in a transaction. Most transactions scan nothing,
-    /// and one sort at their end costs less than a sorted insertion for each key.
+    /// Entries in key order, for ordered and scanned stores from their first scan in a transaction. Most transactions scan
+    /// nothing, and one sort at their end costs less than a sorted insertion for each key.
     order: OnceLock<BTreeMap<Box<[u8]>, u32>>,
     /// The size of the order, also before the first scan: a scan has no other way to report its memory.
     order_bytes: usize,

@@ -27,7 +27,7 @@ pub(crate) fn is_right(seq: u64, work: Work) -> bool {
 pub(crate) fn keys(work: Work) -> Option<u64> {
     match work {
         Work::StreamTable => Some(ROWS),
-        // Of 3,000,000 orders, three quarters are written once.
+        // Of the orders in 3,000,000 records, about three quarters are written once.
         Work::Orders => Some(5_000_000),
         // A window of half a minute has 270,000 records of the left topic.
         Work::HotKey => Some(2),

@@ -151,8 +151,8 @@ impl<K: 'static, L: 'static, W: 'static, R: 'static> ForeignJoin<K, L, W, R> {
         self.spec(OwnRows::ForeignLeft, StoreKind::Point)
     }
 
-    /// The store of the subscribers. The subscribers of one foreign key are read as a range. A single one is read only to end
-    /// it, or to judge a replayed message.
+    /// The store of the subscribers. The subscribers of one foreign key are read as a range. A single subscriber is read
+    /// only for an unsubscription or a replayed message.
     pub(crate) fn right_spec(&self) -> StoreSpec {
         self.spec(OwnRows::ForeignRight, StoreKind::Scanned)
     }

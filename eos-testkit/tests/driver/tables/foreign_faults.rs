@@ -376,7 +376,8 @@ fn an_update_of_a_customer_reaches_all_orders() {
     }
 }
 
-/// Without the kept subscription, the replay would replace it, and the left row would ignore all later answers.
+/// If the join did not read the kept subscriber, the replay would replace it, and the left task would ignore all later
+/// answers.
 #[test]
 fn a_replayed_subscription_does_not_replace_a_later_one() {
     for header in ["eos-replay", "eos-replay-for", "__streams.errors.exception"] {
@@ -388,13 +389,13 @@ fn a_replayed_subscription_does_not_replace_a_later_one() {
         let subscriptions = Topic::<Vec<u8>, Vec<u8>>::plain("a-join-subscriptions");
         let first = driver.read_one(&subscriptions);
         pipe(&mut driver, ("left", "k", Some("a=2")));
-        let again = Written {
+        let replay = Written {
             timestamp: 0,
             key: Some(&first.key),
             value: Some(&first.value),
             headers: &[(header, b"1")],
         };
-        let written = (driver.cluster()).produce("a-join-subscriptions", 0, &again);
+        let written = (driver.cluster()).produce("a-join-subscriptions", 0, &replay);
         written.unwrap();
         pipe(&mut driver, ("right", "a", Some("B")));
         let found = results(&mut driver).remove("k").unwrap();
@@ -403,9 +404,9 @@ fn a_replayed_subscription_does_not_replace_a_later_one() {
     }
 }
 
-/// A join by a foreign key needs the rows before updates of neither table. Other steps have them.
+/// A join by a foreign key does not need the rows before updates of either table. Steps that need these rows get them.
 #[test]
-fn old_rows_are_read_only_for_a_step_that_needs_them() {
+fn old_rows_are_not_read_if_no_step_needs_them() {
     for is_needed in [false, true] {
         let (left_codec, right_codec) = (Breaking::default(), Breaking::default());
         let mut app = App::new("a");
