@@ -31,8 +31,8 @@
 use std::time::Duration;
 
 use eos_core::state::JoinStore;
-use eos_core::windows::{Sides, Within};
-use eos_core::{App, PlainTopic, Topic};
+use eos_core::windows::Within;
+use eos_core::{App, PlainTopic, Sides, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
