@@ -93,8 +93,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
     /// it was until the next update of the row in this table. An update of the other table may not reach it. A dead
     /// letter with a subscription may be replayed: a later subscription of its row stays. A dead letter with an answer
     /// restores the result of its own time, also until the next update of the row in this table. Replay dead letters with
-    /// their headers, as [`App::replay`](crate::App::replay) does. The join takes a copy without them for a new record: a
-    /// copied subscription replaces a later one, and the row then misses the updates of the other table.
+    /// their headers, as [`App::replay`](crate::App::replay) does. The join treats a copy without them as a new record. A
+    /// copied subscription then replaces a later one, and the row misses the updates of the other table.
     ///
     /// If the join reads an unreadable row of its own or of its tables, the worker stops, whatever the error policy.
     pub fn join_by<L, W, X, R>(
@@ -180,8 +180,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
             Some(_) => join.clone(),
             None => join.clone().keep_right(0),
         };
-        self.needs_old_rows();
-        other.needs_old_rows();
+        self.refuse_related_tables();
+        other.refuse_related_tables();
         let (method, readers) = (kind.method(), Readers::none());
         self.stream.shares(&other.stream, &[], (method, "table"));
         let (subscriptions, asked) = other.stream.between(join.name(), "subscriptions");

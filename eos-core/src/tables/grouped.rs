@@ -69,7 +69,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         KC: Codec<L>,
         VC: Codec<W>,
     {
-        self.needs_old_rows();
+        self.refuse_related_tables();
         let rows = self.rows.made_of_stores();
         if let Some(&store) = self.rows.reads().first() {
             self.stream

@@ -133,8 +133,8 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         X: 'static,
         R: 'static,
     {
-        self.needs_old_rows();
-        other.needs_old_rows();
+        self.refuse_related_tables();
+        other.refuse_related_tables();
         let [left, right] = [Side::Left, Side::Right].map(|side| Kind::TableJoin(kind, side));
         let method = left.method();
         let (f, readers) = (Arc::new(f), Readers::none());

@@ -80,8 +80,9 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         self.changes.clone()
     }
 
-    /// Refuses a step that needs the previous row, if only a store could return that row.
-    fn needs_old_rows(&self) {
+    /// Refuses a step behind a join of related tables without a store, because only a store has the previous results. A step that
+    /// ignores these results is refused, too.
+    fn refuse_related_tables(&self) {
         if let Some(method) = self.rows.related_by() {
             self.stream.wrong(Mistake::RelatedTables { method });
         }
@@ -93,13 +94,13 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         KC: Encode<K>,
         VC: Encode<U>,
     {
-        self.needs_old_rows();
+        self.refuse_related_tables();
         self.stream.to(topic);
     }
 
     /// Returns the stream of updates.
     pub fn to_stream(self) -> Stream<K, U, Partitioned> {
-        self.needs_old_rows();
+        self.refuse_related_tables();
         self.stream.with_lineage(self.rows.lineage())
     }
 

@@ -116,7 +116,7 @@ impl<K: Clone + 'static, V: Clone + 'static, U: 'static> Table<K, V, U> {
         let (f, readers) = (Arc::new(f), Readers::none());
         let (get, read) = (Arc::clone(&f), readers.clone());
         let rows = RowsOf::mapped(&self.rows, move |key, value| get(key, value));
-        self.needs_old_rows();
+        self.refuse_related_tables();
         let exits = self.changes().then_table(kind, move || {
             let f = Arc::clone(&f);
             Box::new(TableStep::<K, V, W, _>::new(f, read.exit()))
