@@ -251,6 +251,12 @@ impl JoinedCheck {
                 let ((left, right), (new_left, new_right)) = (pair[0], pair[1]);
                 ensure!(left <= new_left && right <= new_right, "{name}: {pair:?}");
             }
+            // No row is updated, so there is one result.
+            ensure!(
+                self.work != Work::Orders || results.len() == 1,
+                "{name}: {} results of one order",
+                results.len()
+            );
         }
         ensure!(found.is_empty(), "results of keys without records");
         Ok(())
@@ -355,5 +361,28 @@ mod tests {
         };
         assert!(outcome(0));
         assert!(!outcome(1));
+    }
+
+    #[test]
+    fn an_order_without_its_result_or_with_two_is_found() {
+        let keys = check(Work::Orders).by_key(RECORDS);
+        let outcome = |skip: usize, again: usize| {
+            let mut check = check(Work::Orders);
+            let orders: Vec<u64> = keys
+                .values()
+                .filter_map(|[lefts, _]| lefts.first().copied())
+                .collect();
+            for left in orders.iter().skip(skip).chain(&orders[..again]) {
+                let mut order = Input::of(Work::Orders, FEW);
+                order.set(*left);
+                let customer = keys[order.value.get(FOREIGN).unwrap_or_default()][1][0];
+                take(&mut check, *left, Some(customer));
+            }
+            let outcome = check.complete(RECORDS);
+            outcome.err().map_or(String::new(), |e| e.to_string())
+        };
+        assert_eq!(outcome(0, 0), "");
+        assert!(outcome(1, 0).contains("the last result is None"));
+        assert!(outcome(0, 1).contains("2 results of one order"));
     }
 }

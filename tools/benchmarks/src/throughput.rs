@@ -113,6 +113,12 @@ fn measure(
     if sides.contains(&Side::Connect) {
         bench.build_connect()?;
     }
+    let most = joined_records::most_records(work);
+    ensure!(
+        records <= most,
+        "{} has {most} records at most",
+        work.name()
+    );
     bench.keys = joined_records::keys(work).unwrap_or(KEYS);
     let input = bench.filled(&format!("{}-in", work.name()), work, records)?;
     let right = match work.joins() {

@@ -61,7 +61,7 @@ pub(crate) enum Work {
     TableTable,
     /// Two tables, by a foreign key: every update is written. A row of the right table has ten of the left one.
     Foreign,
-    /// The same, but most left rows are written once. They are orders, and each refers to a customer.
+    /// The same, but each row is written once. Left rows are orders, and each refers to a customer.
     Orders,
     /// The left records of two streams have two keys, and no pairs: each is written when it closes.
     HotKey,
