@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc as commands, oneshot};
 
-/// The worker's end. The thread ends, and its connection is closed, when this is dropped.
+/// The worker's side of the channel. Dropping it ends the thread and closes the connection.
 pub(crate) struct Actor<C, A> {
     commands: commands::UnboundedSender<(u64, C)>,
     answers: mpsc::Receiver<(u64, A)>,
@@ -28,7 +28,7 @@ impl<C, A> fmt::Debug for Actor<C, A> {
     }
 }
 
-/// The thread's end.
+/// The thread's side of the channel.
 pub(crate) struct Inbound<C, A> {
     commands: commands::UnboundedReceiver<(u64, C)>,
     answers: mpsc::Sender<(u64, A)>,
@@ -62,7 +62,7 @@ impl<C: Send + 'static, A: Send + 'static> Actor<C, A> {
                         _ = stopped => {}
                     }
                 });
-                // A lookup of a host name cannot be interrupted, and must not hold up anything.
+                // A lookup of a host name cannot be interrupted, so the runtime does not wait for it.
                 runtime.shutdown_background();
             })?;
         Ok(Self {
@@ -76,7 +76,7 @@ impl<C: Send + 'static, A: Send + 'static> Actor<C, A> {
 
     /// Sends a command without an answer.
     pub(crate) fn tell(&mut self, command: C) {
-        // A thread that has ended is noticed by the next `ask`.
+        // The next `ask` returns an error if the thread has ended.
         let _ = self.commands.send((0, command));
     }
 
@@ -117,18 +117,18 @@ impl<C: Send + 'static, A: Send + 'static> Actor<C, A> {
 }
 
 impl<C, A> Inbound<C, A> {
-    /// The next command, with the number for its answer.
+    /// Returns the next command, with the number for its answer.
     pub(crate) async fn next(&mut self) -> Option<(u64, C)> {
         self.commands.recv().await
     }
 
-    /// Whether another command waits.
+    /// Returns whether no command waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
     pub(crate) fn answer(&self, number: u64, answer: A) {
-        // A worker that has gone needs no answer.
+        // The worker may have dropped its side. Then no answer is needed.
         let _ = self.answers.send((number, answer));
     }
 }

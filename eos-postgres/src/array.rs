@@ -17,7 +17,7 @@ pub(crate) struct Array {
     elements: Vec<u8>,
 }
 
-/// Without the values: the driver logs the parameters of statements.
+/// Prints no values, because the driver logs the parameters of statements.
 impl fmt::Debug for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} values of {:?}", self.count, self.kind)
@@ -83,7 +83,7 @@ pub(crate) struct Param {
     pub(crate) value: Option<Vec<u8>>,
 }
 
-/// Without the value, as an [`Array`].
+/// Prints no value, as [`Array`].
 impl fmt::Debug for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.kind)
@@ -91,7 +91,8 @@ impl fmt::Debug for Param {
 }
 
 impl Param {
-    /// The type to prepare with. The server infers the type of a text from its use.
+    /// Returns the type for the prepared statement. The server infers the type of a text from its
+    /// use.
     pub(crate) fn declared(kind: Kind) -> Type {
         match kind.wire() {
             Type::TEXT => Type::UNKNOWN,

@@ -1,4 +1,4 @@
-//! Tables as the catalog of the database describes them, and what is wrong with them.
+//! Tables in the catalog of the database, and the mistakes in them.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
@@ -7,7 +7,7 @@ use crate::place::{Definition, Shape, TableShape};
 use crate::sql::{ColumnType, Names, quote};
 use crate::targets::unfit_storage;
 
-/// The table, with what this role may do. $1 the quoted name.
+/// The table, with the permissions of this role. $1 the quoted name.
 const TABLE: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, \
        pg_catalog.has_schema_privilege(n.oid, 'USAGE'), \
        pg_catalog.has_table_privilege(c.oid, 'DELETE'), current_user::text, c.relrowsecurity \
@@ -80,7 +80,7 @@ struct FoundColumn {
     folds_values: bool,
 }
 
-/// Looks a place up. The mistakes are complete sentences with a fix.
+/// Looks up a place. Each mistake is a complete sentence with a fix.
 pub(crate) async fn resolve(
     client: &Client,
     definition: &Definition,
@@ -102,7 +102,7 @@ pub(crate) async fn resolve(
     }
 }
 
-/// The quoted form of `stock` or `sales.stock`.
+/// Returns the quoted form of `stock` or `sales.stock`.
 fn quoted(table: &str) -> String {
     let parts: Vec<String> = table.split('.').map(quote).collect();
     parts.join(".")
@@ -221,7 +221,7 @@ impl Lookup<'_> {
         rows.iter().map(column).collect()
     }
 
-    /// Checks our columns, and returns their types.
+    /// Checks the columns of the definition, and returns their types.
     fn match_columns(
         &self,
         found: &Found,
@@ -291,7 +291,7 @@ impl Lookup<'_> {
         types
     }
 
-    /// A column without a value and without a default refuses every row.
+    /// Reports the `NOT NULL` columns without a value and without a default. Such a column refuses every row.
     fn unnamed_columns(&self, columns: &[FoundColumn], mistakes: &mut Vec<String>) {
         let inserts = self.needs("INSERT");
         let is_ours = |name: &str| self.shape.all().any(|ours| ours.name == name);

@@ -18,7 +18,7 @@ use crate::targets::{self, Overlaps, Target};
 /// The oldest server with everything that eos uses: `client_connection_check_interval`.
 const OLDEST_SERVER: i32 = 140_000;
 
-/// What a worker needs in the schema of eos.
+/// The permissions that a worker needs in the schema of eos.
 const GRANTS: &[(&str, &[&str])] = &[
     ("meta", &["SELECT"]),
     ("positions", &["SELECT", "INSERT", "UPDATE"]),
@@ -32,16 +32,17 @@ const SERVER: &str = "SELECT pg_catalog.current_setting('server_version_num')::i
      pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')::bool, \
      pg_catalog.pg_backend_pid()";
 
-/// A setting of the session. A pooler of transactions gives it to another client, or forgets it.
+/// A setting of the session. A pooler with transaction pooling gives it to another client, or loses it.
 const MARK: &str =
     "SELECT pg_catalog.set_config('eos.probe', 'mine', false), pg_catalog.pg_backend_pid()";
 const READ_MARK: &str =
     "SELECT pg_catalog.current_setting('eos.probe', true), pg_catalog.pg_backend_pid()";
 
-/// The time for another connection while a transaction is open. A pooler with one session makes it wait for the end.
+/// The time for another connection while a transaction is open. A pooler with one session makes that connection wait
+/// for the end of the transaction.
 const OTHER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Checks everything. `others` is a second connection, which makes a pooler switch sessions.
+/// Checks everything. `other` is a second connection, which makes a pooler switch sessions.
 pub(crate) async fn check(
     client: &Client,
     other: &Client,
@@ -53,7 +54,7 @@ pub(crate) async fn check(
         Failed::of(Call::Outside, "the check of the database", &error).into_error(ledger)
     };
     if pooler(client, other).await.map_err(failed)? {
-        // Other statements would fail for this reason.
+        // The other checks would fail for the same reason.
         let text = format!(
             "{ledger}: a pooler changes the session between transactions: connect to PostgreSQL directly, or use session \
              pooling"
@@ -142,8 +143,8 @@ async fn pooler(client: &Client, other: &Client) -> Result<bool, tokio_postgres:
     Ok(false)
 }
 
-/// Sends a statement that returns the mark of the session and its process. A pooler of transactions may not know prepared
-/// statements.
+/// Sends a statement that returns the mark of the session and its process. It is a simple query, because a pooler with
+/// transaction pooling may not support prepared statements.
 async fn mark(
     client: &Client,
     statement: &str,
@@ -202,7 +203,7 @@ async fn eos_schema(
 const NO_SCHEMA: &str = "the tables of eos are missing: install them once, with a role that may create tables: \
                          `eos_postgres::install(&client)`";
 
-/// Why this release does not work with tables of this version.
+/// Returns the reason why this release does not work with tables of this version.
 pub(crate) fn wrong_version(version: Option<i32>) -> Option<String> {
     match version {
         None => Some(NO_SCHEMA.into()),
@@ -289,15 +290,15 @@ async fn statement(
     })
 }
 
-/// Whether the cause of an error is not the statement: the connection, a conflict, a lack of resources, an administrator, or a
-/// lock.
+/// Returns whether the cause of an error is not the statement: the connection, a conflict, a lack of resources, an
+/// administrator, or a lock.
 fn passes(error: &tokio_postgres::Error) -> bool {
     let code = error.code().map_or("", |code| code.code());
     let class = code.get(..2).unwrap_or("");
     matches!(class, "" | "08" | "40" | "53" | "57") || code == "55P03"
 }
 
-/// All mistakes as one failure of a session.
+/// Returns all mistakes as one failure of a session.
 pub(crate) fn not_ready(mistakes: &[String]) -> Failed {
     Failed::new(
         Reaction::Stop,

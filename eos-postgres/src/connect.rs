@@ -16,11 +16,11 @@ use crate::sqlstate::{Call, Reaction};
 use crate::tls::{self, Tls};
 use crate::url_error::UrlError;
 
-/// The time for a connection to an address of the only host, with TLS and log-in, if the URL names none.
+/// Time limit for a connection to an address of the only host, with TLS and login, if the URL sets none.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// The same for each of several hosts. The next one is tried afterwards.
+/// The same for each of several hosts. The next host is tried afterwards.
 const CONNECT_LIMIT_OF_SEVERAL: Duration = Duration::from_secs(3);
-/// Sent bytes without an answer for this long: the server, or the network to it, is gone.
+/// Time limit for the acknowledgement of sent bytes. After it, the server or the network to it counts as gone.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// A server, with its credentials.
@@ -32,7 +32,7 @@ pub(crate) struct Target {
     host: String,
 }
 
-/// Only the host and the database: the settings contain a password.
+/// Prints only the host and the database, because the settings contain a password.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "postgres {} at {}", self.database(), self.host)
@@ -85,7 +85,7 @@ impl Target {
         Ok(Self { config, tls, host })
     }
 
-    /// The time for a connection to one address, with TLS and log-in.
+    /// Returns the time limit for a connection to one address, with TLS and login.
     fn limit(&self) -> Duration {
         let limit = self.config.get_connect_timeout();
         limit.copied().unwrap_or(CONNECT_LIMIT)
@@ -103,12 +103,12 @@ pub(crate) enum ConnectError {
         host: String,
         error: tokio_postgres::Error,
     },
-    /// The host accepts connections, and does not answer.
+    /// The host accepts connections, but does not respond.
     Silent { host: String, limit: Duration },
 }
 
 impl ConnectError {
-    /// Whether another attempt at this address fails as well.
+    /// Returns whether another attempt at this address fails as well.
     fn is_permanent(&self) -> bool {
         matches!(self, Self::Server { error, .. } if tls::advice(error).is_some())
     }
@@ -148,8 +148,8 @@ pub(crate) async fn open(target: &Target, name: &str) -> Result<Client, ConnectE
     open_watched(target, name, &Arc::default()).await
 }
 
-/// As [`open`], and `is_gone` becomes true when the connection ends. Tries the hosts in their order, and the addresses of
-/// each host.
+/// As [`open`]. Also sets `is_gone` to `true` when the connection ends. Tries the hosts in their order, and the
+/// addresses of each host.
 ///
 /// The driver's own time limit ends when the host accepts the connection. A host whose processes hang would keep a
 /// client from all later hosts.
@@ -175,7 +175,7 @@ pub(crate) async fn open_watched(
                 Ok(Err(error)) => ConnectError::Server { host, error },
                 Err(_) => ConnectError::Silent { host, limit },
             };
-            // A host that is down for a moment may be the primary, whatever is wrong with the others.
+            // A temporary error takes precedence, because a host that is down for a moment may be the primary.
             if failed.is_none() || !error.is_permanent() {
                 failed = Some(error);
             }
@@ -187,7 +187,8 @@ pub(crate) async fn open_watched(
     }))
 }
 
-/// The addresses of a host's name. `None` is the address that the settings have, or the one that the driver finds.
+/// Returns the addresses of a host name. `None` stands for the address in the settings, or for the one that the driver
+/// finds.
 async fn addresses(config: &Config, limit: Duration) -> Vec<Option<IpAddr>> {
     let ([Host::Tcp(name)], []) = (config.get_hosts(), config.get_hostaddrs()) else {
         return vec![None];
@@ -202,7 +203,7 @@ async fn addresses(config: &Config, limit: Duration) -> Vec<Option<IpAddr>> {
         }
     }
     if addresses.is_empty() {
-        // The driver returns the error of the look-up.
+        // The driver looks the name up again, and returns the error.
         addresses.push(None);
     }
     addresses
@@ -228,12 +229,12 @@ async fn open_one(
     }
 }
 
-/// The number of hosts, or of addresses if the URL has more of them.
+/// Returns the number of hosts, or of addresses if the URL has more of them.
 fn places(config: &Config) -> usize {
     config.get_hosts().len().max(config.get_hostaddrs().len())
 }
 
-/// The same settings, with only the host at this place. The driver has no method that removes a host.
+/// Returns the same settings, with only the host at this place. The driver has no method that removes a host.
 fn of_place(all: &Config, place: usize) -> Config {
     if places(all) <= 1 {
         return all.clone();
@@ -248,7 +249,7 @@ fn of_place(all: &Config, place: usize) -> Config {
     if let Some(address) = all.get_hostaddrs().get(place) {
         one.hostaddr(*address);
     }
-    // One port is that of all hosts.
+    // A single port applies to all hosts.
     let ports = all.get_ports();
     if let Some(port) = ports.get(place).or(ports.first()) {
         one.port(*port);
@@ -297,7 +298,7 @@ pub(crate) async fn notice_lost_client(client: &Client) -> Result<(), tokio_post
         "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3",
     ] {
         match client.batch_execute(settings).await {
-            // The server's operating system does not have it.
+            // The operating system of the server does not support the setting.
             Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => {}
             result => result?,
         }
@@ -314,7 +315,7 @@ async fn watch(
     is_gone.store(true, Ordering::Release);
 }
 
-/// A runtime for one thread.
+/// Returns a runtime for one thread.
 pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -325,7 +326,7 @@ fn error_text(error: &tokio_postgres::Error) -> String {
     error.to_string()
 }
 
-/// The only host, with its port.
+/// Returns the only host, with its port.
 fn address_of(config: &Config) -> String {
     let host = host_of(config);
     match config.get_ports() {
@@ -360,7 +361,7 @@ fn is_local(config: &Config) -> bool {
     addresses_are_local && hosts_are_local
 }
 
-/// Takes our parameters out of a URL, or out of `key=value` pairs.
+/// Takes the parameters of this crate out of a URL, or out of `key=value` pairs.
 fn split(url: &str) -> (String, Ours) {
     let mut ours = Ours::default();
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
@@ -379,7 +380,7 @@ fn split(url: &str) -> (String, Ours) {
     (rest.join(" "), ours)
 }
 
-/// The `key=value` pairs of a connection string. A value in quotes may contain spaces.
+/// Returns the `key=value` pairs of a connection string. A value in quotes may contain spaces.
 fn pairs(text: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     let parts = text.split(move |letter: char| {

@@ -17,9 +17,9 @@ const CONTROL: &[&str] = &[
     "START",
 ];
 
-/// The first word of a statement, if it controls transactions or the session.
+/// Returns the first word of a statement, if it controls transactions or the session.
 ///
-/// If a text hides the word from this check, the move of positions finds out.
+/// If a text hides the word from this check, the move of positions detects it.
 pub(crate) fn control_word(sql: &str) -> Option<&'static str> {
     let mut rest = sql;
     loop {

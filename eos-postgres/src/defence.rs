@@ -83,13 +83,13 @@ impl Statements {
 const IN_ONE_TRANSACTION: &str = "AND pg_catalog.current_setting('eos.transaction', true) = pg_catalog.pg_current_xact_id()::text ";
 const AS_EXPECTED: &str =
     "p.owner = $2 AND p.epoch = m.epoch AND p.next_offset IS NOT DISTINCT FROM m.expected ";
-/// The parameter keeps its type.
+/// Keeps the type of the parameter.
 const UNCOMPARED: &str = "$2::int8 IS NOT NULL ";
 const LOCKED: &str = " FOR NO KEY UPDATE OF p";
 const NOT_IN_SYNC_REP: &str = "AND a.wait_event IS DISTINCT FROM 'SyncRep' ";
 const IN_THIS_DATABASE: &str = "a.datname = pg_catalog.current_database() AND ";
 
-/// The sessions that this one waits for. After `lock_timeout` it waits for none.
+/// Ends the sessions that this session waits for. After `lock_timeout`, it waits for none.
 const END_BLOCKING: &str = "SELECT a.pid, a.application_name, true, pg_catalog.pg_terminate_backend(a.pid) \
      FROM pg_catalog.pg_stat_activity AS a \
      WHERE a.pid = ANY (pg_catalog.pg_blocking_pids(pg_catalog.pg_backend_pid())) \

@@ -16,11 +16,11 @@ pub(crate) struct Failed {
     pub(crate) reaction: Reaction,
     /// The SQLSTATE, or empty.
     pub(crate) code: String,
-    /// The statement's purpose, the answer, and the fix. No values of rows.
+    /// The purpose of the statement, the error of the server, and the fix. Contains no values of rows.
     pub(crate) text: String,
     /// The place of the row, as an index into the plan.
     pub(crate) place: Option<usize>,
-    /// What the worker does, if the reaction does not tell.
+    /// The failure for the worker, if it does not follow from the reaction.
     failure: Option<LedgerFailure>,
 }
 
@@ -61,12 +61,13 @@ impl Failed {
         }
     }
 
-    /// Whether the type of a value does not fit its column, or an operator of it: `datatype_mismatch`, `undefined_function`.
+    /// Returns whether the type of a value does not fit its column, or an operator of it: `datatype_mismatch`,
+    /// `undefined_function`.
     pub(crate) fn is_of_type(&self) -> bool {
         self.reaction == Reaction::Stop && matches!(self.code.as_str(), "42804" | "42883")
     }
 
-    /// A failure that the server did not report.
+    /// Returns a failure that the server did not report.
     pub(crate) fn new(reaction: Reaction, text: impl Into<String>) -> Self {
         Self {
             reaction,
@@ -82,7 +83,7 @@ impl Failed {
         self
     }
 
-    /// Another session took over.
+    /// Creates the failure of a session that another session has replaced.
     pub(crate) fn overtaken(failure: LedgerFailure, text: impl Into<String>) -> Self {
         Self {
             failure: Some(failure),
@@ -90,7 +91,7 @@ impl Failed {
         }
     }
 
-    /// The error for the worker.
+    /// Returns the error for the worker.
     pub(crate) fn into_error(self, ledger: &str) -> LedgerError {
         let mut text = format!("{ledger}: {}", self.text);
         if self.reaction == Reaction::Refuse {
@@ -111,13 +112,13 @@ impl Failed {
     }
 }
 
-/// A value that the driver could not encode was never sent.
+/// Returns whether the driver could not encode a value. Such a statement was never sent.
 fn is_encoding(error: &Error) -> bool {
     let text = error.to_string();
     text.starts_with("error serializing parameter") || text.starts_with("error encoding message")
 }
 
-/// The text without the part between its first and its last quotation mark, which may contain others.
+/// Returns the text without the part between its first and its last quotation mark, which may contain others.
 fn without_quoted(text: &str) -> String {
     match (text.find('"'), text.rfind('"')) {
         (Some(first), Some(last)) => format!("{}…{}", &text[..first], &text[last + 1..]),
@@ -125,7 +126,7 @@ fn without_quoted(text: &str) -> String {
     }
 }
 
-/// The answer of the server without its detail and context, which contain values of rows.
+/// Returns the error of the server without its detail and context, which contain values of rows.
 pub(crate) fn describe(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {
         let code = answer.code().code();
@@ -159,7 +160,7 @@ pub(crate) fn describe(error: &Error) -> String {
     text
 }
 
-/// The fix, where the answer suggests one.
+/// Returns the fix, if the SQLSTATE suggests one.
 fn advice(code: &str) -> &'static str {
     match code {
         "28P01" | "28000" => ". Check user and password in the URL, and pg_hba.conf of the server",

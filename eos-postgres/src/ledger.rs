@@ -107,7 +107,7 @@ impl Postgres {
         let name = self.name();
         let failed = |error: ConnectError| Failed::from(error).into_error(&name);
         let (definitions, mistakes) = self.definitions(plan);
-        // At the same time: each may try several hosts.
+        // Concurrently, because each connection may try several hosts.
         let open = || connect::open(self.target(), "eos/check");
         let (client, other) = tokio::try_join!(open(), open()).map_err(failed)?;
         check::check(&client, &other, &name, &definitions, mistakes).await

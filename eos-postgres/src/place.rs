@@ -1,4 +1,4 @@
-//! Where rows go, as the database sees it: without the types of the stream.
+//! The destinations of rows, without the types of the stream.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +75,7 @@ pub(crate) struct StatementShape {
 }
 
 impl TableShape {
-    /// Keys, then the other columns: the order of parameters.
+    /// Returns the keys, then the other columns: the order of parameters.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ColumnDef> {
         self.keys.iter().chain(&self.columns)
     }
@@ -161,7 +161,7 @@ impl Places {
         name
     }
 
-    /// The definitions of these names, and all mistakes that need no database.
+    /// Returns the definitions of these names, and all mistakes that need no database.
     ///
     /// The places with these indices are the app's dead letters.
     pub(crate) fn of(

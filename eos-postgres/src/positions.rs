@@ -1,4 +1,4 @@
-//! Reads and takes over positions.
+//! The positions of a worker: reads and take-overs.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Poll;
@@ -17,11 +17,12 @@ use crate::postgres::Postgres;
 use crate::sql;
 use crate::sqlstate::{Call, Reaction};
 
-/// A held position is tried this often, so that others are not held up by it.
+/// Time limit for the lock of a position. A held position is tried again afterwards, so that it does not delay the
+/// others.
 const LOCK_LIMIT: Duration = Duration::from_millis(100);
 /// A transaction that holds a position for this long may belong to a frozen worker: its session is ended.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// An answer to a statement of one row.
+/// Time limit for the response to a statement of one row.
 const STATEMENT_LIMIT: Duration = Duration::from_secs(5);
 /// `lock_timeout` has passed.
 const NO_LOCK: &str = "55P03";
@@ -40,7 +41,7 @@ enum Request {
     Look(Vec<TopicPartition>),
 }
 
-/// What the thread knows.
+/// The settings of the thread.
 #[derive(Debug, Clone)]
 struct Start {
     target: Target,
@@ -137,7 +138,7 @@ impl Start {
                 .handle(&mut connection, &mut held_since, &inbound, request)
                 .await;
             let Some(answer) = answer else {
-                // The worker has asked for something else.
+                // The worker has sent another request.
                 continue;
             };
             if let Err(failed) = &answer
@@ -261,7 +262,7 @@ impl Start {
             .collect()
     }
 
-    /// A position of another cluster or topic is never used: its offsets mean other records.
+    /// Fails if the stored position belongs to another cluster or topic, because its offsets mean other records.
     fn compare(&self, of: &TopicPartition, stored: &Stored) -> Result<(), Failed> {
         let pairs = [
             ("cluster", &*stored.cluster_id, &*self.cluster_id),
@@ -297,7 +298,7 @@ struct Connection {
     end_holder: Statement,
 }
 
-/// One take-over: each partition in a transaction of its own, so that one that is held does not hold up the others.
+/// One take-over. Each partition has a transaction of its own, so that a held position does not delay the others.
 struct TakeOver<'a> {
     start: &'a Start,
     connection: &'a Connection,
@@ -307,7 +308,7 @@ struct TakeOver<'a> {
 }
 
 impl TakeOver<'_> {
-    /// Returns `None` if the worker has asked for something else meanwhile.
+    /// Returns `None` if the worker has sent another request meanwhile.
     async fn run(
         &mut self,
         inbound: &Inbound<Request, Answer<Vec<Taken>>>,
@@ -360,7 +361,8 @@ impl TakeOver<'_> {
                 self.taken.push(taken(&of, epoch, offset, name)?);
                 Ok(())
             }
-            // Only another cluster or topic is left alone. The look says which.
+            // The statement returns no row only for a position of another cluster or topic. The look returns an error
+            // that names it.
             Ok(None) => {
                 start
                     .look(self.connection, std::slice::from_ref(&of))
@@ -399,7 +401,7 @@ impl TakeOver<'_> {
             .await;
         let rows = match rows {
             Ok(rows) => rows,
-            // Another role: its session ends by its time-out.
+            // The session belongs to another role. It ends at its timeout.
             Err(error) if error.code().is_some_and(|code| code.code() == "42501") => {
                 tracing::warn!(partition = %of, "{}: this role may not end the session that holds a position: waiting", self.start.ledger);
                 return Ok(());
@@ -443,7 +445,7 @@ fn taken(
     })
 }
 
-/// A server that does not answer is one that is not available.
+/// Limits the time of a call. A server that does not respond counts as unavailable.
 async fn limited<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
     match tokio::time::timeout(STATEMENT_LIMIT, work).await {
         Ok(result) => result,

@@ -1,4 +1,4 @@
-//! A database, as the parts of the crate know it.
+//! The handle of a database.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -86,7 +86,7 @@ impl Postgres {
         })))
     }
 
-    /// Whether a defence is in place. It always is, except in a test of what it prevents.
+    /// Returns whether a defence is in place. It always is, except in a test that removes it.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.0.removed.contains(&defence)
     }
@@ -108,7 +108,7 @@ impl Postgres {
         &self.0.target
     }
 
-    /// The definitions of the plan's places, or all mistakes in them.
+    /// Returns the definitions of the plan's places, and all mistakes in them.
     pub(crate) fn definitions(&self, plan: &Plan) -> (Vec<Arc<Definition>>, Vec<String>) {
         self.0.places.of(&plan.places, &plan.dead_letters)
     }

@@ -19,7 +19,8 @@ pub(crate) fn begin(row: &mut Vec<u8>) {
 
 /// Appends a value. `write` returns `false` for NULL.
 ///
-/// A value of 4 GiB or more becomes one that no server takes: it is refused, and never cut.
+/// A value of 4 GiB or more gets the maximum length. The row is then refused, and the value is
+/// never cut.
 pub(crate) fn push(row: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) {
     let start = row.len();
     row.extend_from_slice(&NULL.to_be_bytes());
@@ -34,7 +35,7 @@ pub(crate) fn push(row: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) 
     }
 }
 
-/// The values of a row. `None` in an item is NULL.
+/// Returns the values of a row. `None` in an item is NULL.
 pub(crate) fn values(row: &[u8]) -> Result<Values<'_>, Malformed> {
     match row.split_first() {
         Some((&VERSION, rest)) => Ok(Values(rest)),
@@ -53,7 +54,7 @@ impl<'a> Values<'a> {
         Self(rest)
     }
 
-    /// The bytes of the values that are left.
+    /// Returns the bytes of the values that are left.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }

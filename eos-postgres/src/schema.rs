@@ -34,7 +34,7 @@ pub enum InstallError {
         "the schema `eos` could not be installed: {cause}. The role needs CREATE on the database"
     )]
     Refused {
-        /// The answer of the server.
+        /// The error of the server.
         cause: String,
     },
 }
@@ -87,7 +87,7 @@ pub(crate) async fn version(client: &Client) -> Result<Option<i32>, tokio_postgr
     row.map(|row| row.try_get(0)).transpose()
 }
 
-/// The numbered SQL files of the schema, in order, for an administrator who applies them by hand, each in one
+/// Returns the numbered SQL files of the schema, in order, for an administrator who applies them by hand, each in one
 /// transaction.
 #[must_use]
 pub fn schema_files() -> &'static [(i32, &'static str)] {

@@ -26,8 +26,8 @@ macro_rules! same_settings {
 /// As a condition of [`SET`].
 pub(crate) const AND_SAME_SETTINGS: &str = concat!("AND ", same_settings!(), " ");
 
-/// The session that begins a transaction remembers it, with its settings. A statement that commits, a second `BEGIN`, or a
-/// change of the settings is then found.
+/// Begins a transaction, and stores its id and its settings in the session. A later statement that commits, a second
+/// `BEGIN`, or a change of the settings is then found.
 pub(crate) const BEGIN: &str = concat!(
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
      SELECT pg_catalog.set_config('eos.transaction', pg_catalog.pg_current_xact_id()::text, true), \
@@ -36,7 +36,7 @@ pub(crate) const BEGIN: &str = concat!(
     ", true)"
 );
 
-/// Constraints that are checked at the end of a transaction are checked while records are still known.
+/// Checks deferred constraints while the records are still known, and not only at the end of the transaction.
 pub(crate) const CHECK_CONSTRAINTS: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
 /// Locks positions that are as expected, and returns them.
@@ -65,8 +65,9 @@ pub(crate) const SET: &str = concat!(
      RETURNING p.topic, p.partition"
 );
 
-/// Why [`SET`] or [`HOLD`] missed: whether the transaction is still the one of [`BEGIN`], whether the session is the newest
-/// one, and whether its settings are still the same. $1 identity, $2 epoch.
+/// The reason why [`SET`] or [`HOLD`] returned too few positions: whether the transaction is still the one of
+/// [`BEGIN`], whether the session is the newest one, and whether its settings are still the same. $1 identity, $2
+/// epoch.
 pub(crate) const WHY: &str = concat!(
     "SELECT \
      pg_catalog.current_setting('eos.transaction', true) IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()::text, \
@@ -74,7 +75,8 @@ pub(crate) const WHY: &str = concat!(
     same_settings!()
 );
 
-/// Raises the epoch of a position, unless it belongs to another cluster or topic. It waits for a transaction that moves it.
+/// Raises the epoch of a position, unless it belongs to another cluster or topic. The statement waits for a transaction
+/// that moves the position.
 ///
 /// $1 app, $2 topic, $3 partition, $4 owner, $5 cluster id, $6 topic id. An empty id is not known.
 pub(crate) const TAKE_OVER: &str = "INSERT INTO eos.positions AS p (app, topic, partition, epoch, owner, cluster_id, topic_id) \
@@ -103,11 +105,11 @@ macro_rules! may_end {
     };
 }
 
-/// Who moves a position at the moment. Sessions of eos that hold it are ended, in this statement, unless they wait for
-/// a standby: what they committed would become visible before it is replicated.
+/// The sessions that hold a position. The statement ends those of eos, unless they wait for a standby: a commit would
+/// become visible before it is replicated.
 ///
-/// The waiting transaction is that of the row, and not one that also waits for it: `pg_blocking_pids` would name a
-/// second waiter. $1 app, $2 topic, $3 partition.
+/// The holder is the transaction in the row, and not one that also waits for the row. `pg_blocking_pids` could name
+/// such a second waiter. $1 app, $2 topic, $3 partition.
 pub(crate) const END_HOLDER: &str = concat!(
     "SELECT a.pid, a.application_name, h.is_ours, \
        CASE WHEN h.is_ours THEN pg_catalog.pg_terminate_backend(a.pid) ELSE false END \
@@ -137,11 +139,11 @@ pub(crate) const NAME_SESSION: &str = "SELECT pg_catalog.set_config('application
      || pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.hashtextextended($1, 0)), 16, '0') || '/' || $2::int8::text || '/s', \
      false)";
 
-/// Older sessions of this identity in this database that may still commit, ended where this role may end them.
-/// $1 identity, $2 epoch.
+/// The older sessions of this identity in this database that may still commit. The statement ends those that this role
+/// may end. $1 identity, $2 epoch.
 ///
-/// A session of another role counts only during a transaction, which has an id from its begin on. A later transaction
-/// of it can't commit: [`HOLD`] and [`SET`] compare the epoch of the session.
+/// A session of another role counts only during a transaction, which has an id from its start. A later transaction of
+/// that session can't commit, because [`HOLD`] and [`SET`] compare the epoch of the session.
 pub(crate) const END_OLDER_SESSIONS: &str = concat!(
     "SELECT a.pid, \
        CASE WHEN r.may_end AND a.wait_event IS DISTINCT FROM 'SyncRep' \
@@ -203,12 +205,12 @@ pub(crate) struct TableSql {
     pub(crate) delete: Option<String>,
 }
 
-/// A quoted identifier.
+/// Quotes an identifier.
 pub(crate) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The name of a table, for a statement.
+/// Returns the name of a table, for a statement.
 pub(crate) fn table_name(names: &Names) -> String {
     format!("{}.{}", quote(&names.schema), quote(&names.table))
 }
@@ -239,7 +241,7 @@ impl Statements<'_> {
         table_name(self.names)
     }
 
-    /// `ROWS FROM (unnest($1::text[]), unnest($2::int8[]))`: one row of the table for each element.
+    /// Returns `ROWS FROM (unnest($1::text[]), unnest($2::int8[]))`: one row of the table for each element.
     fn unnest(&self, columns: usize) -> String {
         let arrays: Vec<String> = self
             .shape
@@ -257,13 +259,13 @@ impl Statements<'_> {
         format!("ROWS FROM ({})", arrays.join(", "))
     }
 
-    /// `c1, c2`: the names of the arrays' elements.
+    /// Returns `c1, c2`: the names of the arrays' elements.
     fn elements(&self, columns: usize) -> String {
         let names: Vec<String> = (1..=columns).map(|index| format!("c{index}")).collect();
         names.join(", ")
     }
 
-    /// `CAST(x.c1 AS text)`
+    /// Returns `CAST(x.c1 AS text)`.
     fn cast(&self, index: usize) -> String {
         let kind = self
             .names
@@ -301,7 +303,7 @@ impl Statements<'_> {
         sql
     }
 
-    /// `ON CONFLICT`, for a table with a key.
+    /// Appends `ON CONFLICT`, for a table with a key.
     fn push_conflict(&self, sql: &mut String) {
         if self.shape.keys.is_empty() {
             return;
@@ -336,8 +338,8 @@ impl Statements<'_> {
         }
     }
 
-    /// An update, and an insert of what it did not find. `INSERT … ON CONFLICT` alone checks the constraints of the
-    /// proposed row, which has a summand where the table has a sum.
+    /// Returns an update, and an insert of the keys that it did not find. `INSERT … ON CONFLICT` alone checks the
+    /// constraints of the proposed row, which has a summand where the table has a sum.
     fn add(&self) -> String {
         let count = self.count();
         let sets: Vec<String> = self
@@ -384,7 +386,7 @@ impl Statements<'_> {
         sql
     }
 
-    /// `t."sku" = x.c1 AND …`
+    /// Returns `t."sku" = x.c1 AND …`.
     fn same_key(&self, value: impl Fn(usize) -> String) -> String {
         let pairs: Vec<String> = self
             .shape
@@ -396,8 +398,8 @@ impl Statements<'_> {
         pairs.join(" AND ")
     }
 
-    /// Not `FOR UPDATE`: a row of another table that references this one holds its key, and two transactions with such
-    /// rows would wait for each other.
+    /// Returns the statement that locks rows. It does not use `FOR UPDATE`: a row of another table that references this
+    /// one holds a lock on its key, and two transactions with such rows would wait for each other.
     fn lock(&self) -> String {
         let keys = self.shape.keys.len();
         format!(

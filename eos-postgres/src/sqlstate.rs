@@ -1,9 +1,9 @@
-//! The reaction to an answer of the server: a table of the SQLSTATE and the call that it answers.
+//! The reaction to an error of the server, as a table of the SQLSTATE and the failed call.
 //!
 //! A repeated statement of a failed transaction has no effect, and a `COMMIT` after it rolls back without an error. So
 //! only calls outside of a transaction are repeated.
 
-/// What was under way when the server answered with an error.
+/// The call for which the server returned an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Call {
     /// A connection, the epoch of a session, a take-over or a look: nothing is open, so it can be repeated.
@@ -16,7 +16,7 @@ pub(crate) enum Call {
     End,
 }
 
-/// What follows from an error.
+/// The reaction to an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reaction {
     /// Repeat the call later.
@@ -34,7 +34,7 @@ pub(crate) enum Reaction {
     Stop,
 }
 
-/// The answer of the server, as far as the reaction depends on it.
+/// The parts of the server's error that decide the reaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State<'a> {
     /// The SQLSTATE. Empty without an answer: the connection failed.

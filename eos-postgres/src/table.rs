@@ -26,7 +26,7 @@ pub struct Inbox {
     subscriber: String,
 }
 
-/// A table of a database, and how a record becomes a row of it. [`Postgres::table`] begins one.
+/// A table of a database, and the mapping of records to its rows. [`Postgres::table`] begins one.
 ///
 /// | shape | a record |
 /// |---|---|
@@ -37,7 +37,7 @@ pub struct Inbox {
 /// | with `key` and [`add`](Self::add) | adds to the row of its key |
 ///
 /// # Exactly-once
-/// A row commits in one transaction with the position of its record. So also a sum counts each record once.
+/// A row commits in one transaction with the position of its record. So a sum also counts each record once.
 ///
 /// # Examples
 /// ```
@@ -189,7 +189,7 @@ impl<K, V> SqlTable<K, V> {
         self.with_column(name, true, value)
     }
 
-    /// A key without a row inserts one, and a sum begins at 0.
+    /// Inserts a row for a key without one. Its sums begin at 0.
     #[must_use]
     pub fn or_insert(mut self) -> Self {
         self.shape.or_insert = true;
@@ -239,7 +239,7 @@ impl<K, V> Statement<K, V> {
         self
     }
 
-    /// Accepts words such as `COMMIT`, to test what finds them later.
+    /// Accepts words such as `COMMIT`, to test the checks that find them later.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     #[must_use]
@@ -392,7 +392,7 @@ pub(crate) fn subscriber<K, V>(inbox: Option<&(Inbox, WriteKey<K, V>)>) -> Optio
     inbox.map(|(inbox, _)| inbox.subscriber.clone())
 }
 
-/// The id of the message and the key columns. Nothing, if the place has neither.
+/// Appends the id of the message and the key columns. Appends nothing if the place has neither.
 pub(crate) fn encode_key<K, V>(
     inbox: Option<&(Inbox, WriteKey<K, V>)>,
     keys: &[WriteKey<K, V>],

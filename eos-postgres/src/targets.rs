@@ -30,7 +30,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Why the statements of this place must not write the table.
+    /// Returns the reason why the statements of this place must not write the table.
     pub(crate) fn mistake(&self, place: &str, needs_logged: bool) -> Option<String> {
         let reason = unfit_storage(&self.kind, &self.persistence, needs_logged)?;
         Some(format!(
@@ -85,7 +85,7 @@ async fn written(client: &Client, sql: &str) -> Result<Vec<Target>, Error> {
     rows.iter().map(target).collect()
 }
 
-/// The tables that a statement must not write.
+/// Returns one mistake for each table that the statement must not write.
 pub(crate) fn unfit(name: &str, targets: &[Target], needs_logged: bool) -> Vec<String> {
     let mistakes = targets
         .iter()
@@ -93,7 +93,8 @@ pub(crate) fn unfit(name: &str, targets: &[Target], needs_logged: bool) -> Vec<S
     mistakes.flatten().collect()
 }
 
-/// Why a table of this kind must not be written: its rows must be exactly as durable as their positions.
+/// Returns the reason why a table of this kind must not be written. Its rows must be exactly as durable as their
+/// positions.
 pub(crate) fn unfit_storage(
     kind: &str,
     persistence: &str,

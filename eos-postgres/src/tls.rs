@@ -1,4 +1,4 @@
-//! Whether a connection is encrypted.
+//! The encryption of connections.
 
 use crate::url_error::UrlError;
 
@@ -10,7 +10,7 @@ pub(crate) enum Tls {
     Verified(tokio_postgres_rustls::MakeRustlsConnect),
 }
 
-/// Rows never cross a network without encryption, unless the URL says so.
+/// Selects the encryption. Without it, rows cross a network only if the URL allows this.
 pub(crate) fn choose(
     host: &str,
     is_local: bool,
@@ -64,7 +64,7 @@ fn verified(host: &str, root_certificate: Option<&str>) -> Result<Tls, UrlError>
             }
         }
         None => {
-            // A system may hold odd certificates: the usable ones suffice.
+            // Certificates that cannot be parsed are ignored, because the others suffice.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
@@ -84,7 +84,7 @@ fn verified(host: &str, root_certificate: Option<&str>) -> Result<Tls, UrlError>
     ))
 }
 
-/// The fix for a certificate that can't be verified. Without a fix, the next attempt fails as well.
+/// Returns the fix for a certificate that can't be verified. Until it is fixed, each attempt fails.
 #[cfg(feature = "tls")]
 pub(crate) fn advice(error: &tokio_postgres::Error) -> Option<&'static str> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);

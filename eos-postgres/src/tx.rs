@@ -20,7 +20,7 @@ use crate::error::Failed;
 use crate::sqlstate::{Call, Reaction};
 use crate::targets;
 
-/// The most texts whose prepared statements a session keeps.
+/// The maximum number of prepared statements that a session keeps, by text.
 const MAX_PREPARED: usize = 256;
 
 /// The open transaction, for a closure of [`Apply`](crate::Apply).
@@ -172,7 +172,7 @@ impl Tx {
         }
     }
 
-    /// The statement that failed first.
+    /// Returns the failure of the statement that failed first.
     pub(crate) fn into_failed(self) -> Option<Failed> {
         self.failed
     }
@@ -217,7 +217,7 @@ impl Tx {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
-    /// Returns the prepared statement, which has this number of parameters.
+    /// Returns the prepared statement. Fails if it has another number of parameters.
     async fn statement(&mut self, sql: &str, params: usize) -> Result<Statement, Failure> {
         let statement = self.prepare(sql).await?;
         let expected = statement.params().len();
@@ -269,7 +269,7 @@ impl Tx {
     fn fail(&mut self, error: &tokio_postgres::Error) -> Failure {
         let mut failed = Failed::of(Call::Data, &self.what, error);
         if is_wrong_type(error) {
-            // The program is wrong, and not the record.
+            // The mistake is in the program, and not in the record.
             failed.reaction = Reaction::Stop;
         }
         self.note(failed)
@@ -282,7 +282,7 @@ impl Tx {
     }
 }
 
-/// Whether a Rust type does not fit the type of its parameter.
+/// Returns whether a Rust type does not fit the type of its parameter.
 fn is_wrong_type(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.is::<tokio_postgres::types::WrongType>())

@@ -32,7 +32,7 @@ pub enum UrlError {
     NotEncrypted {
         /// The host.
         host: String,
-        /// The setting, and what to change.
+        /// The setting, and the required change.
         reason: &'static str,
     },
     /// The certificates cannot be read.

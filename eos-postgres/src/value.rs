@@ -65,7 +65,7 @@ pub trait Column {
 /// A value that is never NULL, so that it can be a key.
 pub trait KeyColumn: Column {}
 
-/// A value of which the later of two can be told, for [`newer_by`](crate::SqlTable::newer_by).
+/// A value with an order, for [`newer_by`](crate::SqlTable::newer_by).
 pub trait Version: KeyColumn {}
 
 /// A number that can be added to a column, for [`add`](crate::SqlTable::add).
@@ -212,7 +212,7 @@ impl<T: Column> Column for Option<T> {
 }
 
 impl Kind {
-    /// The type of a value on its way to the server.
+    /// Returns the type of a value on its way to the server.
     pub(crate) fn wire(self) -> Type {
         match self {
             Self::Text | Self::Json | Self::Numeric | Self::Any => Type::TEXT,
@@ -227,7 +227,7 @@ impl Kind {
         }
     }
 
-    /// The array of [`wire`](Self::wire), as SQL.
+    /// Returns the array of [`wire`](Self::wire), as SQL.
     pub(crate) fn wire_array(self) -> &'static str {
         match self {
             Self::Text | Self::Json | Self::Numeric | Self::Any => "pg_catalog.text[]",
@@ -242,8 +242,8 @@ impl Kind {
         }
     }
 
-    /// Whether a column of this type takes the value. `base` is the name in `pg_type` of the type, or of the type
-    /// under a domain; `category` is its `typcategory`.
+    /// Returns whether a column of this type takes the value. `base` is the name in `pg_type` of the type, or of the
+    /// type under a domain; `category` is its `typcategory`.
     pub(crate) fn fits(self, base: &str, category: char) -> bool {
         match self {
             Self::Text => matches!(category, 'S' | 'E'),
@@ -264,7 +264,7 @@ impl Kind {
         }
     }
 
-    /// The Rust types and the matching types of columns, for a message.
+    /// Returns the Rust types and the matching types of columns, for a message.
     pub(crate) fn expectation(self) -> &'static str {
         match self {
             Self::Text => "a text (text, varchar or an enum)",

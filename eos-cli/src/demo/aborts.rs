@@ -1,4 +1,4 @@
-//! How many transactions were aborted, told from the markers in the log.
+//! The number of aborted transactions, counted from the markers in the log.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use kafka_wire::EndedBy;
 /// The abort markers found so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Aborts {
-    /// How many markers of a producer each partition has.
+    /// The number of markers of a producer in each partition.
     found: BTreeMap<EndedBy, BTreeMap<usize, u64>>,
 }
 
 impl Aborts {
-    /// Notes a marker. `partition` is any number that tells partitions apart.
+    /// Adds a marker. `partition` is any number that identifies the partition.
     pub(crate) fn add(&mut self, partition: usize, by: EndedBy) {
         *self
             .found
@@ -22,7 +22,7 @@ impl Aborts {
             .or_default() += 1;
     }
 
-    /// How many transactions these markers ended, at least.
+    /// Returns the number of transactions that these markers ended, at least.
     ///
     /// A transaction has one marker in each partition that it wrote to. Markers of one producer
     /// and epoch are of the same transaction unless a partition holds several.
@@ -31,7 +31,7 @@ impl Aborts {
         self.found.values().filter_map(most).sum()
     }
 
-    /// How many markers there are.
+    /// Returns the number of markers.
     pub(crate) fn markers(&self) -> u64 {
         self.found.values().flat_map(BTreeMap::values).sum()
     }

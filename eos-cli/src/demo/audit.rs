@@ -1,5 +1,4 @@
-//! What came of it: every line in Kafka's log counted once more, by one loop that shares no code with the
-//! framework.
+//! The audit: one loop that counts every line in Kafka's log again, and shares no code with the framework.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,20 +9,20 @@ use kafka_wire::{Client, Isolation};
 use super::book::words;
 use super::topics::{INPUT, OUTPUTS};
 
-/// How many examples of one kind are kept.
+/// The number of kept examples of one kind.
 const EXAMPLES: usize = 5;
 
-/// What was found in the log.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Audit {
     /// Lines in the input.
     pub(crate) input: u64,
-    /// Words in them, and different ones.
+    /// Words in these lines, and different words.
     pub(crate) words: u64,
     pub(crate) different: u64,
-    /// The outputs and how many committed records each has.
+    /// Each output with its number of committed records.
     pub(crate) outputs: Vec<(String, u64)>,
-    /// Each kind of violation and how often it was found.
+    /// All kinds of violation, each with its count.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct Audit {
 pub(crate) struct Finding {
     pub(crate) kind: &'static str,
     pub(crate) count: u64,
-    /// The first ones.
+    /// The first violations, at most [`EXAMPLES`].
     pub(crate) examples: Vec<String>,
 }
 
@@ -68,7 +67,7 @@ impl Audit {
     }
 }
 
-/// A word: how often it is in the input, and its last count in the output.
+/// The count of a word in the input, and its highest count in the output.
 #[derive(Debug, Default)]
 struct Word {
     expected: u64,
@@ -115,7 +114,7 @@ impl Count {
         }
     }
 
-    /// Each update of a word says one more than the one before it.
+    /// Checks that an update of a word is one more than the update before it.
     fn update(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, place: &str) {
         let word = key.map(|key| String::from_utf8_lossy(key).into_owned());
         let said = value.and_then(|value| Some(u64::from_be_bytes(value.try_into().ok()?)));
@@ -170,7 +169,7 @@ impl Count {
 mod tests {
     use super::*;
 
-    /// What is found in these updates of `a` and `b`, after the line `a b a`.
+    /// Returns the findings for these updates of `a` and `b`, with the input line `A b, a!`.
     fn found(updates: &[(&str, u64)]) -> Vec<(&'static str, u64)> {
         let mut count = Count::default();
         count.line("A b, a!");

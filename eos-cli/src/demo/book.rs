@@ -31,7 +31,7 @@ impl Book {
         self.0.get(at as usize).map_or("", |(line, _)| line)
     }
 
-    /// How many words the first `lines` have.
+    /// Returns the number of words in the first `lines` lines.
     pub(crate) fn words(&self, lines: u64) -> u64 {
         let (length, count) = (self.0.len().max(1) as u64, |(_, words): &(String, u64)| {
             *words
@@ -47,7 +47,8 @@ impl Book {
     }
 }
 
-/// The words of a line, as they stand there: letters, digits, and apostrophes within.
+/// Returns the words of a line, in their original case: letters, digits, and apostrophes inside of
+/// words.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     let pieces = line.split(|c: char| !c.is_alphanumeric() && c != '\'');
     let words = pieces.map(|piece| piece.trim_matches('\''));

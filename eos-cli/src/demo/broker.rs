@@ -7,7 +7,7 @@ use eos_broker::EmbeddedKafka;
 use eos_broker::broker::BrokerOptions;
 use kafka_launcher::{Provided, VERSION, external, provide};
 
-/// A broker, gone when dropped unless it is the user's.
+/// A broker. It stops on drop, unless it is the user's.
 #[derive(Debug)]
 pub(crate) enum Broker {
     Kafka(Provided),
@@ -19,18 +19,18 @@ pub(crate) enum Broker {
 }
 
 impl Broker {
-    /// The user's cluster if one is named, else a new one with one node.
+    /// Returns the user's cluster if one is named, else a new one with one node.
     pub(crate) fn kafka() -> Result<Broker> {
         provide(1).map(Broker::Kafka)
     }
 
-    /// The user's cluster if one is named, else the embedded broker.
+    /// Returns the user's cluster if one is named, else the embedded broker.
     pub(crate) fn embedded() -> Result<Broker> {
         if external().is_some() {
             return Broker::kafka();
         }
         let mut options = BrokerOptions::default();
-        // Members that start together are assigned together, rather than one after the other.
+        // Gives members that start together one common assignment, rather than one after the other.
         options.group_initial_rebalance_delay_ms = 200;
         let kafka = EmbeddedKafka::builder().options(options).start()?;
         Ok(Broker::Embedded {
@@ -39,7 +39,7 @@ impl Broker {
         })
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub(crate) fn bootstrap(&self) -> &str {
         match self {
             Broker::Kafka(provided) => provided.bootstrap(),
@@ -51,7 +51,7 @@ impl Broker {
         matches!(self, Broker::Kafka(Provided::External { .. }))
     }
 
-    /// What and where it is, for people.
+    /// Returns the kind and the address of the broker, as text for people.
     pub(crate) fn opening(&self, took: Duration) -> String {
         match self {
             Broker::Kafka(Provided::External { bootstrap }) => format!("Kafka at {bootstrap}"),
@@ -66,7 +66,8 @@ impl Broker {
         }
     }
 
-    /// The end of a started broker's log: one that died is the likelier cause of another failure.
+    /// Returns the end of the log of a started broker. If the broker died, this is the likely cause
+    /// of another failure.
     pub(crate) fn log_tail(&self) -> String {
         match self {
             Broker::Kafka(Provided::Started(cluster)) => {

@@ -15,13 +15,13 @@ use super::stop::Stop;
 /// The pipeline's program.
 const APP: &str = "06-word-count";
 
-/// Nothing is said of a build that is done sooner.
+/// The output of cargo stays hidden for this long. A build that ends sooner prints nothing.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// The first build compiles librdkafka.
+/// Time limit of a build. The first one compiles librdkafka.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Builds the pipeline. What cargo prints is shown if it takes its time or fails.
+/// Builds the pipeline. Shows the output of cargo if the build takes long or fails.
 pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
     let Some(checkout) = paths::checkout() else {
         bail!("the example to build is only in a clone of eos: run the demo in one");
@@ -47,7 +47,7 @@ pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
         .context("start cargo: install Rust from https://rustup.rs")?;
     let outcome = follow(&mut child, stop);
     if outcome.is_err() {
-        // Cargo and its compilers are of no use now.
+        // Ends cargo, which may still run.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -55,7 +55,7 @@ pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
     executable(&messages, APP).with_context(|| format!("cargo built no program {APP}"))
 }
 
-/// Waits for cargo's end; answers the messages on its standard output.
+/// Waits until cargo ends. Returns the messages on its standard output.
 fn follow(child: &mut Child, stop: &Stop) -> Result<Vec<String>> {
     let messages = lines(child.stdout.take());
     let mut progress = Progress {
@@ -75,7 +75,7 @@ fn follow(child: &mut Child, stop: &Stop) -> Result<Vec<String>> {
     Ok(messages.iter().collect())
 }
 
-/// What cargo prints for people.
+/// The output of cargo for people.
 struct Progress {
     lines: Receiver<String>,
     held_back: Vec<String>,
@@ -108,7 +108,7 @@ fn lines(pipe: Option<impl std::io::Read + Send + 'static>) -> Receiver<String> 
     lines
 }
 
-/// The path in cargo's message about the finished program `name`.
+/// Returns the path in cargo's message about the finished program `name`.
 fn executable(messages: &[String], name: &str) -> Option<PathBuf> {
     let parse = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok();
     messages

@@ -12,12 +12,12 @@ use kafka_launcher::run;
 
 use super::text;
 
-/// How much of a log an error carries.
+/// The number of log lines in an error.
 const TAIL_LINES: usize = 30;
 
 /// A running program with a log file; killed and reaped when dropped.
 ///
-/// On Linux it also dies when the thread that started it ends, however that ends.
+/// On Linux the kernel also kills it when the thread that started it ends.
 #[derive(Debug)]
 pub(crate) struct Guard {
     name: String,
@@ -26,14 +26,15 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts `command`, all that it prints going to the file `log`.
+    /// Starts `command`. All its output goes to the file `log`.
     pub(crate) fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Guard> {
         let file = File::create(log).with_context(|| format!("create {}", log.display()))?;
         command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file);
-        // A group of its own: Ctrl-C is for the demo, which then stops its processes itself.
+        // A process group of its own. Ctrl-C must reach only the demo, which then stops its
+        // processes itself.
         command.process_group(0);
         os::die_with_spawning_thread(&mut command);
         let child = command.spawn().with_context(|| format!("start {name}"))?;
@@ -48,24 +49,25 @@ impl Guard {
         self.child.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        // Not reaped before it is waited for, so the id cannot belong to another process.
+        // The process is not reaped before the wait for it, so its id cannot belong to another
+        // process.
         os::signal(self.id(), signal).with_context(|| format!("signal {}", self.name))
     }
 
-    /// Kills it at once and waits until it is gone.
+    /// Kills the process and waits for its end.
     pub(crate) fn kill(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::Kill)?;
         Ok(self.child.wait()?)
     }
 
-    /// Waits for its end, which must be a success.
+    /// Waits for the end of the process. Fails unless it succeeds within `patience`.
     pub(crate) fn succeed(&mut self, patience: Duration) -> Result<()> {
         match run::wait_within(&mut self.child, patience)? {
             Some(status) if status.success() => Ok(()),
@@ -77,12 +79,13 @@ impl Guard {
         }
     }
 
-    /// What it printed.
+    /// Returns the output of the process.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Who ended how, and its last words.
+    /// Returns the name and id of the process, the way it ended (`how`), and its last lines of
+    /// output.
     pub(crate) fn obituary(&self, how: &str) -> String {
         let words = text::tail(&self.log(), TAIL_LINES);
         format!(
@@ -95,7 +98,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Killing one that has ended already fails, and then there is nothing left to do.
+        // The kill fails if the process has ended already. Then nothing is left to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -109,7 +112,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        // The open file outlives its directory.
+        // The log needs the directory. Each test removes it.
         Guard::spawn("sh", command, &dir.keep().join("log")).unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! Sends the lines, at a steady pace.
+//! The sender of the lines, at a steady rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use super::book::Book;
 use super::plan::Plan;
 use super::topics::{INPUT, PARTITIONS};
 
-/// What is due is sent this often.
+/// The time between two batches of due lines.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// Sends until all is sent, or until it is dropped.
+/// A thread that sends all lines. It ends early when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Feed {
     stop: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ impl Feed {
         })
     }
 
-    /// Whether all is sent; an error if it could not be.
+    /// Returns `Some` once all lines are sent, or the error of the thread.
     pub(crate) fn ended(&mut self) -> Result<Option<()>> {
         let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else {
             return Ok(None);

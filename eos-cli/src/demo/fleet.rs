@@ -11,23 +11,23 @@ use super::child::Guard;
 use super::rebalances::Rebalances;
 use super::stop::Stop;
 
-/// How many processes of the pipeline run.
+/// The number of processes of the pipeline.
 pub(crate) const PROCESSES: usize = 3;
 
-/// How long a process may take to its first line of log.
+/// Time limit for the first log line of a process.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Longer than a process may take to commit and to close.
+/// Time limit for the end of a process, longer than it may take to commit and to close.
 const STOP_LIMIT: Duration = Duration::from_secs(45);
 
-/// How every process is started.
+/// The settings with which every process is started.
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
     /// The program.
     pub(crate) program: PathBuf,
-    /// What it is told.
+    /// Its environment variables.
     pub(crate) environment: Vec<(String, String)>,
-    /// Where the logs go.
+    /// The directory of the logs.
     pub(crate) logs: PathBuf,
 }
 
@@ -44,7 +44,8 @@ pub(crate) struct Fleet {
 #[derive(Debug)]
 pub(crate) struct Fallen {
     pub(crate) pid: u32,
-    /// By which Kafka knows its transactions; none if it had not come so far.
+    /// The identity in its transactional ids. `None` if the process was killed before it logged its
+    /// identity.
     pub(crate) instance: Option<String>,
 }
 
@@ -64,12 +65,13 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// How many were started in all.
+    /// Returns the number of processes started so far, restarts included.
     pub(crate) fn started(&self) -> u64 {
         self.started
     }
 
-    /// Fails if a process has ended by itself: nothing that is done to it may make it give up.
+    /// Fails if a process has ended by itself. The kills of other processes must not make it give
+    /// up.
     pub(crate) fn check(&mut self) -> Result<()> {
         for process in &mut self.running {
             if let Some(status) = process.ended()? {
@@ -98,9 +100,9 @@ impl Fleet {
         Ok(())
     }
 
-    /// Asks all processes to stop, waits for their end, and answers what they logged.
+    /// Sends `signal` to all processes and waits for their end. Returns the counts from all logs.
     pub(crate) fn stop(mut self, signal: Signal, stop: &Stop) -> Result<Rebalances> {
-        // Before its first words a process may not hear signals yet, and would die of one.
+        // A process may not handle signals before its first log line, and a signal would kill it.
         stop.wait_for(START_LIMIT, "every process logs something", || {
             let all = self.running.iter().all(|process| !process.log().is_empty());
             Ok(all.then_some(()))
@@ -130,10 +132,11 @@ impl Fleet {
             // The demo reads the log.
             .env("RUST_LOG", "info,eos_core::worker::restore=debug")
             .env("NO_COLOR", "1")
-            // The end of a log is shown; with a backtrace behind it the error would not be in it.
+            // An error shows the end of the log. A backtrace would push the error out of it.
             .env("RUST_LIB_BACKTRACE", "0")
             .env_remove("GUARANTEE")
-            // See `Stage::set`: the user's directory would be refused, or hold other state.
+            // See `Stage::set`. The pipeline would refuse the user's directory, or find other state
+            // in it.
             .env_remove("EOS_STATE_DIR");
         Guard::spawn(&format!("worker process {}", place + 1), command, &log)
     }
@@ -143,7 +146,7 @@ fn log_file(logs: &Path, nth: u64) -> PathBuf {
     logs.join(format!("start-{nth}.log"))
 }
 
-/// The identity that a process logs when it starts.
+/// Returns the identity that a process logs when it starts.
 fn instance(log: &str) -> Option<&str> {
     let (_, after) = log.split_once(" instance=")?;
     after.split_whitespace().next()

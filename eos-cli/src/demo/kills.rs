@@ -8,20 +8,21 @@ use super::watch::Watch;
 /// A process that was killed and started again.
 #[derive(Debug, Clone)]
 pub(crate) struct Kill {
-    /// When.
+    /// The time of the kill.
     pub(crate) at: Instant,
-    /// Which process, from 1.
+    /// The number of the process, from 1.
     pub(crate) process: usize,
-    /// The process id it had.
+    /// The process id that it had.
     pub(crate) pid: u32,
-    /// How many transactions it left open.
+    /// The number of transactions that it left open.
     pub(crate) open: u64,
-    /// How long until every partition of every output had new committed records.
+    /// The time until every partition of every output had new committed records. `None` before
+    /// that.
     pub(crate) recovery: Option<Duration>,
 }
 
 impl Kill {
-    /// Tells it in one line.
+    /// Returns the kill as one line of text.
     pub(crate) fn line(&self) -> String {
         let Kill {
             process, pid, open, ..
@@ -38,7 +39,7 @@ impl Kill {
     }
 }
 
-/// All kills, in order. The last one may not have been recovered from yet.
+/// All kills, in order. The recovery from the last one may still be under way.
 #[derive(Debug, Default)]
 pub(crate) struct Kills(Vec<Kill>);
 
@@ -51,12 +52,12 @@ impl Kills {
         self.0.len() as u64
     }
 
-    /// Whether the pipeline is whole again after the last one.
+    /// Returns whether the pipeline has recovered from the last kill.
     pub(crate) fn is_calm(&self) -> bool {
         self.0.last().is_none_or(|kill| kill.recovery.is_some())
     }
 
-    /// The last kill, if the pipeline has just recovered from it.
+    /// Returns the last kill, if the pipeline has just recovered from it.
     pub(crate) fn recovered(&mut self, watch: &Watch) -> Option<&Kill> {
         let last = self.0.last_mut().filter(|kill| kill.recovery.is_none())?;
         last.recovery = watch.recovery(last.at);
@@ -68,7 +69,7 @@ impl Kills {
     }
 }
 
-/// The middle and the longest of some times.
+/// Returns the median and the maximum of some times.
 pub(crate) fn median_and_longest(mut times: Vec<Duration>) -> Option<(Duration, Duration)> {
     times.sort_unstable();
     Some((*times.get(times.len() / 2)?, *times.last()?))

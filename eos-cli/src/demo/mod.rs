@@ -1,16 +1,15 @@
-//! `eos demo`: a pipeline whose processes are killed while it works, and an audit of what is
-//! left. On the embedded broker, which is in this process and needs neither Java nor Docker; with
-//! `--kafka` on a real Kafka.
+//! `eos demo`: a pipeline whose processes are killed while it works, and an audit of its output. It runs on the
+//! embedded broker, which is in this process and needs neither Java nor Docker, or with `--kafka` on a real Kafka.
 //!
 //! ```text
 //! build ──► Kafka ──► topics ──► fleet (3 × 06-word-count) ◄── feed ──► audit ──► report
-//!                       watch ────────┤ how much is committed, read from the log
-//!                       script ───────┘ whom to kill when
+//!                       watch ────────┤ the number of committed records, read from the log
+//!                       script ───────┘ the kill schedule
 //! ```
 //!
-//! Everything that is counted is counted in Kafka's log, by code that it does not share with the
-//! framework. Whatever way the demo ends, nothing that it started is left: each part is a value
-//! that stops and removes its own when dropped, and Ctrl-C is an error like others.
+//! The records and transactions are counted in Kafka's log, by code that the demo does not share with the framework.
+//! However the demo ends, it leaves nothing behind that it started: each part is a value that stops and removes its own
+//! resources on drop, and Ctrl-C is an error like others.
 
 mod aborts;
 mod audit;
@@ -91,12 +90,12 @@ impl Options {
 /// Runs the demo and reports on standard output.
 ///
 /// # Errors
-/// When something cannot be built, started or reached, or a process of the pipeline gives up. What
-/// the audit finds, and Ctrl-C, are no error but the exit code.
+/// When something cannot be built, started or reached, or a process of the pipeline gives up. Findings of the audit,
+/// and Ctrl-C, are no errors: they set the exit code.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Stop::listen()?;
     let outcome = perform(options, &stop);
-    // Also other errors then come from the signal: cargo, for one, hears it as well.
+    // Other errors then come from the signal too. Cargo, for example, receives it as well.
     if outcome.is_err() && stop.is_asked() {
         println!("Stopped. All processes of the demo have ended.");
         return Ok(ExitCode::from(INTERRUPTED));

@@ -1,4 +1,4 @@
-//! What a run is to be: how much flows, and how much must die.
+//! The plan of a run: the input, its rate, and the number of kills.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,10 +10,11 @@ use super::topics::{INPUT, OUTPUTS};
 /// Workers in each process: threads with a consumer and a producer of their own.
 pub(crate) const WORKERS: usize = 2;
 
-/// No kill so close to the end of the input that nothing would be left to recover for.
+/// The time without kills before the end of the input. After a later kill, too few records would be
+/// left to show the recovery.
 const QUIET_END: Duration = Duration::from_millis(1_500);
 
-/// What is to be done.
+/// The plan of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     /// Lines to send.
@@ -22,11 +23,11 @@ pub(crate) struct Plan {
     pub(crate) words: u64,
     /// Lines per second.
     pub(crate) rate: u64,
-    /// Decides who is killed when.
+    /// The seed of the kill schedule.
     pub(crate) seed: u64,
-    /// No process is killed.
+    /// Whether no process is killed.
     pub(crate) calm: bool,
-    /// Whether Kafka goes away with the demo.
+    /// Whether the demo started this Kafka, which then ends with the demo.
     pub(crate) own_kafka: bool,
 }
 
@@ -61,12 +62,12 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
-    /// How long the input takes.
+    /// Returns the time that it takes to send the input.
     pub(crate) fn span(&self) -> Duration {
         Duration::from_secs_f64(self.lines as f64 / self.rate as f64)
     }
 
-    /// The number of input lines after which no process is killed.
+    /// Returns the number of input lines after which no process is killed.
     pub(crate) fn last_kill(&self) -> u64 {
         if self.calm {
             return 0;
@@ -75,8 +76,8 @@ impl Plan {
         self.lines.saturating_sub(quiet as u64)
     }
 
-    /// Fewer kills prove little. A kill waits for the recovery from the one before, so a slow
-    /// machine has fewer than one a second.
+    /// Returns the lowest number of kills that proves something. A kill waits for the recovery from
+    /// the kill before it, so a slow machine has fewer than one kill per second.
     pub(crate) fn fewest_kills(&self) -> u64 {
         if self.calm {
             return 0;

@@ -1,20 +1,21 @@
-//! What the processes logged about partitions that came and went, and of state.
+//! Counts of moved partitions and restored tasks, from the logs of the processes.
 
-/// Counted in log lines.
+/// Numbers of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Rebalances {
-    /// Workers that were given partitions.
+    /// Assignments of partitions to a worker.
     pub(crate) assigned: u64,
-    /// Workers that had partitions taken away.
+    /// Revocations of partitions from a worker.
     pub(crate) revoked: u64,
-    /// Tasks whose state was made whole.
+    /// Tasks whose state was restored.
     pub(crate) whole: u64,
-    /// Those of them that found it whole on their disk.
+    /// Restored tasks whose local state was complete already.
     pub(crate) exact: u64,
 }
 
 impl Rebalances {
-    /// Adds what a process logged. Answers without a partition change nothing and do not count.
+    /// Adds the log of a process. Lines with an empty list of partitions do not count, because they
+    /// change nothing.
     pub(crate) fn add_log(&mut self, log: &str) {
         for line in log.lines().filter(|line| !line.contains("partitions=[]")) {
             self.assigned += u64::from(line.contains("partitions assigned"));

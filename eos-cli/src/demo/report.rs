@@ -1,4 +1,4 @@
-//! The end of the story: a small table, and what it means.
+//! The final report: a small table, and its meaning.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use super::rebalances::Rebalances;
 use super::text::{Paint, counted, grouped, seconds};
 use super::watch::Discarded;
 
-/// Kinds of violation that have a line of their own; the audit's names and ours.
+/// The kinds of violation that always have a row: the name in the audit, and the name in the table.
 const NAMED: [(&str, &str); 3] = [
     ("lost", "lost"),
     ("doubled", "doubled"),
     ("skipped", "out of order"),
 ];
 
-/// All that there is to tell.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// Fewer kills than these prove nothing.
+    /// The lowest number of kills that proves something.
     pub(crate) fewest_kills: u64,
     /// The kills, in order.
     pub(crate) kills: Vec<Kill>,
     /// Processes started in all.
     pub(crate) processes: u64,
-    /// What the processes logged.
+    /// Moved partitions and restored tasks.
     pub(crate) rebalances: Rebalances,
-    /// What is in the log and does not count.
+    /// Aborted transactions in the log.
     pub(crate) discarded: Discarded,
-    /// What was found in the log.
+    /// The result of the audit.
     pub(crate) audit: Audit,
 }
 
@@ -38,12 +38,12 @@ impl Told {
         self.kills.len() as u64 >= self.fewest_kills
     }
 
-    /// Whether the audit found nothing although there was cause.
+    /// Returns whether the audit found nothing, after enough kills.
     fn proves_it(&self) -> bool {
         self.audit.is_clean() && self.enough_kills()
     }
 
-    /// Success only for a proof.
+    /// Returns success only if the run proves the guarantee.
     pub(crate) fn exit_code(&self) -> ExitCode {
         if self.proves_it() {
             ExitCode::SUCCESS
@@ -53,7 +53,7 @@ impl Told {
     }
 }
 
-/// The table and the words below it.
+/// Returns the table and the text below it.
 pub(crate) fn render(told: &Told, took: Duration, paint: Paint) -> String {
     let rows = rows(told, paint);
     let width = rows.iter().map(|(name, ..)| name.chars().count()).max();
@@ -75,7 +75,7 @@ pub(crate) fn render(told: &Told, took: Duration, paint: Paint) -> String {
     text
 }
 
-/// Name, number, explanation.
+/// Returns the rows of the table: name, number, explanation.
 fn rows(told: &Told, paint: Paint) -> Vec<(String, String, String)> {
     let Told {
         kills,
@@ -195,7 +195,7 @@ fn meaning(told: &Told, paint: Paint) -> String {
     )
 }
 
-/// What the audit says of each violation, to begin the search with.
+/// Returns the examples of each violation, as a start for the search.
 fn evidence(audit: &Audit) -> String {
     let mut text = String::from(" Please report this, with the following and the seed above:\n");
     for finding in audit.findings.iter().filter(|finding| finding.count > 0) {

@@ -1,21 +1,21 @@
-//! Who is killed when: a pure function of the seed.
+//! The kill schedule, a pure function of the seed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// About one kill a second, never in a rhythm.
+/// The pause between two kills is about a second, and irregular.
 const SHORTEST_PAUSE_MS: u64 = 600;
 const LONGEST_PAUSE_MS: u64 = 1_400;
 
-/// A kill that is to come.
+/// A future kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cue {
-    /// How long after the kill before.
+    /// The time since the kill before it.
     pub(crate) pause: Duration,
-    /// Which process, from 0.
+    /// The index of the process, from 0.
     pub(crate) victim: usize,
 }
 
-/// Cues without end.
+/// An endless sequence of cues.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     random: u64,
@@ -53,7 +53,7 @@ impl Iterator for Script {
     }
 }
 
-/// A short number that was not there the last time.
+/// Returns a short number from the clock, which differs from run to run.
 pub(crate) fn fresh_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::from(now.map_or(1, |now| now.subsec_micros())) % 10_000

@@ -1,4 +1,4 @@
-//! The story as it happens: a bar on a terminal, plain lines anywhere else.
+//! The display of the progress: a bar on a terminal, plain lines anywhere else.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::text::{Paint, counted, grouped};
 
-/// Between two plain lines of progress.
+/// The time between two plain lines of progress.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What has happened so far.
+/// The progress so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// Lines in the input.
@@ -22,22 +22,22 @@ pub(crate) struct State {
     pub(crate) kills: u64,
 }
 
-/// Where the story is told.
+/// The display of the progress.
 #[derive(Debug)]
 pub(crate) enum Show {
     /// On a terminal.
     Bar(ProgressBar),
     /// In lines without escape sequences.
     Lines {
-        /// When the first record was shown.
+        /// The time of the first progress.
         begun: Cell<Option<Instant>>,
-        /// When the last line of progress was printed.
+        /// The time of the last printed line of progress.
         last: Cell<Option<Instant>>,
     },
 }
 
 impl Show {
-    /// A bar if standard output is a terminal that may be drawn on.
+    /// Returns a bar if standard output is a terminal that may be drawn on.
     pub(crate) fn on_stdout(words: u64) -> Show {
         let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let dumb = var("TERM").is_none_or(|term| term == "dumb");
@@ -60,7 +60,7 @@ impl Show {
         }
     }
 
-    /// Tells something worth a line of its own.
+    /// Prints a line of text.
     pub(crate) fn line(&self, text: &str) {
         match self {
             Show::Bar(bar) => bar.suspend(|| println!("{text}")),
@@ -68,7 +68,7 @@ impl Show {
         }
     }
 
-    /// Tells of a kill.
+    /// Prints a kill.
     pub(crate) fn kill(&self, text: &str) {
         match self {
             Show::Bar(_) => self.line(&format!("💀 {text}")),
@@ -76,7 +76,7 @@ impl Show {
         }
     }
 
-    /// Shows how far the records are.
+    /// Shows the progress. Plain lines appear once per [`PERIOD`].
     pub(crate) fn progress(&self, state: State) {
         match self {
             Show::Bar(bar) => {
@@ -100,7 +100,7 @@ impl Show {
         }
     }
 
-    /// Removes the bar.
+    /// Removes the bar, or prints the last line of progress.
     pub(crate) fn end(&self, state: State) {
         match self {
             Show::Bar(bar) => bar.finish_and_clear(),
@@ -120,7 +120,7 @@ impl Drop for Show {
     }
 }
 
-/// A line of progress for a log file.
+/// Returns a line of progress for a log file.
 fn plain(since: Duration, state: State) -> String {
     format!(
         "{:>5.1} s {:>9} lines in {:>9} words counted, committed {:>10}",

@@ -1,4 +1,4 @@
-//! The run itself: records flow, processes die, everything comes through.
+//! The run itself: sends records, kills processes, and audits the output.
 
 use std::fs;
 use std::path::Path;
@@ -21,13 +21,13 @@ use super::stop::Stop;
 use super::topics::{APP, INPUT, TIMEOUT};
 use super::watch::{Sample, Watch};
 
-/// How long the pipeline may stand still: longer than any time-out that a kill can lead to.
+/// The longest time without progress, longer than any timeout that a kill can lead to.
 const STALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long it may take to send what should have been sent already.
+/// The time that sending may take beyond the planned span.
 const LATE: Duration = Duration::from_secs(60);
 
-/// Everything that runs.
+/// The running parts of the demo.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     plan: &'a Plan,
@@ -39,12 +39,12 @@ pub(crate) struct Stage<'a> {
     feed: Feed,
     script: Script,
     kills: Kills,
-    /// Declared last: removed when nothing writes to it any more.
+    /// Declared last, so that it is removed after the parts that write to it.
     _dir: TempDir,
 }
 
 impl<'a> Stage<'a> {
-    /// Starts the processes and, once they have found each other, the records.
+    /// Starts the processes and, once all workers are in the group, the watch and the feed.
     pub(crate) fn set(
         plan: &'a Plan,
         program: &Path,
@@ -86,7 +86,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Performs the plan to its end, and has the outcome judged.
+    /// Runs the plan to its end, and audits the outcome.
     pub(crate) fn play(mut self) -> Result<Told> {
         self.first_records()?;
         self.hurt()?;
@@ -94,7 +94,8 @@ impl<'a> Stage<'a> {
         self.catch_up()?;
         let signal = match self.plan.own_kafka {
             true => Signal::Term,
-            // No member comes back to a group that stays: its members leave rather than time out.
+            // The group of the user's Kafka stays. On SIGINT its members leave, rather than time
+            // out.
             false => Signal::Interrupt,
         };
         let processes = self.fleet.started();
@@ -111,7 +112,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Waits until every process has had a part in the output.
+    /// Waits until every partition of every output has committed records.
     fn first_records(&mut self) -> Result<()> {
         let stop = self.stop;
         stop.wait_for(STALL_LIMIT, "every partition has committed output", || {
@@ -121,7 +122,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Kills until the input is at its end.
+    /// Kills processes until the input is near its end.
     fn hurt(&mut self) -> Result<()> {
         let last_kill = self.plan.last_kill();
         let mut since = Instant::now();
@@ -151,7 +152,7 @@ impl<'a> Stage<'a> {
         let left = self.client.transactions()?;
         self.fleet.restart(cue.victim)?;
         let prefix = fallen.instance.map(|instance| format!("{APP}-{instance}-"));
-        // One that is prepared is decided already: the brokers end it by themselves.
+        // A prepared transaction is decided already. The brokers complete it by themselves.
         let of_the_dead = left.iter().filter(|transaction| {
             let id = &transaction.transactional_id;
             transaction.state == "Ongoing"
@@ -175,7 +176,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Waits until the group has committed the end of the input, and readers see it.
+    /// Waits until the output is complete and the group has committed the end of the input.
     fn catch_up(&mut self) -> Result<()> {
         let ends = self.client.end_offsets(INPUT, Isolation::ReadUncommitted)?;
         let (stop, words) = (self.stop, self.plan.words);
@@ -193,7 +194,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// One round of looking and telling.
+    /// Returns the latest sample and shows the progress. Fails if a process has ended.
     fn look(&mut self) -> Result<Option<Sample>> {
         self.fleet.check()?;
         let latest = self.watch.latest()?;
@@ -215,7 +216,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Waits until every worker is in the group, so that the first kill meets a pipeline at work.
+/// Waits until every worker is in the group, so that the first kill hits a working pipeline.
 fn assemble(client: &mut Client, fleet: &mut Fleet, stop: &Stop) -> Result<()> {
     stop.wait_for(STALL_LIMIT, "every worker is in the group", || {
         fleet.check()?;

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and a closed terminal: a wish that every wait looks at.
+//! Ctrl-C, SIGTERM and a closed terminal: a flag that every wait checks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Between two looks: short against anything that is measured here.
+/// The time between two checks, short against all measured times.
 const TICK: Duration = Duration::from_millis(15);
 
 /// Whether the user wants the demo to end.
@@ -28,7 +28,8 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 impl Stop {
-    /// Hears signals from now on, instead of dying of them with everything still running.
+    /// Handles signals from now on. Otherwise a signal would end the demo before it stops its
+    /// parts.
     pub(crate) fn listen() -> Result<Stop> {
         let stop = Stop::default();
         let asked = Arc::clone(&stop.0);
@@ -41,7 +42,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// An error once the demo is to end.
+    /// Returns an error once the user wants the demo to end.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_asked() {
             bail!(Interrupted);
@@ -49,7 +50,8 @@ impl Stop {
         Ok(())
     }
 
-    /// Asks again and again until there is an answer, the user has enough, or `limit` has passed.
+    /// Calls `answer` until it returns a value, the user wants the demo to end, or `limit` has
+    /// passed.
     pub(crate) fn wait_for<T>(
         &self,
         limit: Duration,

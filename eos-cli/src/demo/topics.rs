@@ -1,4 +1,4 @@
-//! The pipeline's topics: made for the demo, and gone with it if it made them.
+//! The topics of the pipeline. The demo creates the missing ones, and removes them at its end.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use kafka_wire::{Client, Isolation};
 use super::broker::Broker;
 use super::stop::Stop;
 
-/// What `06-word-count` reads, writes and is called.
+/// The input, the outputs and the application id of `06-word-count`.
 pub(crate) const INPUT: &str = "lines";
 pub(crate) const OUTPUTS: [&str; 1] = ["word-counts"];
 pub(crate) const APP: &str = "word-count-v1";
 
-/// The topics that it creates for itself.
+/// The internal topics that the pipeline creates.
 const OWN: [&str; 2] = [
     "word-count-v1-words-repartition",
     "word-count-v1-words-repartition-changelog",
@@ -23,13 +23,14 @@ const OWN: [&str; 2] = [
 /// Partitions of each topic.
 pub(crate) const PARTITIONS: i32 = 6;
 
-/// As many replicas as the cluster gives by itself.
+/// The default replication factor of the cluster.
 const BROKERS_CHOICE: i16 = -1;
 
-/// How long the cluster may take for one answer.
+/// Time limit of one call of the client, retries included.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Members of an earlier run stay in the group for half a minute after they were killed.
+/// Time limit for a free group. Members of an earlier run stay in it for half a minute after they
+/// were killed.
 const GROUP_LIMIT: Duration = Duration::from_secs(45);
 
 /// Topics that exist. In a cluster that the demo did not start, drop deletes the topics that it
@@ -41,7 +42,7 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
-    /// Creates what is missing, and refuses topics or a group that are in use.
+    /// Creates the missing topics. Fails if the topics hold records, or if the group stays in use.
     pub(crate) fn create(kafka: &Broker, stop: &Stop) -> Result<Topics> {
         let client = Client::connect(kafka.bootstrap(), TIMEOUT)?;
         let created = Vec::new();
@@ -53,7 +54,7 @@ impl Topics {
         }
         for name in all() {
             let known = topics.client.metadata(Some(&[name]))?;
-            // Noted before: a creation that fails half way is to be undone as well.
+            // Noted before the creation, so that a creation that fails halfway is undone as well.
             if shared && !known.topics.contains_key(name) {
                 topics.created.push(name);
             }
@@ -67,7 +68,7 @@ impl Topics {
         Ok(topics)
     }
 
-    /// Fails if there are records in one of the topics: they are not ours to count or to delete.
+    /// Fails if one of the topics has records. The demo must not count or delete records of others.
     fn leave_others_alone(&mut self, bootstrap: &str) -> Result<()> {
         for name in all() {
             let known = self.client.metadata(Some(&[name]))?;
@@ -87,7 +88,8 @@ impl Topics {
         Ok(())
     }
 
-    /// Members that were killed hold their partitions until their session is over.
+    /// Waits until the group has no members. Killed members hold their partitions until their
+    /// session expires.
     fn wait_for_free_group(&mut self, stop: &Stop) -> Result<()> {
         if !self.client.group_members(APP)?.members.is_empty() {
             println!(

@@ -1,4 +1,4 @@
-//! How much is in and how much is out, read from Kafka's log many times a second.
+//! The numbers of input and output records, read from Kafka's log many times a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use kafka_wire::{Client, Isolation};
 use super::aborts::Aborts;
 use super::topics::{INPUT, OUTPUTS, PARTITIONS, TIMEOUT};
 
-/// Between two looks; what is measured is no more exact than this.
+/// The time between two samples. Measured times are no more exact than this.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// What the log held at one moment.
+/// The numbers of records in the log at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
-    /// When the look began.
+    /// The time before the first read.
     pub(crate) began: Instant,
-    /// When it was over.
+    /// The time after the last read.
     pub(crate) ended: Instant,
     /// Records in the input.
     pub(crate) input: u64,
@@ -28,14 +28,14 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// How many records have come through to all outputs.
+    /// Returns the number of records that every output has committed.
     pub(crate) fn out(&self) -> u64 {
         let outputs = self.committed.chunks(PARTITIONS as usize);
         outputs.map(|output| output.iter().sum()).min().unwrap_or(0)
     }
 }
 
-/// Looks until it is dropped.
+/// A thread that takes samples until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     seen: Arc<Mutex<Seen>>,
@@ -49,7 +49,7 @@ struct Seen {
     failed: Option<String>,
 }
 
-/// What lies in the output topics beside the records that count.
+/// The content of the output topics that does not count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Discarded {
     /// The aborted transactions.
@@ -59,7 +59,7 @@ pub(crate) struct Discarded {
 }
 
 impl Watch {
-    /// Starts to look.
+    /// Starts the thread.
     pub(crate) fn start(bootstrap: &str) -> Result<Watch> {
         let mut reader = Reader::new(bootstrap)?;
         let (seen, stop) = <(Arc<Mutex<Seen>>, Arc<AtomicBool>)>::default();
@@ -84,7 +84,7 @@ impl Watch {
         })
     }
 
-    /// The latest sample, none before the first.
+    /// Returns the latest sample, `None` before the first one.
     pub(crate) fn latest(&self) -> Result<Option<Sample>> {
         let seen = lock(&self.seen);
         match &seen.failed {
@@ -93,12 +93,13 @@ impl Watch {
         }
     }
 
-    /// How long after `moment` until every partition had committed more than it had then.
+    /// Returns the time from `moment` until every partition had committed more records than at
+    /// `moment`.
     pub(crate) fn recovery(&self, moment: Instant) -> Option<Duration> {
         recovery(&lock(&self.seen).samples, moment)
     }
 
-    /// Reads on to the end of the log and answers what was aborted in all.
+    /// Reads to the end of the log. Returns the aborted transactions of the whole run.
     pub(crate) fn finish(mut self) -> Result<Discarded> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().map(JoinHandle::join);
@@ -115,7 +116,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
+            // A panic of the thread has been printed already.
             let _ = thread.join();
         }
     }
@@ -125,8 +126,8 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compared with the first look that began after the moment, so that a commit made just before is
-/// not taken for a recovery.
+/// Compares with the first sample that began after `moment`, so that a commit just before `moment`
+/// does not count as a recovery.
 fn recovery(samples: &[Sample], moment: Instant) -> Option<Duration> {
     let mut after = samples.iter().skip_while(|sample| sample.began < moment);
     let then = &after.next()?.committed;
@@ -140,11 +141,11 @@ fn recovery(samples: &[Sample], moment: Instant) -> Option<Duration> {
     Some(after.find(grown)?.ended - moment)
 }
 
-/// Follows the outputs from their beginning.
+/// A reader of the outputs, from their beginning.
 #[derive(Debug)]
 struct Reader {
     client: Client,
-    /// Where to continue in each partition of each output.
+    /// The next offset in each partition of each output.
     at: Vec<i64>,
     committed: Vec<u64>,
     discarded: Discarded,
@@ -170,7 +171,7 @@ impl Reader {
                 self.follow(topic, partition, place, end)?;
             }
         }
-        // Afterwards, or more would seem to be out than in.
+        // Read after the outputs. Otherwise more records could seem to be out than in.
         let input = self.client.end_offsets(INPUT, Isolation::ReadUncommitted)?;
         Ok(Sample {
             began,

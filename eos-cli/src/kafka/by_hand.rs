@@ -14,7 +14,7 @@ use crate::program::program;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// As many partitions as the examples use, and as inputs of one stage should all have.
+/// The default number of partitions. The examples use it, and all inputs of one stage should have the same number.
 const PARTITIONS: i32 = 6;
 
 /// Replicas of a topic, if there are as many brokers.
@@ -126,8 +126,8 @@ pub(crate) fn produce(
 /// Writes the records of a topic, partition by partition. `timestamps` adds them in milliseconds since 1970.
 ///
 /// # Errors
-/// When no cluster is up, there is no such topic, or `out` can't be written to. A reader that has
-/// seen enough (`| head`) is no error.
+/// When no cluster is up, there is no such topic, or `out` can't be written to. A closed pipe (`| head`)
+/// is no error.
 pub(crate) fn read(
     topic: &str,
     isolation: Isolation,
@@ -152,7 +152,7 @@ fn connect() -> Result<Client> {
     Client::connect(&local::address()?, PATIENCE)
 }
 
-/// A topic that is not there would be waited for, in case it is just being made.
+/// Fails if the topic does not exist. Otherwise the client would wait for it, as for a topic that is being created.
 fn must_exist(client: &mut Client, topic: &str) -> Result<()> {
     if client.metadata(None)?.topics.contains_key(topic) {
         return Ok(());

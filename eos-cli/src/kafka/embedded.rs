@@ -1,7 +1,7 @@
 //! The embedded broker in a process of its own: `eos kafka up --embedded`.
 //!
-//! It needs neither Java nor Docker, is there at once, and holds everything in memory: what it held is gone
-//! when it ends. The process is this same program, which then does nothing else.
+//! It needs neither Java nor Docker and starts at once. It holds all data in memory, and the data is lost when it ends.
+//! The process runs this same program, which then does nothing else.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -17,14 +17,14 @@ use eos_broker::wire::StartError;
 use kafka_launcher::{ProcessId, paths, ports, ready};
 use serde::{Deserialize, Serialize};
 
-/// It takes milliseconds; a machine that is busy may take longer to run it at all.
+/// Time limit of the start. It takes milliseconds, but longer on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// For how long the broker tries to bind a port that is in use. Another `eos kafka up` that looks whether the port is
-/// free holds it for a moment.
+/// Time limit for binding a port that is in use. Another `eos kafka up` that checks whether the port is free holds it
+/// for a moment.
 const BIND_LIMIT: Duration = Duration::from_secs(1);
 
-/// Begins the line of its log that says where it listens.
+/// The beginning of the log line with the broker's address.
 const LISTENING: &str = "bootstrap.servers=";
 
 /// An embedded broker that was left running.
@@ -32,20 +32,20 @@ const LISTENING: &str = "bootstrap.servers=";
 pub(crate) struct Embedded {
     process: ProcessId,
     port: u16,
-    /// Holds its log.
+    /// The directory of its log.
     dir: PathBuf,
 }
 
 impl Embedded {
-    /// Starts one and waits until it answers. What `started` does with it happens before the wait, so that
-    /// another command can end it if this program is interrupted.
+    /// Starts a broker and waits until it is ready. Calls `started` before the wait, so that another command can end
+    /// the broker if this program is interrupted.
     pub(crate) fn start(
         port: Option<u16>,
         dir: &Path,
         started: impl FnOnce(&Embedded) -> Result<()>,
     ) -> Result<Embedded> {
         let port = match port {
-            // Another Kafka would answer in its place.
+            // Another Kafka on this port would respond in its place.
             Some(port) if !ports::is_free(port) => {
                 bail!("port {port} is taken: choose another with --port, or omit --port")
             }
@@ -61,7 +61,7 @@ impl Embedded {
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)
-            // A group of its own: Ctrl-C is not for it.
+            // A process group of its own, so that Ctrl-C does not reach it.
             .process_group(0)
             .spawn()
             .context("start the embedded broker")?;
@@ -73,7 +73,7 @@ impl Embedded {
         };
         let outcome = started(&embedded).and_then(|()| embedded.await_ready(&mut child, &log));
         if let Err(error) = outcome {
-            // No state file names it.
+            // Without a state file, no other command can end the process.
             let _ended_already = child.kill();
             let _collected = child.wait();
             return Err(error.context(format!("the embedded broker's log is {}", log.display())));
@@ -81,7 +81,7 @@ impl Embedded {
         Ok(embedded)
     }
 
-    /// Waits until it says that the port is its own, and answers there.
+    /// Waits until the broker has logged its address and is ready.
     fn await_ready(&self, child: &mut Child, log: &Path) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         let mut possible = || match child.try_wait()? {
@@ -99,7 +99,7 @@ impl Embedded {
         ready::wait(&[self.bootstrap()], 1, deadline, possible)
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub(crate) fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -116,17 +116,17 @@ impl Embedded {
         self.process.is_alive()
     }
 
-    /// Ends it, and with it everything it held.
+    /// Ends the broker and removes its directory. All its data is lost.
     pub(crate) fn destroy(&self) -> Result<()> {
         self.process.kill()?;
         paths::remove_dir(&self.dir)
     }
 }
 
-/// Is the embedded broker until the process ends.
+/// Runs the embedded broker until the process ends.
 ///
 /// # Errors
-/// When it cannot listen there within a second.
+/// When it cannot listen on the port within a second.
 pub(crate) fn serve_embedded(port: u16) -> Result<()> {
     let deadline = Instant::now() + BIND_LIMIT;
     let kafka = loop {

@@ -16,27 +16,27 @@ use super::embedded::Embedded;
 use super::place::{Other, Place, State};
 use crate::program::program;
 
-/// Where everybody expects Kafka.
+/// The usual port of Kafka.
 const USUAL_PORT: u16 = 9092;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What `up` is asked for.
+/// The options of `up`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Up {
-    /// 1 or 3; whatever is up already, if not given.
+    /// 1 or 3. If `None`, the number of nodes of the running cluster, otherwise 1.
     pub(crate) nodes: Option<u8>,
-    /// The first node's port; 9092 if it is free, otherwise any free one.
+    /// The port of the first node. If `None`, 9092 if it is free, otherwise any free port.
     pub(crate) port: Option<u16>,
     /// In containers, by `docker-compose.yml`.
     pub(crate) docker: bool,
     /// The broker of `eos-broker`: no JVM, one node, everything in memory.
     pub(crate) embedded: bool,
-    /// Without what this checkout's cluster of the same kind holds: its data is removed first.
+    /// Whether the data of this checkout's cluster is removed first.
     pub(crate) fresh: bool,
 }
 
-/// Brings a cluster up, or finds it up, and answers its addresses.
+/// Starts a cluster unless it is up. Returns its addresses.
 ///
 /// # Errors
 /// When it cannot start, or a different one is up.
@@ -100,7 +100,7 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
             );
         }
         docker::check()?;
-        // Noted before, so that `down` finds the containers of a start that failed half way.
+        // Saved before the start, so that `down` finds the containers of a start that failed halfway.
         place.save(&State::Containers { nodes })?;
         docker::up(nodes)?;
         State::Containers { nodes }
@@ -155,8 +155,8 @@ fn start_embedded(port: Option<u16>, place: &Place) -> Result<Embedded> {
     started
 }
 
-/// Starts on the port that is wanted, or on the usual one. Another program may take that one between the look
-/// and the start: then on free ports.
+/// Starts on the wanted port, or on the usual one. If another program takes the usual port between the check and the
+/// start, starts on free ports.
 fn on_a_port<T>(
     wanted: &Up,
     nodes: u8,
@@ -189,7 +189,7 @@ fn choose_port(wanted: Option<u16>, nodes: u8, place: &Place) -> Result<Option<u
     if wanted.is_some() {
         bail!("port {taken} is taken{by}: choose another with --port, or omit --port");
     }
-    // Another Kafka may listen there, and clients would not notice.
+    // Another Kafka may listen on the taken port. Clients that use it would not notice.
     eprintln!(
         "Port {taken} is taken{by}. Using free ports. A program that assumes \
          localhost:{USUAL_PORT} needs the following lines in its environment."
@@ -206,7 +206,7 @@ fn listens(other: &Other, port: u16) -> bool {
         .any(|address| address.ends_with(&end))
 }
 
-/// Something is up, or was until a reboot.
+/// Returns the cluster that is up, and restarts its ended nodes, for example after a reboot.
 fn again(state: State, place: &Place) -> Result<State> {
     match state {
         State::Jvms(mut detached) => {
@@ -232,7 +232,7 @@ fn again(state: State, place: &Place) -> Result<State> {
     }
 }
 
-/// Old topics and offsets would confuse a user who expects an empty Kafka.
+/// Prints the existing topics. Old topics and offsets would confuse a user who expects an empty Kafka.
 fn tell_what_is_there(bootstrap: &str, revived: bool) -> Result<()> {
     let topics = Client::connect(bootstrap, PATIENCE)?.metadata(None)?.topics;
     let names = topics.into_keys().filter(|name| !name.starts_with("__"));
@@ -299,7 +299,7 @@ fn remove(state: &State, place: &Place) -> Result<()> {
         State::Jvms(detached) => detached.destroy()?,
         State::Containers { .. } => match docker::check() {
             Ok(()) => docker::down()?,
-            // Without this, no other Kafka could ever start here.
+            // A warning only. An error would prevent every later start of a Kafka here.
             Err(error) => eprintln!("warning: containers may still run: {error:#}"),
         },
         State::Embedded(embedded) => embedded.destroy()?,
@@ -307,7 +307,7 @@ fn remove(state: &State, place: &Place) -> Result<()> {
     place.forget()
 }
 
-/// Where the cluster is that the user works with: the one named, or the one that `up` started.
+/// Returns the address of the user's cluster: the one in the environment, or the one that `up` started.
 pub(super) fn address() -> Result<String> {
     if let Some(theirs) = external() {
         return Ok(theirs);
@@ -331,7 +331,7 @@ pub(super) fn address() -> Result<String> {
     )
 }
 
-/// What is up: nodes, processes, ports, and whether they are ready. For people.
+/// Returns the nodes, processes, ports and readiness of the cluster, as text for people.
 ///
 /// # Errors
 /// When the state in the cache cannot be read.
@@ -367,7 +367,7 @@ pub(crate) fn status() -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Names what other checkouts have up, which no command here touches.
+/// Returns a text that also lists the clusters of other checkouts, which no command here touches.
 fn none_is_up(place: &Place) -> String {
     let mut lines = vec![format!(
         "No local Kafka is up for {}. `{} kafka up` starts one.",
@@ -379,7 +379,7 @@ fn none_is_up(place: &Place) -> String {
     lines.join("\n")
 }
 
-/// What tells programs where the cluster is: lines that a shell and an env file take as they are.
+/// Returns the address of the cluster as settings: lines for a shell or an env file.
 #[must_use]
 pub(crate) fn environment(bootstrap: &str) -> String {
     format!(

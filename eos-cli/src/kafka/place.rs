@@ -1,4 +1,4 @@
-//! What is up, as the user's cache remembers it between two commands: for each checkout its own.
+//! The state of each checkout's cluster, kept in the user's cache between two commands.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use super::embedded::Embedded;
 
 const STATE: &str = "state.json";
 
-/// What is up, as kept in the user's cache.
+/// The cluster that is up, as kept in the user's cache.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum State {
     Jvms(Detached),
@@ -30,7 +30,7 @@ impl State {
         }
     }
 
-    /// What it is, for people.
+    /// Returns the kind of the cluster, as text for people.
     pub(crate) fn kind(&self) -> String {
         match self {
             State::Jvms(_) => format!("Kafka {VERSION}"),
@@ -39,7 +39,8 @@ impl State {
         }
     }
 
-    /// Whether any of its processes runs. Containers end by themselves only with Docker.
+    /// Returns whether any of its processes runs. Containers count as running, because they end by themselves only with
+    /// Docker.
     fn is_alive(&self) -> bool {
         match self {
             State::Jvms(detached) => detached.nodes().any(|(_, process)| process.is_some()),
@@ -57,15 +58,15 @@ impl State {
     }
 }
 
-/// The file of a state.
+/// The content of a state file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
-    /// Where it was started.
+    /// The checkout that started the cluster.
     checkout: PathBuf,
     state: State,
 }
 
-/// What runs for another checkout of the same user.
+/// The running cluster of another checkout of the same user.
 #[derive(Debug)]
 pub(crate) struct Other {
     pub(crate) checkout: PathBuf,
@@ -86,7 +87,7 @@ impl fmt::Display for Other {
 
 /// The files of this checkout's cluster.
 pub(crate) struct Place {
-    /// One for all checkouts: two that start at the same time would choose the same port.
+    /// One lock for all checkouts: two clusters that start at the same time would choose the same port.
     pub(crate) lock: PathBuf,
     base: PathBuf,
     checkout: PathBuf,
@@ -94,7 +95,8 @@ pub(crate) struct Place {
     pub(crate) data: PathBuf,
 }
 
-/// The owner of a cluster, as text. Programs outside of any checkout share one cluster, whose checkout path is empty.
+/// Returns the owner of a cluster, as text. Programs outside of any checkout share one cluster, whose checkout path is
+/// empty.
 fn owner(checkout: &Path) -> String {
     match checkout.as_os_str().is_empty() {
         true => "this user's `eos` outside of a checkout".to_owned(),
@@ -103,7 +105,7 @@ fn owner(checkout: &Path) -> String {
 }
 
 impl Place {
-    /// The owner of this place, as text.
+    /// Returns the owner of this place, as text.
     pub(crate) fn owner(&self) -> String {
         owner(&self.checkout)
     }
@@ -131,7 +133,7 @@ impl Place {
         Ok(load(&self.state)?.map(|kept| kept.state))
     }
 
-    /// What other checkouts have up. A state that does not read is none of ours, and left alone.
+    /// Returns the running clusters of other checkouts. Skips a state file that cannot be read.
     pub(crate) fn others(&self) -> Vec<Other> {
         let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
         let states = entries.map(|entry| entry.path().join(STATE));
@@ -153,7 +155,7 @@ impl Place {
         }
         let checkout = &self.checkout;
         let text = serde_json::to_string_pretty(&Kept { checkout, state })?;
-        // Renamed when whole: a torn state would hide running brokers.
+        // Renamed once it is complete, because a torn state would hide running brokers.
         let fresh = self.state.with_extension("fresh");
         if let Some(parent) = fresh.parent() {
             fs::create_dir_all(parent).with_context(|| unreadable(&self.state))?;

@@ -1,20 +1,19 @@
-//! What must hold between settings.
+//! Checks of single settings, and of settings together.
 //!
-//! Where the brokers have a say (`transaction.max.timeout.ms`, the bounds of sessions) the checks
-//! at start ask them; here is what can be said without.
+//! The limits of the brokers are checked at the start: `transaction.max.timeout.ms` and the bounds of sessions.
 
 use std::time::Duration;
 
 use super::settings::{Properties, Protocol, Settings};
 use super::{Origin, SettingsError};
 
-/// The mistakes in single values.
+/// Returns the mistakes in single values.
 pub(super) fn alone(settings: &Settings) -> Vec<SettingsError> {
     let accepted = settings.accepted().map(drop);
     mistakes([name(settings), accepted, state_dir(settings)])
 }
 
-/// The mistakes in values that do not fit each other.
+/// Returns the mistakes in values that contradict each other.
 pub(super) fn together(settings: &Settings) -> Vec<SettingsError> {
     mistakes([
         group(settings),
@@ -50,15 +49,15 @@ fn state_dir(settings: &Settings) -> Result<(), SettingsError> {
     }
 }
 
-/// The group's patience.
+/// Checks the timeouts and the protocol of the group.
 fn group(settings: &Settings) -> Result<(), SettingsError> {
     less(
         ("commit.interval.ms", settings.policy.interval),
         ("max.poll.interval.ms", settings.max_poll_interval),
         "a transaction must be shorter than the longest time without a poll",
     )?;
-    // Not more than half of it: what the worker did before counts, too. (How long committed offsets
-    // take to become stable does not: assignments are answered before.)
+    // At most half of `max.poll.interval.ms`, because the work before the rebalance counts, too. The wait for stable
+    // committed offsets does not count, because the worker responds to an assignment before it.
     at_most(
         (
             "twice the deadline of a rebalance (a commit and an abort, derived from \
@@ -116,7 +115,7 @@ fn group(settings: &Settings) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// A transaction's time.
+/// Checks the times within a transaction.
 fn transactions(settings: &Settings) -> Result<(), SettingsError> {
     let timeout = ("transaction.timeout.ms", settings.transaction_timeout);
     less(
@@ -150,7 +149,7 @@ fn transactions(settings: &Settings) -> Result<(), SettingsError> {
     )
 }
 
-/// What librdkafka asks for, and would say in other words.
+/// Checks back-offs and sizes. librdkafka has some of these constraints, too, with other error texts.
 fn sizes(properties: &Properties) -> Result<(), SettingsError> {
     for client in [Client::Consumer, Client::Producer] {
         let (first, most) = match client {
@@ -182,7 +181,7 @@ fn sizes(properties: &Properties) -> Result<(), SettingsError> {
     }
     let number = |client, key, default| (key, properties.number(client, &[key], default));
     let record = number(Client::Consumer, "message.max.bytes", 1_000_000);
-    // Unless they are set, librdkafka makes these fit.
+    // librdkafka adjusts the defaults of these two sizes, so only a set value can be too small.
     if properties
         .last(Client::Consumer, &["fetch.max.bytes"])
         .is_some()
@@ -225,7 +224,7 @@ fn sizes(properties: &Properties) -> Result<(), SettingsError> {
     )
 }
 
-/// What this program was built without.
+/// Checks that this program was built with the features that the settings need.
 fn features(settings: &Settings) -> Result<(), SettingsError> {
     let properties = &settings.properties;
     for client in [Client::Consumer, Client::Producer] {
@@ -236,7 +235,7 @@ fn features(settings: &Settings) -> Result<(), SettingsError> {
         let told = properties.last(client, names);
         let mechanism = told.unwrap_or("GSSAPI");
         let missing = |key: &'static str, value: &str, feature| {
-            // A default matters since SASL was asked for.
+            // If no mechanism is set, the default matters because of `security.protocol`.
             let origin = origin(
                 settings,
                 client,
@@ -268,7 +267,7 @@ fn features(settings: &Settings) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// Where the first of these was set for this client.
+/// Returns the origin of the first of these properties that is set for this client.
 fn origin(settings: &Settings, client: Client, names: &[&'static str]) -> Origin {
     let before = match client {
         Client::Consumer => ["consumer.", "main.consumer.", ""],
@@ -288,7 +287,7 @@ enum Client {
 }
 
 impl Properties {
-    /// What this client gets for a property with these names.
+    /// Returns the value of a property with these names for this client.
     fn last(&self, client: Client, names: &[&str]) -> Option<&str> {
         let own = match client {
             Client::Consumer => &self.consumer,

@@ -1,4 +1,4 @@
-//! `docs/configuration.md`, made of the table.
+//! Generates `docs/configuration.md` from the table of properties.
 
 use std::fmt::Write;
 use std::path::Path;

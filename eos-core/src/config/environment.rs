@@ -1,8 +1,10 @@
-//! Properties from environment variables: a prefix, `EOS_` by default, and the name in capitals with `_` for `.`, as in
-//! `EOS_COMMIT_INTERVAL_MS`, `EOS_CONSUMER_FETCH_MIN_BYTES`.
+//! Properties from environment variables.
 //!
-//! `EOS_SASL_PASSWORD_FILE=/run/secrets/kafka` takes the value from a file, as containers are given
-//! their secrets. Kafka's own `KAFKA_…` variables configure brokers and stay theirs.
+//! A variable has a prefix, `EOS_` by default, and the property's name in capitals with `_` for `.`, as in
+//! `EOS_COMMIT_INTERVAL_MS` and `EOS_CONSUMER_FETCH_MIN_BYTES`.
+//!
+//! `EOS_SASL_PASSWORD_FILE=/run/secrets/kafka` reads the value from a file, because containers receive secrets as
+//! files. Variables `KAFKA_…` are not read, because they configure brokers.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,10 +16,10 @@ use super::{Origin, SettingsError, table};
 /// The prefix of the variables, unless the app has its own.
 pub(super) const PREFIX: &str = "EOS_";
 
-/// Names the properties file, behind the prefix.
+/// The name of the variable for the properties file, without the prefix.
 const CONFIG_FILE: &str = "CONFIG_FILE";
 
-/// Variables of this project that are no properties.
+/// Variables of this project that are not properties.
 const OTHERS: &[&str] = &[
     "EOS_CACHE_DIR",
     "EOS_FULL",
@@ -32,7 +34,7 @@ const OTHERS: &[&str] = &[
     "EOS_SKIP_FULL_DISK",
 ];
 
-/// Variables of the tests' faults.
+/// Variables of the failpoints.
 #[cfg(feature = "failpoints")]
 const FAULTS: &[&str] = &["EOS_FAILPOINTS", "EOS_FAILPOINTS_LOG", "EOS_UNDEFENDED"];
 
@@ -46,13 +48,13 @@ const fn is_fault(_: &str) -> bool {
     false
 }
 
-/// What the environment says.
+/// The properties in the environment.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
     pub(super) given: Vec<Given>,
-    /// The properties file that it names, and the variable.
+    /// The properties file, and the variable that names it.
     pub(super) file: Option<(PathBuf, Origin)>,
-    /// Variables that look like no property at all.
+    /// Variables with the prefix that resemble no property.
     pub(super) ignored: Vec<String>,
 }
 
@@ -68,9 +70,9 @@ impl Environment {
             .filter(|(name, _)| name.starts_with(prefix) || is_fault(name))
             .filter(|(name, _)| !OTHERS.contains(&name.as_str()))
             .collect();
-        // Nor is a variable that is set to nothing: that is how deployments unset one.
+        // An empty variable counts as unset, because deployments unset variables this way.
         variables.retain(|(_, value)| !value.is_empty());
-        // The environment has no order; errors and logs should.
+        // The environment has no order. Errors and logs need one.
         variables.sort();
         for (variable, value) in variables {
             environment.add(prefix, variable, value)?;
@@ -112,7 +114,7 @@ impl Environment {
                         });
                     }
                 };
-                // What editors and `echo` add is no part of a password.
+                // Editors and `echo` add a line break, which is not part of a password.
                 let value = value.strip_suffix('\n').unwrap_or(&value);
                 let value = value.strip_suffix('\r').unwrap_or(value);
                 (inner.to_owned(), value.to_owned())
@@ -123,8 +125,8 @@ impl Environment {
                 (key, value)
             }
         };
-        // Orchestrators add variables of their own to a service called eos, such as EOS_PORT;
-        // what looks like none of ours is none of ours. A slip is told all the same.
+        // Orchestrators add variables to a service called `eos`, such as EOS_PORT. So a variable that resembles no
+        // property is ignored. A misspelt property is still an error.
         if !is_known(&key) && table::nearest(plain(&key)).is_none() {
             if let Origin::Environment { variable } = origin {
                 self.ignored.push(variable);
@@ -136,7 +138,7 @@ impl Environment {
     }
 }
 
-/// The failpoints read their variables themselves; what they can't read is said here.
+/// Checks a variable of the failpoints. They read it themselves, but ignore an unreadable value.
 #[cfg(feature = "failpoints")]
 fn armed(variable: String, value: &OsString, origin: Origin) -> Result<(), SettingsError> {
     let value = value.to_string_lossy();
@@ -153,7 +155,7 @@ fn is_known(key: &str) -> bool {
     table::property(plain(key)).is_some()
 }
 
-/// Without the name of a client before it.
+/// Returns a key without the prefix of a client.
 fn plain(key: &str) -> &str {
     key.strip_prefix("consumer.")
         .or_else(|| key.strip_prefix("producer."))
@@ -203,7 +205,7 @@ mod tests {
         ])
         .unwrap();
         let keys: Vec<_> = environment.given.iter().map(|g| g.key.as_str()).collect();
-        // The slip is kept, to be refused with what was meant.
+        // The misspelt key is kept, so that its error can suggest the right one.
         let expected = ["comit.interval.ms", "consumer.fetch.min.bytes", "state.dir"];
         assert_eq!(keys, expected);
         assert_eq!(environment.ignored, ["EOS_SERVICE_HOST"]);

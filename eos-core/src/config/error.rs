@@ -19,7 +19,7 @@ pub enum SettingsError {
     /// The configuration has more than one mistake.
     #[error("the configuration has {} mistakes:{}", mistakes.len(), lines(mistakes))]
     Several {
-        /// Each of them.
+        /// The mistakes.
         mistakes: Vec<SettingsError>,
     },
     /// The app's name is not valid.
@@ -127,7 +127,7 @@ pub enum SettingsError {
         larger: &'static str,
         /// Its value.
         large: u64,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// Properties that exclude each other.
@@ -137,7 +137,7 @@ pub enum SettingsError {
         one: &'static str,
         /// The other property, with its value.
         other: &'static str,
-        /// Why, and what to use instead.
+        /// The reason, and the alternative.
         reason: &'static str,
     },
     /// The program was built without a feature.
@@ -170,7 +170,7 @@ pub enum SettingsError {
         path: PathBuf,
         /// The origin of the path.
         origin: Origin,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A line of the properties file can't be read.
@@ -180,7 +180,7 @@ pub enum SettingsError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// An environment variable is not Unicode.

@@ -1,11 +1,13 @@
-//! An app's configuration: which properties there are, where they come from, and what must hold
-//! between them. Pure: nothing here asks a broker or names librdkafka.
+//! The configuration of an app.
+//!
+//! This module has the table of properties, reads their sources, and checks their values. It needs neither a broker nor
+//! librdkafka.
 //!
 //! ```text
-//! code < file < environment      given:      (key, value, where it was said)
-//!            ↓                   table:      is there such a key, is it the user's, is this a value?
+//! code < file < environment      given:      (key, value, origin)
+//!            ↓                   table:      is the key known, may it be set, is the value valid?
 //!        Settings                check:      do the values fit together?
-//!        └ properties            settings:   the rest, for each client
+//!        └ properties            settings:   the properties of librdkafka, for each client
 //! ```
 //!
 //! A deployment overrides the program, so that one binary runs everywhere.

@@ -3,12 +3,12 @@
 /// A line that can't be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadLine {
-    /// From 1.
+    /// The number of the line, from 1.
     pub(super) line: usize,
     pub(super) reason: &'static str,
 }
 
-/// Keys and values with the line that each begins at, in the order of the file.
+/// Returns keys and values with the first line of each, in the order of the file.
 pub(super) fn parse(text: &str) -> Result<Vec<(usize, String, String)>, BadLine> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut found = Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<(usize, String, String)>, BadLine>
         let mut logical = first.to_owned();
         while continues(&logical) {
             logical.pop();
-            // A backslash in the last line continues with nothing.
+            // A backslash at the end of the last line has no effect.
             let Some((_, next)) = lines.next() else { break };
             logical.push_str(next.trim_start_matches(is_space));
         }
@@ -47,8 +47,8 @@ fn continues(line: &str) -> bool {
     line.bytes().rev().take_while(|&b| b == b'\\').count() % 2 == 1
 }
 
-/// The key ends at the first unescaped `=`, `:` or white space; white space around the separator
-/// belongs to neither side.
+/// Splits a line into key and value. The key ends at the first unescaped `=`, `:` or white space. White space around
+/// the separator belongs to neither side.
 fn split(line: &str) -> (&str, &str) {
     let mut escaped = false;
     let end = line.find(|c| {
@@ -93,7 +93,7 @@ fn unescape(raw: &str) -> Result<String, &'static str> {
     Ok(text)
 }
 
-/// Java escapes are UTF-16: two of them may make one character.
+/// Decodes the collected `\u` escapes. They are UTF-16, so two of them may form one character.
 fn flush(units: &mut Vec<u16>, text: &mut String) -> Result<(), &'static str> {
     if !units.is_empty() {
         let more = String::from_utf16(units);

@@ -1,4 +1,4 @@
-//! What a start refuses, and what it says.
+//! Tests of refused settings, with their error texts.
 
 use eos_protocol::LayoutHash;
 
@@ -58,7 +58,7 @@ fn a_layout_that_is_none_is_not_ignored() {
     assert_eq!(settings.accepted().unwrap(), expected);
 }
 
-/// `key=value`, separated by blanks.
+/// Reads `key=value`, separated by blanks.
 fn pairs(set: &str) -> Vec<(&str, &str)> {
     let pairs = set.split(' ');
     pairs.map(|pair| pair.split_once('=').unwrap()).collect()

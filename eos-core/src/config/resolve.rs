@@ -12,8 +12,7 @@ use super::table::{self, Clients, Property, Status, Value};
 use super::{Origin, SettingsError, check, properties};
 
 impl Settings {
-    /// Takes in what was said in the program, then in the file, then in the environment, and checks
-    /// what comes of it.
+    /// Takes the properties of the program, then of the file, then of the environment, and checks the result.
     pub(crate) fn resolve(
         mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -28,7 +27,7 @@ impl Settings {
             given.extend(read_file(path, origin)?);
         }
         given.extend(environment.given);
-        // What is said of one kind of client goes before what is said of all.
+        // Settings of one kind of client override those of all clients, so they come last.
         let mut special = Properties::default();
         let mut mistakes = Vec::new();
         for given in given {
@@ -42,7 +41,7 @@ impl Settings {
             .push(("max.poll.interval.ms".into(), max_poll));
         mistakes.extend(check::alone(&self));
         if mistakes.is_empty() {
-            // A value that can't be read would be compared by its default.
+            // In place of an invalid value, a comparison would use the default.
             mistakes.extend(check::together(&self));
         }
         match mistakes.pop() {
@@ -130,7 +129,7 @@ fn read_file(path: PathBuf, origin: Origin) -> Result<Vec<Given>, SettingsError>
     Ok(given.collect())
 }
 
-/// The client that a key names before the property, as in Kafka Streams.
+/// Splits the prefix of a client from a key, as in Kafka Streams.
 fn split(key: &str) -> (Option<Clients>, &str) {
     let consumer = ["consumer.", "main.consumer."]
         .iter()
@@ -161,7 +160,8 @@ fn unknown(given: Given) -> SettingsError {
     }
 }
 
-/// A line that was broken by mistake makes a key of what may be a password, or a line of a key file.
+/// Returns a key as an error may show it. After an accidental line break, a part of a password or a line of a key file
+/// may be a key.
 fn shown_key(key: &str, is_like_one: bool) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if (is_like_one || key.contains('.')) && key.len() <= 100 && key.chars().all(plain) {
@@ -171,7 +171,7 @@ fn shown_key(key: &str, is_like_one: bool) -> String {
     }
 }
 
-/// Why this property can't be set, or not for this kind of client.
+/// Returns the reason why this property can't be set, or can't be set for this kind of client.
 fn refused(property: &Property, only: Option<Clients>) -> Option<&'static str> {
     match (property.status, only, property.clients) {
         (Status::Refused { reason, .. }, _, _) => Some(reason),
@@ -188,7 +188,7 @@ fn refused(property: &Property, only: Option<Clients>) -> Option<&'static str> {
     }
 }
 
-/// Whether a refused property is set to what holds anyway.
+/// Whether a refused property is set to one of its fixed values.
 fn holds_anyway(property: &Property, value: &str) -> bool {
     let Status::Refused { holds, .. } = property.status else {
         return false;

@@ -1,4 +1,4 @@
-//! Where values come from and what becomes of them.
+//! Tests of the sources of values, and of the resulting settings.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// What becomes of a program, a file and an environment.
+/// Returns the settings of a program, a file and an environment, or the error text.
 pub(super) fn resolved(
     code: &[(&str, &str)],
     file: Option<&str>,
@@ -41,7 +41,7 @@ fn the_defaults_are_those_of_the_table_and_fit_together() {
     let plain = resolved_code(&[]);
     let set: Vec<(&str, &str)> = table::all()
         .filter(|p| matches!(p.status, Status::Ours(_)) && !p.default.is_empty())
-        // Only under the classic protocol, where it is the default.
+        // `session.timeout.ms` may be set, because the default protocol is `classic`.
         .map(|p| (p.name, p.default))
         .collect();
     let same = resolved_code(&set);
@@ -177,7 +177,7 @@ fn a_relative_file_is_named_by_the_path_that_was_tried() {
     assert!(text.ends_with(end), "{text}");
 }
 
-/// Files that other clients read, too, say such things.
+/// A file that is shared with other clients may have such values.
 #[test]
 fn a_fixed_value_is_accepted_and_changes_nothing() {
     for (key, value) in [
@@ -224,7 +224,7 @@ fn set_properties_are_listed_with_their_origin_and_without_secrets() {
     ] {
         assert!(told.contains(part), "{told}");
     }
-    // Told once, by who starts: a description reads the environment, too.
+    // `resolve` does not log it. The start of the app does.
     assert_eq!(settings.ignored, ["EOS_HOME"]);
 }
 
@@ -242,7 +242,7 @@ fn workers_are_found_by_the_builders_name() {
     assert!(!hidden.contains("hunter2"), "{hidden}");
 }
 
-/// Who copies it has no brokers with TLS yet, and no feature for it.
+/// A local Kafka has no TLS, and a build has no feature for it by default.
 #[test]
 fn the_example_of_the_readme_starts_on_a_local_kafka() {
     let readme = include_str!("../../../README.md");
@@ -279,7 +279,7 @@ fn no_error_and_no_debug_output_shows_a_secret() {
         let file = resolved(&[], Some(&format!("{key}={value}")), &[]).unwrap_err();
         assert!(!file.contains(SECRET), "{file}");
     }
-    // A line that was broken by mistake.
+    // A value with an accidental line break.
     let broken = "ssl.key.pem=-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg/hunter2==\n";
     let error = resolved(&[], Some(broken), &[]).unwrap_err();
     assert!(error.contains(":2)") && !error.contains(SECRET), "{error}");

@@ -2,7 +2,7 @@
 
 use super::table::{self, Kind};
 
-/// Whether a property's value must never be shown. A misspelt name still looks like what it is.
+/// Whether a property's value must never be shown. Parts of the name decide, so that a misspelt name is recognized.
 pub(crate) fn is_secret(key: &str) -> bool {
     let name = key.to_ascii_lowercase();
     let name = ["consumer.", "producer."]
@@ -35,8 +35,8 @@ fn looks_secret(name: &str) -> bool {
     PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Whether a value carries a secret, whatever its key says: a URL with credentials, a key file's
-/// text, a login module's line.
+/// Whether a value contains a secret, regardless of its key: a URL with credentials, the text of a key file, or the
+/// line of a login module.
 pub(crate) fn carries_secret(value: &str) -> bool {
     let url = value.split_once("://").is_some_and(|(_, rest)| {
         rest.split('/')
@@ -47,7 +47,7 @@ pub(crate) fn carries_secret(value: &str) -> bool {
     url || value.contains("-----BEGIN") || lower.contains("password=") || lower.contains("secret=")
 }
 
-/// A value as an error may show it.
+/// Returns a value as an error may show it.
 pub(super) fn shown(key: &str, value: &str) -> String {
     if is_secret(key) || carries_secret(value) || value.contains('@') {
         "(not shown)".to_owned()
@@ -56,7 +56,7 @@ pub(super) fn shown(key: &str, value: &str) -> String {
     }
 }
 
-/// The secrets among these settings.
+/// Returns the secret values among these settings.
 #[cfg(feature = "kafka")]
 pub(crate) fn secrets_among<'a>(
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -10,46 +10,47 @@ use eos_protocol::{AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limit
 use super::given::Given;
 use super::{Origin, SettingsError, environment};
 
-/// Which group protocol is spoken (`group.protocol`).
+/// The group protocol (`group.protocol`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// The group's members compute the assignment.
     Classic,
-    /// The brokers do (KIP-848).
+    /// The brokers compute the assignment (KIP-848).
     Consumer,
 }
 
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) app: AppId,
-    /// What the program set, in its order.
+    /// The properties that the program set, in the order of its calls.
     pub(super) given: Vec<Given>,
     /// The properties file that the program names.
     pub(super) file: Option<PathBuf>,
     /// The app's own prefix of environment variables.
     environment_prefix: Option<String>,
-    /// What was set, by key: the value as it may be shown, and where.
+    /// The set properties, by key: the value as it may be shown, and its origin.
     pub(super) told: BTreeMap<String, (String, Origin)>,
-    /// Variables of the environment that look like no property at all.
+    /// Environment variables with the prefix that resemble no property.
     pub(crate) ignored: Vec<String>,
 
     pub(crate) bootstrap: Option<String>,
     pub(crate) guarantee: Guarantee,
     pub(crate) workers: u16,
-    /// How much memory the databases of all tasks together may use, in bytes.
+    /// The memory limit of the databases of all tasks together, in bytes.
     pub(crate) state_memory: usize,
-    /// How often what everybody is done with is deleted.
+    /// The interval between two deletions of processed records and of expired windows in internal topics.
     pub(crate) purge_interval: Duration,
-    /// How long the state of a task that is elsewhere is kept.
+    /// The time for which the local state of a task is kept after the task moved to another process.
     pub(crate) cleanup_delay: Duration,
     pub(crate) policy: CommitPolicy,
-    /// `None`: not even for what is known to be there.
+    /// The longest wait for records of an input, to merge by time. `None`: a task never waits, not even for records
+    /// that are known to be on the broker.
     pub(crate) max_task_idle: Option<Duration>,
-    /// How far a record may be ahead of the machine's clock. `None`: any distance.
+    /// The longest time that a record's timestamp may be ahead of the machine's clock. `None`: no limit.
     pub(crate) most_ahead: Option<Duration>,
     pub(crate) first_start: FirstStart,
     pub(crate) accepted_layout: Option<String>,
-    /// Ids of changelog topics.
+    /// The ids of deleted changelogs that count as completely restored.
     pub(crate) accepted_changelogs: Vec<String>,
     pub(crate) transaction_timeout: Duration,
     pub(crate) start_deadline: Duration,
@@ -60,13 +61,13 @@ pub(crate) struct Settings {
     pub(crate) max_poll_interval: Duration,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) slot: Option<u32>,
-    /// Where the metrics are served.
+    /// The address of the metrics endpoint.
     pub(crate) metrics_at: Option<String>,
-    /// For librdkafka.
+    /// The properties for librdkafka.
     pub(crate) properties: Properties,
 }
 
-/// What librdkafka is told, by client; of a key that is there twice the last one counts.
+/// The properties for librdkafka, by client. If a key occurs twice, the last value counts.
 #[derive(Clone, Default)]
 pub(crate) struct Properties {
     pub(crate) common: Vec<(String, String)>,
@@ -76,7 +77,7 @@ pub(crate) struct Properties {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the properties: secrets are among them.
+        // Without the properties, because they contain secrets.
         f.debug_struct("Settings")
             .field("app", &self.app)
             .field("guarantee", &self.guarantee)
@@ -122,7 +123,7 @@ impl Settings {
         }
     }
 
-    /// What the program sets. Nothing is looked at before the start.
+    /// Sets a property in the program. Checks happen at the start.
     pub(crate) fn set(&mut self, key: &str, value: impl fmt::Display) {
         self.given.push(Given {
             key: key.to_owned(),
@@ -131,29 +132,28 @@ impl Settings {
         });
     }
 
-    /// A duration that the program sets, in Kafka's resolution; rounded up, so that nothing
-    /// becomes zero.
+    /// Sets a duration in the program, rounded up to milliseconds, so that a microsecond does not become zero.
     pub(crate) fn set_ms(&mut self, key: &str, value: Duration) {
         self.set(key, value.as_micros().div_ceil(1000));
     }
 
-    /// A path may be no text, so that it is no property when the program sets it.
+    /// Sets the state directory in the program. It is not a property here, because a path may not be valid Unicode.
     pub(crate) fn set_state_dir(&mut self, dir: PathBuf) {
         self.given.retain(|given| given.key != "state.dir");
         self.state_dir = Some(dir);
     }
 
-    /// The properties file.
+    /// Sets the properties file.
     pub(crate) fn set_file(&mut self, path: PathBuf) {
         self.file = Some(path);
     }
 
-    /// The prefix of the environment variables, with or without the `_` at its end.
+    /// Sets the prefix of the environment variables, with or without the `_` at its end.
     pub(crate) fn set_environment_prefix(&mut self, prefix: &str) {
         self.environment_prefix = Some(prefix.to_owned());
     }
 
-    /// The prefix of the environment variables, with the `_` at its end.
+    /// Returns the prefix of the environment variables, with the `_` at its end.
     pub(super) fn environment_prefix(&self) -> Result<String, SettingsError> {
         let Some(prefix) = &self.environment_prefix else {
             return Ok(environment::PREFIX.to_owned());
@@ -162,7 +162,7 @@ impl Settings {
         let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         let is_name =
             name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(allowed);
-        // The variables would be mistakes in the properties of every app without a prefix of its own.
+        // Apps with the default prefix would read these variables, too, and find no such properties.
         if !is_name || name == "EOS" || name.starts_with(environment::PREFIX) {
             let prefix = prefix.clone();
             return Err(SettingsError::EnvironmentPrefix { prefix });
@@ -170,13 +170,13 @@ impl Settings {
         Ok(format!("{name}_"))
     }
 
-    /// The settings of the program alone.
+    /// Returns the settings without the properties file of the program.
     pub(crate) fn without_file(mut self) -> Self {
         self.file = None;
         self
     }
 
-    /// The brokers, unless anything says otherwise.
+    /// Sets the brokers, unless any other source sets them.
     pub(crate) fn set_default_brokers(&mut self, brokers: &str) {
         let (key, origin) = ("bootstrap.servers".to_owned(), Origin::Code);
         let value = brokers.to_owned();
@@ -185,23 +185,23 @@ impl Settings {
 }
 
 impl Settings {
-    /// What was set and where, for the log: nothing secret.
+    /// Returns the set properties with their origins for the log, without secrets.
     pub(crate) fn told(&self) -> String {
         let told = self.told.iter();
         let told = told.map(|(key, (value, origin))| format!("{key} = {value} ({origin})"));
         told.collect::<Vec<_>>().join(", ")
     }
 
-    /// Where this property was set, with the client before its name if there is one.
+    /// Returns the origin of this key, which includes the prefix of a client if it was set with one.
     pub(crate) fn origin(&self, key: &str) -> Option<&Origin> {
         self.told.get(key).map(|(_, origin)| origin)
     }
 
-    /// The commit's deadline follows from the transaction time-out: what is sealed must be
-    /// committed before the coordinator aborts it.
+    /// Returns the deadlines of a transaction's calls. The deadline of a commit follows from the transaction timeout: a
+    /// sealed transaction must be committed before the coordinator aborts it.
     pub(crate) fn limits(&self) -> Limits {
         let commit = (self.transaction_timeout / 3).min(Duration::from_secs(10));
-        // The coordinator sweeps every ten seconds.
+        // The coordinator aborts expired transactions every ten seconds.
         let init = self.transaction_timeout * 2 + Duration::from_secs(20);
         Limits {
             commit,
@@ -211,19 +211,20 @@ impl Settings {
         }
     }
 
-    /// A revocation is answered well before `max.poll.interval.ms` and the group's patience end:
-    /// one commit, and if that fails one abort.
+    /// Returns the deadline of a revocation: the time of one commit, and of one abort if the commit fails. It ends well
+    /// before `max.poll.interval.ms`, after which the group removes the worker.
     pub(crate) fn revoke_deadline(&self) -> Duration {
         self.limits().commit * 2
     }
 
-    /// Another owner's transaction ends after its time-out and the coordinator's next sweep.
+    /// Returns the longest wait for committed offsets. The transaction of another owner ends after its timeout and the
+    /// coordinator's next check.
     pub(crate) fn offsets_deadline(&self) -> Duration {
         self.transaction_timeout * 2 + Duration::from_secs(30)
     }
 
-    /// Whether workers are static members. Under KIP-848 none is: the successor of one that was
-    /// killed would be refused for its session's time (UNRELEASED_INSTANCE_ID).
+    /// Whether workers are static members. Under KIP-848 they are not: the group would refuse the successor of a killed
+    /// member until its session ends (UNRELEASED_INSTANCE_ID).
     pub(crate) fn static_member(&self) -> bool {
         self.protocol == Protocol::Classic && self.static_member.unwrap_or(true)
     }
@@ -232,15 +233,15 @@ impl Settings {
         self.session_timeout.unwrap_or(Duration::from_secs(30))
     }
 
-    /// A member learns of a rebalance with its next heartbeat, and everybody who joins waits for
-    /// the last one: at Kafka's 3 s a join took 6 s.
+    /// Returns the heartbeat interval. A member detects a rebalance with its next heartbeat, and all members wait for
+    /// the last one to join. With Kafka's default of 3 s, a join took 6 s.
     pub(crate) fn heartbeat(&self) -> Duration {
         let often = self.session_timeout() / 10;
         self.heartbeat
             .unwrap_or(often.clamp(Duration::from_millis(1), Duration::from_millis(500)))
     }
 
-    /// The old layout that is accepted once.
+    /// Returns the old layout that this start accepts.
     pub(crate) fn accepted(&self) -> Result<Option<LayoutHash>, SettingsError> {
         let parse = |text: &String| {
             let plain = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());

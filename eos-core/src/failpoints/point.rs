@@ -6,7 +6,7 @@ use eos_protocol::{CallSite, Fault, code};
 #[cfg(feature = "failpoints")]
 use crate::client::ClientError;
 
-/// A step at which a fault can be injected; the table in the module's page says where each is.
+/// A step at which a fault can be injected. The table in the module documentation describes each step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
     Poll,
@@ -30,7 +30,7 @@ pub(crate) enum Point {
     Held,
 }
 
-/// A defence that a test can take away, to see what it is good for: see [`rules`](crate::rules).
+/// A defence that a test can disable, to show what it prevents: see [`rules`](crate::rules).
 #[cfg(feature = "failpoints")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Defence {
@@ -183,8 +183,7 @@ impl Point {
         }
     }
 
-    /// What the client's call of this step fails with: each of them is an error that librdkafka
-    /// or a ledger gives there.
+    /// Returns the error of this step: an error that librdkafka or a ledger can return there.
     pub(super) fn error(self) -> ClientError {
         let (call, fault) = match self {
             Self::Poll => (CallSite::Poll, Fault::plain(code::LOCAL_ALL_BROKERS_DOWN)),
@@ -202,7 +201,7 @@ impl Point {
             Self::PreCommit | Self::InCommit | Self::ClientCommit => (CallSite::Commit, late()),
             Self::PostCommit => (CallSite::Commit, fatal(code::LOCAL_FENCED)),
             Self::PreAbort => (CallSite::Abort, late()),
-            // No call of the client is made there: the worker stops, as for a database that fails.
+            // The client is not called there. The worker stops, as after an error of a database.
             Self::PostCommitPreState | Self::ApplyBegun | Self::ApplyDone | Self::RestoreK => {
                 (CallSite::Poll, fatal(code::LOCAL_STATE))
             }
@@ -440,7 +439,7 @@ fn fatal(code: i32) -> Fault {
     }
 }
 
-/// A call of a transaction did not end in time and may be made again.
+/// Returns the fault of a transaction's call that timed out and may be repeated.
 #[cfg(feature = "failpoints")]
 fn late() -> Fault {
     Fault {

@@ -1,4 +1,4 @@
-//! Whose failpoints they are, and what happens when one is passed.
+//! The failpoints of a thread or of the process, and their actions.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,13 +13,13 @@ use super::point::{Defence, Point};
 use super::spec::{self, Act, Armed, Unreadable, When};
 use crate::client::ClientError;
 
-/// Failpoints and missing defences, and what came of them. A copy is the same.
+/// Armed failpoints, disabled defences, and the faults that have fired. A clone shares all of them.
 ///
 /// ```
 /// use eos_core::spi::failpoints::Failpoints;
 /// let faults = Failpoints::parse("pre_commit=error@hit:2", "quarantine").unwrap();
 /// let entered = faults.enter();
-/// // An app that is started here meets them; another thread's apps don't.
+/// // They apply to an app that this thread starts, and not to the apps of other threads.
 /// assert!(faults.fired().is_empty());
 /// ```
 #[derive(Clone)]
@@ -35,7 +35,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     waiting: Vec<Waiting>,
-    /// How many records were taken; those that come again count once.
+    /// The number of taken records. A record that comes again after an abort counts once.
     records: u64,
     fired: Vec<String>,
 }
@@ -54,9 +54,9 @@ impl Waiting {
     }
 }
 
-/// Longer than the deadlines of an app that a test gave short ones.
+/// The duration of a hang: longer than the short deadlines that a test sets for its app.
 const HANG: Duration = Duration::from_secs(20);
-/// How long a stall is: longer than a heartbeat and its answer.
+/// The duration of a stall: longer than a heartbeat and its response.
 const STALL: Duration = Duration::from_secs(2);
 
 thread_local! {
@@ -64,10 +64,10 @@ thread_local! {
 }
 
 impl Failpoints {
-    /// These points (`point=action@hit:n;…`) and without these defences (`name,…`).
+    /// Reads faults (`point=action@hit:n;…`), and the defences to disable (`name,…`).
     ///
     /// # Errors
-    /// Names what can't be read, and what there is.
+    /// [`Unreadable`] names the part that can't be read, and the alternatives.
     pub fn parse(points: &str, undefended: &str) -> Result<Self, Unreadable> {
         let points = spec::points(points)?;
         let waiting = points.into_iter().map(|armed| Waiting { armed, hits: 0 });
@@ -90,8 +90,8 @@ impl Failpoints {
         }))
     }
 
-    /// From here on they count for this thread and the apps that it starts, instead of those of
-    /// the environment, until the answer is dropped.
+    /// Activates the failpoints for this thread and the apps that it starts, instead of those of the environment, until
+    /// the guard is dropped.
     #[must_use = "the failpoints are active until this guard is dropped"]
     pub fn enter(&self) -> Entered {
         let before = HERE.with_borrow_mut(|here| here.replace(self.clone()));
@@ -101,19 +101,19 @@ impl Failpoints {
         }
     }
 
-    /// What fired so far: a line for each, as in the log.
+    /// Returns a line for each fault that has fired, as in the log.
     #[must_use]
     pub fn fired(&self) -> Vec<String> {
         self.state().fired.clone()
     }
 
-    /// Those that count on this thread.
+    /// Returns the failpoints that are active on this thread.
     pub(crate) fn here() -> Self {
         HERE.with_borrow(|here| here.clone())
             .unwrap_or_else(|| of_environment().clone())
     }
 
-    /// Reads what the environment says, to tell at the start what can't be read.
+    /// Checks the value of an environment variable, so that an unreadable value is an error of the app's start.
     pub(crate) fn check_environment(variable: &str, value: &str) -> Result<(), Unreadable> {
         match variable {
             "EOS_FAILPOINTS" => spec::points(value).map(|_| ()),
@@ -149,7 +149,7 @@ impl Failpoints {
         Ok(())
     }
 
-    /// What happens at this step, in order: the act, and the line of the log.
+    /// Returns the faults that fire at this step, in order: the action, and the line of the log.
     fn due(&self, point: Point) -> Vec<(Act, String)> {
         let mut state = self.state();
         let records = state.records;
@@ -174,10 +174,10 @@ impl Failpoints {
         due
     }
 
-    /// One write: what the kernel has outlives the process.
+    /// Appends a line to the log, in one write. Written data outlives the process.
     fn write(&self, line: &str) {
         if let Some(mut log) = self.0.log.as_ref() {
-            // The log could be opened at the start; the test that asserts that the fault fired will fail.
+            // The log was opened successfully. If the write fails, the test that expects the line fails.
             let _ = log.write_all(format!("{line}\n").as_bytes());
         }
     }
@@ -194,7 +194,7 @@ impl fmt::Debug for Failpoints {
     }
 }
 
-/// While it lives, its failpoints count for the thread that entered them.
+/// A guard. Its failpoints are active for the thread that entered them until it is dropped.
 #[derive(Debug)]
 pub struct Entered {
     before: Option<Failpoints>,
@@ -207,7 +207,8 @@ impl Drop for Entered {
     }
 }
 
-/// What can't be read arms nothing here: the start says it, before there is a worker.
+/// Returns the failpoints of the environment. An unreadable value arms nothing here, because the app's start fails with
+/// it before there is a worker.
 fn of_environment() -> &'static Failpoints {
     static ALL: OnceLock<Failpoints> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -225,7 +226,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// A record was taken from its partition.
+/// Counts a record that was taken from its partition.
 pub(crate) fn taken() {
     let here = Failpoints::here();
     if here.0.armed {
@@ -233,7 +234,7 @@ pub(crate) fn taken() {
     }
 }
 
-/// So many records of an open transaction are dropped, and come again.
+/// Subtracts the records of a discarded transaction.
 pub(crate) fn given_back(records: u64) {
     let here = Failpoints::here();
     if here.0.armed {
@@ -242,15 +243,15 @@ pub(crate) fn given_back(records: u64) {
     }
 }
 
-/// The worker passes this point.
+/// Passes this point: performs the actions that are due.
 ///
 /// # Errors
-/// What the step is to fail with, if an error is due here.
+/// The error of the step, if the action `error` is due.
 pub(crate) fn hit(point: Point) -> Result<(), ClientError> {
     Failpoints::here().pass(point)
 }
 
-/// Whether something happens when this point is passed next.
+/// Whether a fault is due at the next pass of this point.
 pub(crate) fn is_due(point: Point) -> bool {
     let here = Failpoints::here();
     let state = here.state();
@@ -258,7 +259,7 @@ pub(crate) fn is_due(point: Point) -> bool {
     waiting.any(|w| w.armed.point == point && w.is_due(w.hits + 1, state.records))
 }
 
-/// Whether this defence is taken away.
+/// Whether this defence is disabled.
 pub(crate) fn undefended(defence: Defence) -> bool {
     Failpoints::here().0.undefended.contains(&defence)
 }
@@ -266,11 +267,11 @@ pub(crate) fn undefended(defence: Defence) -> bool {
 #[cfg(target_os = "linux")]
 fn to_itself(signal: rustix::process::Signal) {
     let itself = rustix::process::getpid();
-    // There is such a process, and it is ours.
+    // This can't fail: the process exists, and may send signals to itself.
     let _ = rustix::process::kill_process(itself, signal);
 }
 
-/// A SIGKILL to a process of many threads may reach another one first: this one does nothing more.
+/// Kills this process. The SIGKILL may reach another thread first, so this thread does nothing more.
 fn crash() -> ! {
     #[cfg(target_os = "linux")]
     loop {
@@ -281,7 +282,7 @@ fn crash() -> ! {
     std::process::abort()
 }
 
-/// As with [`crash`]: this thread is asleep when the signal arrives, if that is later.
+/// Stops this process until a SIGCONT. The signal may arrive a little later, so this thread sleeps meanwhile.
 fn freeze() {
     #[cfg(target_os = "linux")]
     to_itself(rustix::process::Signal::STOP);

@@ -1,4 +1,4 @@
-//! What is armed, as text.
+//! The text form of faults and defences.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::point::{Defence, Point};
 
 const ACTIONS: &str = "the action is crash, freeze, stall, error or hang";
 
-/// What a point does when it fires.
+/// The action of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Crash,
@@ -28,16 +28,16 @@ impl fmt::Display for Act {
     }
 }
 
-/// When a point fires.
+/// The trigger of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// The how many-th time it is passed, from 1 on.
+    /// The n-th time that the point is passed, from 1.
     Hit(u64),
-    /// The first time it is passed once so many records were taken.
+    /// The first time that the point is passed after this number of records was taken.
     Record(u64),
 }
 
-/// One armed point.
+/// An armed fault.
 #[derive(Clone, Copy)]
 pub(super) struct Armed {
     pub(super) point: Point,
@@ -45,13 +45,13 @@ pub(super) struct Armed {
     pub(super) when: When,
 }
 
-/// A failpoint or a defence that can't be read.
+/// A fault or a defence that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?}: {reason}")]
 pub struct Unreadable {
     /// The part that can't be read.
     pub part: String,
-    /// Why, and what it could be.
+    /// The reason, and the alternatives.
     pub reason: String,
 }
 

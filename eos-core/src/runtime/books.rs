@@ -8,10 +8,10 @@ use crate::boundary::{Books, LedgerFailure, Plan};
 use crate::config::Settings;
 use crate::topology::Topology;
 
-/// The time for the check of the ledger if the check of the topics has needed the time of the start.
+/// The least time for the check of the ledger, even if the check of the topics has used up the time of the start.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Checks the ledger of the app, if it has one. `since` is the begin of the start.
+/// Checks the ledger of the app, if it has one. `since` is the time at which the start began.
 pub(super) fn books(
     topology: &Topology,
     settings: &Settings,

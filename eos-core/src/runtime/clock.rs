@@ -19,8 +19,8 @@ pub(crate) fn real_world() -> Env {
         .with_wall_clock(time_of_day)
 }
 
-/// The same clock as of the kernel's last tick, at most some milliseconds ago. It takes a quarter of the time (5 ns
-/// instead of 20 ns), and is read for each record.
+/// Returns the same clock as of the kernel's last tick, at most some milliseconds ago. A read takes a quarter of the
+/// time (5 ns instead of 20 ns), and happens for each record.
 #[cfg(target_os = "linux")]
 fn coarse(_: Instant) -> impl Fn() -> Now + Send + Sync + 'static {
     use std::time::Duration;
@@ -76,7 +76,7 @@ mod tests {
         concat!("Clock", "Id::Realtime"),
     ];
 
-    /// The exception: the time of day stamps positions on disk, and a difference in either direction makes them old.
+    /// The only file that may read the time of day. All other code calls it.
     const EXCEPT: &str = "time_of_day.rs";
 
     /// The time of day may be hours off, and jump. The monotonic clock measures timeouts, intervals and back-offs.

@@ -13,7 +13,7 @@ use crate::paused::{PauseId, Paused, Resume, ResumeError};
 use crate::views::{View, ViewError, Viewable, Viewer};
 use crate::worker::{Env, PauseBoard, StopMode};
 
-/// Stops a running app, returns its state and metrics, and resumes paused tasks. Cheap to clone.
+/// A handle that stops a running app, returns its state and metrics, and resumes paused tasks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handle {
     stop: Arc<AtomicU8>,
@@ -145,7 +145,7 @@ impl Handle {
         self.watched.viewer.view(store)
     }
 
-    /// Lets views that wait see the time.
+    /// Wakes the waiting reads of views whose deadlines have passed.
     pub(super) fn wake_views(&self) {
         let Watched { viewer, env, .. } = &*self.watched;
         viewer.board().wake_overdue(|| env.now());
@@ -185,7 +185,7 @@ impl Running {
     /// Waits until the app has ended, because of a stop or a failed worker.
     ///
     /// # Errors
-    /// The first worker's [`Error`]. The other workers have stopped cleanly by then.
+    /// The [`Error`] of a failed worker, or of the global tables. The other workers have ended by then.
     ///
     /// # Cancel safety
     /// Safe: the app continues until it is stopped, and another call waits for it again. After the first result, all

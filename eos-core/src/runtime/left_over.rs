@@ -60,7 +60,6 @@ fn remove_one(app: &AppId, left: &LeftOver) {
 /// Only time in which this process has tasks counts. Without tasks, the process can't detect that the tasks of these
 /// directories have moved. The brokers may be unavailable, and all tasks return when the brokers do. (Kafka Streams
 /// cleans up in the state RUNNING only.)
-/// them. (Kafka Streams cleans up in the state RUNNING only.)
 #[derive(Debug)]
 struct Unused {
     delay: Duration,

@@ -1,4 +1,4 @@
-//! How a worker joins its group.
+//! The group protocol of a worker.
 
 use eos_protocol::{InstanceId, Stage, WorkerId, subscription};
 

@@ -65,7 +65,7 @@ mod tests {
         }
     }
 
-    /// Writes this number of incompressible values of a kilobyte.
+    /// Writes this number of values of a kilobyte.
     fn write(database: &mut dyn StoreBackend, task: TaskId, from: u64, count: u64) {
         let position = Position {
             identity: Identity {

@@ -314,7 +314,7 @@ fn stop_deadline(spec: &WorkerSpec) -> Duration {
     spec.limits.commit + spec.limits.abort + Duration::from_secs(20)
 }
 
-/// What the workers of a process share.
+/// The parts that the workers of a process share.
 pub(super) struct Shared {
     pub(super) purge_queue: Arc<PurgeQueue>,
     pub(super) pauses: Arc<PauseBoard>,

@@ -38,7 +38,7 @@ pub struct Stepped<C> {
     topology: Arc<Topology>,
     client: Arc<C>,
     restore_batch: Option<usize>,
-    /// The number of started processes. Each has its own numbers of pauses.
+    /// The number of the next process, from 1. Each process has its own range of pause numbers.
     starts: AtomicU64,
 }
 
@@ -260,7 +260,7 @@ impl<C: Client> Process<C> {
         purging::once(&self.app, &*self.client, &self.purge_queue);
     }
 
-    /// Reads the global tables for a moment.
+    /// Steps the reader of the global tables once.
     ///
     /// # Errors
     /// [`Error::Global`] if the app has to stop.

@@ -335,7 +335,7 @@ mod tests {
             0 => {
                 TO_THE_END.set(ends.lock().unwrap().take());
                 let _under_way = watch.enter(CallSite::Commit);
-                // Only once it is replaced, the thread is certainly abandoned.
+                // The thread is certainly abandoned once its replacement has started.
                 let minute = Duration::from_secs(60);
                 begun.lock().unwrap().recv_timeout(minute).unwrap();
                 Err(Error::Gone)

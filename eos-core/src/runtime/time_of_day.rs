@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use eos_protocol::Timestamp;
 
-/// Returns the time of day. It stamps positions on disk and ends the replay of dead letters, which have times. Files have
-/// their own times. All other code uses the monotonic clock.
+/// Returns the time of day. It is for times that outlive the process or compare with record timestamps, such as stamps
+/// of positions on disk, wall-clock timers, and the end of a replay. Timeouts and intervals use the monotonic clock.
 pub(crate) fn time_of_day() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let ms = since.map_or(0, |since| since.as_millis());

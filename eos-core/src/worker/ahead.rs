@@ -45,7 +45,7 @@ pub(super) struct AdmittedRecord {
     is_spent: bool,
 }
 
-/// What the nodes in front of the calls made of a record.
+/// The result of the nodes in front of the calls, for a record.
 #[derive(Default)]
 pub(super) struct Prepared {
     pub(super) calls: Vec<AdmittedCall>,
@@ -102,7 +102,7 @@ impl Kept {
 }
 
 impl Kept {
-    /// The size of key, value and headers, in bytes.
+    /// Returns the size of key, value and headers, in bytes.
     fn size(&self) -> usize {
         let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
         let headers = self.headers.iter();
@@ -110,7 +110,7 @@ impl Kept {
         length(self.key.as_deref()) + length(self.value.as_deref()) + headers.sum::<usize>()
     }
 
-    /// The bytes of the record.
+    /// Returns the record as bytes.
     pub(super) fn raw<'a>(&'a self, timestamp: Option<Timestamp>, headers: &'a Headers) -> Raw<'a> {
         Raw {
             key: self.key.as_deref(),
@@ -147,7 +147,7 @@ pub(super) struct Begun {
 }
 
 impl Ahead {
-    /// The queue of a task. `start` is the number of its start within the worker.
+    /// Creates the queue of a task. `start` is the number of its start within the worker.
     pub(super) fn new(calls: &CallSpec, inputs: usize, start: u32) -> Self {
         Self {
             name: Arc::clone(&calls.name),
@@ -176,7 +176,7 @@ impl Ahead {
         }
     }
 
-    /// The offset behind the last admitted record of an input, if there is one.
+    /// Returns the offset behind the last admitted record of an input, if there is one.
     pub(super) fn next(&self, input: usize) -> Option<Offset> {
         self.next.get(input).copied().flatten()
     }
@@ -304,12 +304,12 @@ impl Ahead {
         self.current.is_some()
     }
 
-    /// The record whose turn it is.
+    /// Returns the record whose turn it is.
     pub(super) fn current(&self) -> Option<&AdmittedRecord> {
         self.records.get(&self.current?)
     }
 
-    /// Whether the results of the current record are taken. It needs [`repeat`](Self::repeat).
+    /// Returns whether the results of the current record are taken. It needs [`repeat`](Self::repeat).
     pub(super) fn is_spent(&self) -> bool {
         self.current().is_some_and(|record| record.is_spent)
     }
@@ -363,13 +363,13 @@ impl Ahead {
 }
 
 impl Prepared {
-    /// Whether the record failed before its calls, and a retry may call.
+    /// Returns whether the record failed before its calls, and a retry may call.
     fn may_call_later(&self) -> bool {
         let fault = self.fault.as_ref();
         fault.is_some_and(|(_, fault)| !fault.is_permanent())
     }
 
-    /// The number of calls to start.
+    /// Returns the number of calls to start.
     fn count(&self) -> u32 {
         match self.fault {
             Some(_) => 0,

@@ -98,7 +98,7 @@ impl<C: Client> Worker<C> {
         Ok(true)
     }
 
-    /// Lets views know the tasks whose start offsets are being read.
+    /// Lists the tasks whose start offsets are being read, for the views.
     pub(super) fn list_starting_tasks(&mut self) {
         if !self.group.has_joined() {
             return;
@@ -132,7 +132,7 @@ impl<C: Client> Worker<C> {
 
     /// Closes revoked tasks, and gives their partitions back.
     fn close(&mut self, mut plan: Revocation) -> Result<(), WorkerError> {
-        // Their changelogs go with them, and their databases close before other workers may open them.
+        // Their changelogs are unassigned with them. Their databases close before other workers may open them.
         plan.unassign.extend(self.restorer.forget(&plan.close));
         // The close of a database would wait for its last write, and hide an error.
         if let Err(error) = self.end_apply(true) {

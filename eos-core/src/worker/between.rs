@@ -4,8 +4,8 @@ use eos_protocol::Clock;
 
 /// The items without an order relative to records that may still come before the next record.
 ///
-/// Items of the machine's clock and records alternate. Background items keep up with the records that set them: as many as
-/// were set since the record before, and one more, so that a backlog of items shrinks. None of the two waits for the other.
+/// Items of the machine's clock and records alternate. Background items keep up with the records that set them: as many
+/// as were set since the record before, and one more, so that a backlog of items shrinks. Neither waits for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Between {
     wall: u32,
@@ -25,7 +25,7 @@ impl Default for Between {
 }
 
 impl Between {
-    /// Whether an item of this clock may come.
+    /// Returns whether an item of this clock may come.
     pub(super) fn may_come(&self, clock: Clock) -> bool {
         match clock {
             Clock::Stream => true,
@@ -34,7 +34,7 @@ impl Between {
         }
     }
 
-    /// An item came.
+    /// Records that an item came.
     pub(super) fn came(&mut self, clock: Clock) {
         let left = match clock {
             Clock::Stream => return,
@@ -45,8 +45,8 @@ impl Between {
         self.any = true;
     }
 
-    /// A record has its turn. `set` background items were set since the record before. Returns whether an item came
-    /// since then, so that further ones may be due.
+    /// Begins the turn of a record. `set` background items were set since the record before. Returns whether an item
+    /// came since then, so that further ones may be due.
     pub(super) fn record(&mut self, set: u32) -> bool {
         let any = self.any;
         *self = Self {
@@ -56,7 +56,7 @@ impl Between {
         any
     }
 
-    /// Nothing comes before the next record.
+    /// Returns the state in which no item comes before the next record.
     pub(super) fn record_first() -> Self {
         Self {
             wall: 0,
@@ -70,7 +70,7 @@ impl Between {
 mod tests {
     use super::*;
 
-    /// The background items that come before the next record.
+    /// Returns the number of background items that come before the next record.
     fn background(between: &mut Between) -> usize {
         let mut came = 0;
         while between.may_come(Clock::Background) {

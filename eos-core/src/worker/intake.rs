@@ -21,7 +21,7 @@ enum Turn {
 }
 
 impl<C: Client> Worker<C> {
-    /// Whether the worker may take records now.
+    /// Returns whether the worker may take records now.
     fn accepts(&self) -> bool {
         self.txn.takes_records()
             && self.lifecycle.goes_on()
@@ -55,7 +55,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// Continues asynchronous calls. They go on during a commit. Returns whether any ended.
+    /// Continues asynchronous calls. They continue during a commit. Returns whether any ended.
     pub(super) fn run_calls(&mut self) -> Result<bool, WorkerError> {
         let admits = self.shared.spec.globals.is_ready()
             && self.lifecycle.goes_on()
@@ -200,7 +200,7 @@ impl<C: Client> Worker<C> {
             match done {
                 Done::Next => {
                     records += 1;
-                    // Has nothing to drop, but the compiler would call the destructor for each record.
+                    // `Done::Next` has nothing to drop, but the compiler would call the destructor for each record.
                     std::mem::forget(done);
                 }
                 // Its next record comes after those of other tasks.
@@ -240,7 +240,7 @@ impl<C: Client> Worker<C> {
         turn
     }
 
-    /// Whether the step has taken records for long enough, or the commit is due.
+    /// Returns whether the step has taken records for long enough, or the commit is due.
     fn is_full(&self, begun: Now) -> bool {
         let now = self.pipeline.clock();
         now.since(begun) >= STRETCH || self.txn.commit_due(&self.shared, now).is_some()

@@ -48,7 +48,8 @@ impl fmt::Debug for KeyPlaces {
 pub(super) struct MisplacedKeys(BTreeSet<TopicName>);
 
 impl MisplacedKeys {
-    /// Whether the key of a record of an input is in another partition than it should be. Logs the first one of a topic.
+    /// Returns whether the key of a record of an input is in another partition than it should be. Logs the first one of
+    /// a topic.
     pub(super) fn check(
         &mut self,
         app: &str,

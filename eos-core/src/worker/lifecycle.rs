@@ -39,7 +39,7 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Whether the worker neither stops nor has failed.
+    /// Returns whether the worker neither stops nor has failed.
     pub(super) fn goes_on(&self) -> bool {
         !self.is_stopping() && !self.has_failed()
     }
@@ -142,9 +142,10 @@ fn is_closed<C: Client>(shared: &Shared<C>, source: &mut C::Source, by: Deadline
     }
 }
 
-/// A static member that stopped before it joined is still in the group from its last run: its partitions would wait for
-/// the session timeout. Only a member can leave, so the worker joins first. It has joined when an assignment arrives,
-/// not before: librdkafka has a generation from the JoinGroup on, but sends no LeaveGroup until the SyncGroup response.
+/// Returns whether the worker may leave the group. A static member that stopped before it joined is still in the group
+/// from its last run: its partitions would wait for the session timeout. Only a member can leave, so the worker joins
+/// first. It has joined when an assignment arrives, not before: librdkafka has a generation from the JoinGroup on, but
+/// sends no LeaveGroup until the SyncGroup response.
 fn may_leave<C>(shared: &Shared<C>, group: &Group, by: Deadline) -> bool {
     !shared.spec.static_member || group.has_joined() || by.passed(shared.now())
 }

@@ -264,14 +264,14 @@ impl<C: Client> Worker<C> {
         open
     }
 
-    /// The state of the worker's transaction.
+    /// Returns the state of the worker's transaction.
     #[must_use]
     pub fn state(&self) -> State {
         self.txn.state()
     }
 
-    /// Whether all assigned tasks are ready for records: no rebalance, restore or seek is in progress, and no record
-    /// waits for a transaction of its own.
+    /// Returns whether all assigned tasks are ready for records: no rebalance, restore or seek is in progress, and no
+    /// record waits for a transaction of its own.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.group.is_ready()
@@ -406,7 +406,7 @@ impl<C: Client> Worker<C> {
         ended
     }
 
-    /// As [`end_apply`](Self::end_apply), without the time that it takes.
+    /// As [`end_apply`](Self::end_apply), but does not measure the time that it takes.
     fn take_applied(&mut self, wait: bool) -> Result<(), WorkerError> {
         if self.tasks.end_apply(wait)? {
             self.shared.spec.views.changed();
@@ -423,7 +423,7 @@ impl<C: Client> Worker<C> {
         let records = self.txn.pace.discarded(self.shared.now());
         failpoints::given_back(records);
         self.lifecycle.lost_prefix();
-        // At most once, no record comes again.
+        // At most once, no record is delivered again.
         if self.shared.spec.guarantee != Guarantee::AtMostOnce {
             self.txn.blame.discarded(self.tasks.taken(), records);
         }

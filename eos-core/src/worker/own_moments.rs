@@ -34,7 +34,7 @@ impl OwnMoments {
         }
     }
 
-    /// Whether the moments come before this record.
+    /// Returns whether the moments come before this record.
     pub(super) fn is_of(&self, partition: &TopicPartition, offset: Offset) -> bool {
         self.offset == offset && self.partition == *partition
     }

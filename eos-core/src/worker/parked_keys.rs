@@ -86,7 +86,7 @@ impl ParkedKeys {
         self.counts.iter_mut().for_each(|it| it.is_current = false);
     }
 
-    /// Whether the input has a parked key.
+    /// Returns whether the input has a parked key.
     pub(super) fn has_any(&mut self, input: usize, state: &TaskState) -> Result<bool, StoreError> {
         let Some(any) = self.any.get_mut(input) else {
             return Ok(false);
@@ -102,10 +102,10 @@ impl ParkedKeys {
         Ok(found)
     }
 
-    /// The number of parked keys and of letters without a key, at most [`COUNT_LIMIT`] per input. `None` if it is not
-    /// counted yet, or if the store can't be read.
+    /// Returns the number of parked keys and of letters without a key, at most [`COUNT_LIMIT`] per input. `None` if it
+    /// is not counted yet, or if the store can't be read.
     ///
-    /// `budget` is the number of rows that the counts of all tasks may still read. An input that finds it used up keeps its
+    /// `budget` is the number of rows that the counts of all tasks may still read. If it is used up, an input keeps its
     /// last count.
     pub(super) fn count(&mut self, state: &TaskState, budget: &mut u64) -> Option<u64> {
         let mut all = Some(0_u64);
@@ -197,7 +197,7 @@ pub(super) fn row_key(topic: &TopicName, key: Option<&[u8]>, offset: Offset) -> 
 
 /// Returns the headers of a dead letter: those of the record, without its place in a replay, and its number.
 pub(super) fn numbered(mut headers: Headers, number: Option<LetterNumber>) -> Headers {
-    // A number of another app or program would be that of another letter.
+    // A number from another app or program would identify another letter.
     headers.remove(SEQUENCE);
     if let Some(number) = number {
         headers.remove(REPLAY);

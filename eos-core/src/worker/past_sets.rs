@@ -21,7 +21,7 @@ const COUNTED: usize = 10_000;
 pub(super) struct PastSets([BTreeMap<(StoreId, Vec<u8>), u32>; 3]);
 
 impl PastSets {
-    /// Whether the item is the last one of too many rounds. It is then forgotten, because it is not handled.
+    /// Returns whether the item is the last one of too many rounds. It is then forgotten, because it is not handled.
     pub(super) fn exceed(&mut self, item: &DueItem) -> bool {
         let counted = self.of(item.clock);
         if counted.is_empty() {
@@ -104,7 +104,8 @@ mod tests {
         }
     }
 
-    /// The number of items until the rounds exceed, of a handler that sets the key and the moment of this function.
+    /// Returns the number of items until the rounds exceed, of a handler that sets the key and the moment of this
+    /// function.
     fn run(
         rounds: &mut PastSets,
         clock: Clock,

@@ -31,7 +31,7 @@ impl PurgeQueue {
         self.lock().forget(partition);
     }
 
-    /// Records where a log begins after a deletion.
+    /// Records the beginning of a log after a deletion.
     pub fn begins(&self, partition: &TopicPartition, at: Offset) {
         self.lock().begins(partition, at);
     }

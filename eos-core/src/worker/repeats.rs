@@ -32,7 +32,7 @@ struct FailingCall {
     failures: u32,
     since: Now,
     warn_at: Now,
-    /// The last warning: when, and the text of the error.
+    /// The time of the last warning, and the text of its error.
     warned: Option<(Now, String)>,
 }
 
@@ -66,7 +66,7 @@ impl Repeats {
             }),
         };
         failing.failures = failing.failures.saturating_add(1);
-        // A server that starts again may have a new reason.
+        // A server that has restarted may refuse for another reason.
         let is_new = |(at, text): &(Now, String)| text != error && now >= at.after(FIRST_WARNING);
         if now < failing.warn_at && !failing.warned.as_ref().is_some_and(is_new) {
             return None;
@@ -79,8 +79,8 @@ impl Repeats {
         })
     }
 
-    /// Returns the pause before the call is repeated. `entropy` is any random number. An open transaction waits for all
-    /// calls but two, so their pauses do not grow.
+    /// Returns the pause before the call is repeated. `entropy` is any random number. The pauses of `init` and of reads
+    /// of committed offsets grow. The others do not, because an open transaction waits for the call.
     pub(super) fn pause(&self, entropy: u64) -> Duration {
         let Some(failing) = &self.0 else {
             return Duration::ZERO;
@@ -112,7 +112,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// The pauses after each failure of a call, at their longest.
+    /// Returns the pauses after each failure of a call, at their longest.
     fn pauses(repeats: &mut Repeats, call: CallSite, count: usize) -> Vec<Duration> {
         let pause = |_| {
             repeats.record(call, "refused", at(0));
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(commits, [ms(10); 6]);
     }
 
-    /// The seconds of the warnings, for a failure in each second with an error that depends on the second.
+    /// Returns the seconds of the warnings, for a failure in each second with an error that depends on the second.
     fn warned(seconds: u64, error: impl Fn(u64) -> &'static str) -> Vec<(u32, u64)> {
         let mut repeats = Repeats::default();
         let warning = |second: u64| {

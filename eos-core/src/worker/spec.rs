@@ -39,8 +39,8 @@ pub struct WorkerSpec {
     pub policy: CommitPolicy,
     /// The longest time that a task waits for an input without records (`max.task.idle.ms`).
     pub max_idle: MaxIdle,
-    /// How far a record may be ahead of the machine's clock, in a stage that refuses records from the future
-    /// (`max.timestamp.ahead.ms`). `None` accepts every timestamp.
+    /// The longest time by which a record may be ahead of the machine's clock, in a stage that refuses records from the
+    /// future (`max.timestamp.ahead.ms`). `None` accepts every timestamp.
     pub most_ahead: Option<Duration>,
     /// The limits of the waits for the producer.
     pub limits: Limits,
@@ -135,7 +135,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// Returns a world with this clock and these random numbers.
+    /// Returns an environment with this clock and these random numbers.
     pub fn new(
         clock: impl Fn() -> Now + Send + Sync + 'static,
         entropy: impl Fn() -> u64 + Send + Sync + 'static,
@@ -172,7 +172,7 @@ impl Env {
         self
     }
 
-    /// Lets asynchronous calls go on after they are aborted, as a call that blocks its thread does.
+    /// Lets asynchronous calls continue after they are aborted, as a call that blocks its thread does.
     #[must_use]
     pub fn with_unstoppable_calls(mut self) -> Self {
         self.executors = Arc::new(|_| Box::new(Polled::new(false)));

@@ -23,7 +23,7 @@ use crate::rules;
 use crate::topology::{CallSpec, Chains, Entry, Raw};
 use crate::views::ViewTicket;
 
-/// Whether a task may take records.
+/// The readiness of a task for records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
     /// The state is not restored yet.
@@ -110,7 +110,7 @@ pub(super) struct Task<R> {
 }
 
 impl<R> Task<R> {
-    /// Whether the task is paused and waits for a decision.
+    /// Returns whether the task is paused and waits for a decision.
     pub(super) fn stands_still(&self) -> bool {
         self.pauses.iter().any(TaskPause::stands_still)
     }
@@ -171,12 +171,12 @@ impl<R: Records> Task<R> {
         }
     }
 
-    /// Lets stream time run on when the inputs are idle for this long.
+    /// Advances stream time when the inputs have been idle for this long.
     pub(super) fn closes_when_idle(&mut self, after: Option<Duration>) {
         self.idle = after.map(IdleTime::new);
     }
 
-    /// Returns the stream time that decides what is due.
+    /// Returns the stream time up to which items are due.
     pub(super) fn stream_time(&self) -> Option<Timestamp> {
         let idle = self.idle.as_ref().and_then(IdleTime::stream_time);
         self.progress.stream_time().max(idle)
@@ -251,7 +251,7 @@ impl<R: Records> Task<R> {
         own_time(&*source.entry, raw)
     }
 
-    /// Whether the times of an input's records are in their keys and values.
+    /// Returns whether the times of an input's records are in their keys and values.
     #[inline(always)]
     pub(super) fn has_own_times(&self, input: usize) -> bool {
         // Nearly all tasks have none.
@@ -264,7 +264,7 @@ impl<R: Records> Task<R> {
         sources.any(|it| it.entry.has_own_time())
     }
 
-    /// Whether the task takes records and has none, and waits for no retry and no decision.
+    /// Returns whether the task takes records and has none, and waits for no retry and no decision.
     pub(super) fn is_idle(&self) -> bool {
         self.readiness == Readiness::Ready
             && self.attempt.is_none()
@@ -274,7 +274,7 @@ impl<R: Records> Task<R> {
             && self.fetched.iter().all(|records| records.first().is_none())
     }
 
-    /// Whether the task has items that become due.
+    /// Returns whether the task has items that become due.
     pub(super) fn has_due(&self) -> bool {
         let state = self.state.as_ref();
         state.is_some_and(TaskState::has_due)
@@ -415,7 +415,7 @@ impl<R: Records> Task<R> {
         back
     }
 
-    /// Whether an idle task must commit its offsets again.
+    /// Returns whether an idle task must commit its offsets again.
     pub(super) fn is_overdue(&self, now: Now) -> bool {
         self.readiness == Readiness::Ready
             && !self.progress.touched()
@@ -446,7 +446,7 @@ impl<R: Records> Task<R> {
         self.readiness = Readiness::at_start(self.claimed);
     }
 
-    /// Whether this partition is one of its inputs.
+    /// Returns whether this partition is one of its inputs.
     pub(super) fn reads(&self, partition: &TopicPartition) -> bool {
         self.progress
             .inputs()

@@ -21,7 +21,7 @@ pub(super) struct TaskPause {
 }
 
 impl TaskPause {
-    /// Whether the task waits for a decision.
+    /// Returns whether the task waits for a decision.
     pub(super) fn stands_still(&self) -> bool {
         self.rule.stands_still() && self.ticket.decision().is_none()
     }

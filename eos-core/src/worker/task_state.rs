@@ -48,7 +48,7 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    /// A waiting record.
+    /// Returns the contents of a waiting record.
     fn held(held: Held<'_>) -> Self {
         let mut headers = Headers::new();
         for (name, value) in held.headers {
@@ -168,12 +168,12 @@ impl TaskState {
         self.wrote
     }
 
-    /// Whether the state has items that become due: moments of timers, or final results.
+    /// Returns whether the state has items that become due: moments of timers, or final results.
     pub(super) fn has_due(&self) -> bool {
         self.store.has_due() || self.windows.has_final_results()
     }
 
-    /// The same, for items of one clock.
+    /// As [`has_due`](Self::has_due), for items of one clock.
     pub(super) fn has_due_of(&self, clock: Clock) -> bool {
         self.store.has_due_of(clock) || clock == Clock::Stream && self.windows.has_final_results()
     }

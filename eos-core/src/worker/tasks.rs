@@ -70,7 +70,7 @@ impl<R> Tasks<R> {
         self.by_id.values()
     }
 
-    /// Whether a task is ready for records.
+    /// Returns whether a task is ready for records.
     pub(super) fn any_ready(&self) -> bool {
         self.values().any(|task| task.readiness == Readiness::Ready)
     }
@@ -98,7 +98,7 @@ impl<R> Tasks<R> {
         &self.owned
     }
 
-    /// Whether no partition of a running task is assigned.
+    /// Returns whether no partition of a running task is assigned.
     pub(super) fn owns_nothing(&self) -> bool {
         self.owned.is_empty()
     }
@@ -159,7 +159,7 @@ impl<R: Records> Tasks<R> {
             .saturating_sub(touched)
     }
 
-    /// Whether this task has a backlog, and the open transaction has not touched it.
+    /// Returns whether this task has a backlog, and the open transaction has not touched it.
     pub(super) fn would_touch_backlog(&self, id: TaskId) -> bool {
         let task = self.get(id);
         task.is_some_and(|task| task.has_backlog && !task.progress.touched())
@@ -175,7 +175,7 @@ impl<R: Records> Tasks<R> {
         self.backlog.fed();
     }
 
-    /// Decides what happens after a step in which no task had a record.
+    /// Returns the decision after a step in which no task had a record.
     pub(super) fn dry_step(&mut self, now: Now) -> DryStep {
         self.backlog.dry_step(now)
     }
@@ -197,12 +197,12 @@ impl<R: Records> Tasks<R> {
         position.unwrap_or_default()
     }
 
-    /// Whether a task reads this partition.
+    /// Returns whether a task reads this partition.
     pub(super) fn any_reads(&self, partition: &TopicPartition) -> bool {
         self.values().any(|task| task.reads(partition))
     }
 
-    /// The next offset of a partition, if a task reads it.
+    /// Returns the next offset of a partition, if a task reads it.
     pub(super) fn next_offset(&self, partition: &TopicPartition) -> Option<Offset> {
         let mut inputs = self.values().flat_map(|task| task.progress.inputs());
         let input = inputs.find(|input| input.partition == *partition)?;
@@ -231,7 +231,7 @@ impl<R: Records> Tasks<R> {
         self.values_mut().filter(rewinding).for_each(Task::rewound);
     }
 
-    /// Whether a task waits for the commit of its start.
+    /// Returns whether a task waits for the commit of its start.
     pub(super) fn has_unclaimed(&self) -> bool {
         self.values()
             .any(|task| task.readiness == Readiness::Unclaimed)
@@ -245,7 +245,7 @@ impl<R: Records> Tasks<R> {
         }
     }
 
-    /// Whether the offsets of an idle task expire soon.
+    /// Returns whether the offsets of an idle task expire soon.
     pub(super) fn has_overdue(&self, now: Now) -> bool {
         self.values().any(|task| task.is_overdue(now))
     }
@@ -318,7 +318,7 @@ impl<R: Records> Tasks<R> {
         Some(any.into_iter().map(to_commit).collect())
     }
 
-    /// Whether the transaction touched a task with stores.
+    /// Returns whether the transaction touched a task with stores.
     pub(super) fn changed_state(&self) -> bool {
         self.values()
             .any(|task| task.progress.touched() && task.state.is_some())
@@ -339,7 +339,7 @@ impl<R: Records> Tasks<R> {
         applied
     }
 
-    /// Whether a database may still be applying a transaction.
+    /// Returns whether a database may still be applying a transaction.
     pub(super) fn is_applying(&self) -> bool {
         let mut states = self.values().filter_map(|task| task.state.as_ref());
         states.any(|state| state.store.is_applying())

@@ -11,19 +11,19 @@ use crate::rules;
 pub(super) struct Ticks([Option<Timestamp>; 3]);
 
 impl Ticks {
-    /// Whether each tick is set at this time of the clock.
+    /// Returns whether each tick is set at this time of the clock.
     #[inline]
     pub(super) fn are_set(&self, clock: Clock, now: Timestamp) -> bool {
         self.0[usize::from(clock.number())]
             .is_some_and(|from| from <= now && rules::keeps_set_ticks())
     }
 
-    /// Each tick is set from this time of the clock on, until [`forget`](Self::forget).
+    /// Records that each tick is set from this time of the clock on, until [`forget`](Self::forget).
     pub(super) fn set_from(&mut self, clock: Clock, from: Timestamp) {
         self.0[usize::from(clock.number())] = Some(from);
     }
 
-    /// A tick was handled or removed, or effects were dropped that may have set one.
+    /// Clears the schedule, because a tick was handled or removed, or dropped effects may have set one.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.0 = [None; 3];

@@ -13,8 +13,8 @@ use eos_protocol::{StageId, TaskId, Timestamp};
 /// The maximum number of records in a turn. Short turns cost a tenth of the CPU time of an app that does little else, so
 /// apps without repartition topics have no such limit.
 const TURN: usize = 32;
-/// How far the next record of a task may be ahead of that of another task, in milliseconds. The order of records within
-/// this time is that of the turns, which is cheaper.
+/// The maximum lead of the next record of a task over that of another task, in milliseconds. The order of records
+/// within this time is that of the turns, which is cheaper.
 const LEAD: i64 = 1_000;
 /// A task has caught up if its next record is not older than this, in milliseconds. It also has if the record's timestamp is
 /// wrong and lies in the future.
@@ -39,7 +39,7 @@ pub(super) struct TurnLimits {
 }
 
 impl Turns {
-    /// Short turns in the order of time. `now` is that of the machine's clock.
+    /// Returns short turns in the order of time. `now` is that of the machine's clock.
     pub(super) fn by_time(now: Timestamp) -> Self {
         Self {
             stages: Some(BTreeMap::new()),

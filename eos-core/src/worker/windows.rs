@@ -35,7 +35,7 @@ impl Windowed {
         (self.id, self.expiry)
     }
 
-    /// `None` if the store has no windows.
+    /// Returns the windowed store, or `None` if the store has no windows.
     pub(super) fn of(store: &StoreSpec) -> Option<Self> {
         Some(Self {
             id: store.id,
@@ -62,7 +62,7 @@ pub(super) struct Windows {
     changed: bool,
 }
 
-/// Whether every window in this database is over at this stream time, including the last one of each store. An
+/// Returns whether every window in this database is over at this stream time, including the last one of each store. An
 /// unreadable window counts as live, and so does a window with results that are still to be emitted.
 pub(super) fn all_over(
     database: &dyn StoreBackend,
@@ -87,7 +87,7 @@ pub(super) fn all_over(
     })
 }
 
-/// The part of a row's key behind the start of the window.
+/// Returns the part of a row's key behind the start of the window.
 fn key_of(row: &[u8]) -> &[u8] {
     row.get(8..).unwrap_or_default()
 }
@@ -191,7 +191,7 @@ impl Windows {
         &self.stores
     }
 
-    /// Whether results are emitted when windows close.
+    /// Returns whether results are emitted when windows close.
     pub(super) fn has_final_results(&self) -> bool {
         !self.closings.is_empty()
     }
@@ -327,7 +327,7 @@ impl Windows {
     }
 }
 
-/// Whether a store has no row.
+/// Returns whether a store has no row.
 fn is_empty(store: &TaskStore, id: StoreId) -> Result<bool, StoreError> {
     let mut rows = store.scan(id, &KeyRange::all(), Direction::Forward)?;
     Ok(rows.next()?.is_none())

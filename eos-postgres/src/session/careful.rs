@@ -33,10 +33,10 @@ const UNDO: &str = "ROLLBACK TO SAVEPOINT eos_batch; RELEASE SAVEPOINT eos_batch
 /// The most records behind one savepoint. Up to its culprit, a batch runs twice.
 const MAX_BATCH: usize = 128;
 
-/// When deferred constraints are checked.
+/// The time at which deferred constraints are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Constraints {
-    /// After all records: a later record may satisfy what an earlier one needs.
+    /// After all records: a later record may satisfy the constraint of an earlier one.
     AtEnd,
     /// After each record: one of them breaks a constraint.
     PerRecord,
@@ -75,7 +75,7 @@ impl Work {
         self.pipeline.send_future(compared).await;
     }
 
-    /// A transaction that failed must not commit.
+    /// Keeps the failure, because a failed transaction must not commit.
     fn keep(&mut self, failed: Failed) -> Result<(), Failed> {
         self.pipeline.fail(failed.clone());
         Err(failed)
@@ -84,7 +84,7 @@ impl Work {
     async fn pass(&mut self, constraints: Constraints) -> Result<(), Failed> {
         self.pipeline.clear();
         self.rows.clear();
-        // The pass before left the same records out.
+        // The pass before has counted the same records.
         (self.counts.skipped, self.counts.dead_letters) = (0, 0);
         self.text("ROLLBACK").await?;
         // A rollback has dropped the locks of the positions.
@@ -133,7 +133,7 @@ impl Work {
         Ok(())
     }
 
-    /// Writes the rows of records, and treats refused ones by their policy.
+    /// Writes the rows of records, and applies the policy to refused ones.
     async fn write_records(
         &mut self,
         records: &[Record<'_>],
@@ -243,8 +243,8 @@ impl Work {
         Ok(())
     }
 
-    /// The policy of the place that refused a row. A deferred constraint names no place: then each of the record's
-    /// places must accept the loss.
+    /// Returns the policy of the place that refused a row. A deferred constraint names no place: then each of the
+    /// record's places must accept the loss.
     fn policy(&self, record: &[RowRef<'_>], failed: &Failed) -> Refused {
         let of = |place: usize| {
             let place = self.connection.places.get(place);
@@ -298,7 +298,7 @@ impl Work {
         Ok(())
     }
 
-    /// Claims the ids of a refused record: its next copy is then taken for a duplicate.
+    /// Claims the ids of a refused record, so that its next copy counts as a duplicate.
     async fn claim_ids(&self, record: &[RowRef<'_>]) -> Result<(), Failed> {
         for row in record {
             let Some(place) = self.connection.places.get(row.place) else {
@@ -321,7 +321,7 @@ impl Work {
         let place = failed.place.or(record.first().map(|row| row.place));
         let rows = letters::rows(&self.connection.places, record);
         let headers = record.first().map(headers::headers).unwrap_or_default();
-        // A text of the server may contain anything but this.
+        // A text of PostgreSQL cannot contain this character.
         let message = failed.text.replace('\0', "");
         self.connection
             .client
@@ -352,7 +352,7 @@ impl Work {
     }
 }
 
-/// A statement for one row.
+/// Returns the statement for one row.
 fn single(place: &Prepared, parts: &Parts<'_>) -> Result<Option<Request>, Failed> {
     let Some(row) = parts.row else {
         let mut keys = place.key_arrays();
@@ -367,7 +367,7 @@ fn single(place: &Prepared, parts: &Parts<'_>) -> Result<Option<Request>, Failed
     Ok(place.write(arrays))
 }
 
-/// The rows of each record, in order.
+/// Returns the rows of each record, in order.
 fn records(memory: &[Rc<Chunk>]) -> Vec<Record<'_>> {
     let mut records: Vec<Record<'_>> = Vec::new();
     for row in memory.iter().flat_map(|chunk| chunk.rows()) {

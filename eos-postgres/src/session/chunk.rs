@@ -64,7 +64,8 @@ impl Chunk {
         start..self.bytes.len()
     }
 
-    /// Rows of a partition come in runs, so the newest one is searched first.
+    /// Returns the index of a partition. Rows of a partition come in runs, so the newest partition
+    /// is searched first.
     fn partition(&mut self, partition: &TopicPartition) -> usize {
         let known = self.partitions.iter().rposition(|known| known == partition);
         known.unwrap_or_else(|| {
@@ -85,7 +86,7 @@ impl Chunk {
         self.entries.is_empty()
     }
 
-    /// The bytes in memory, approximately.
+    /// Returns the bytes in memory, approximately.
     pub(super) fn weight(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }

@@ -1,7 +1,7 @@
 //! Rows of one key in one transaction: folded into one, and sorted by key.
 //!
-//! A statement may touch a row only once (SQLSTATE 21000). And workers that lock shared rows in one order do not
-//! deadlock: so all rows of a transaction are sorted, and not only those of a chunk.
+//! A statement may touch a row only once (SQLSTATE 21000). Workers that lock shared rows in the same order do not
+//! deadlock. So all rows of a transaction are sorted, and not only those of a chunk.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Fold {
     weight: usize,
 }
 
-/// What the records of a key do together.
+/// The combined effect of the records of a key.
 #[derive(Debug, Default)]
 struct Folded {
     /// Whether a record deletes the key, before the row is written.
@@ -30,7 +30,7 @@ struct Folded {
 }
 
 impl Fold {
-    /// The bytes in memory, approximately.
+    /// Returns the bytes in memory, approximately.
     pub(super) fn weight(&self) -> usize {
         self.weight
     }
@@ -157,7 +157,7 @@ impl<'p> Runs<'p> {
     }
 }
 
-/// Whether the second row has a newer version. Without versions, the last row counts.
+/// Returns whether the second row has a newer version. Without versions, the last row counts.
 fn is_newer(
     place: &Prepared,
     shape: &TableShape,
@@ -208,7 +208,7 @@ fn sum(
     Ok(merged)
 }
 
-/// A whole number of any width.
+/// Decodes a whole number of any width.
 fn whole(value: &[u8]) -> Option<i64> {
     match *value {
         [a, b] => Some(i64::from(i16::from_be_bytes([a, b]))),

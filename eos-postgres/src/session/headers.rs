@@ -2,7 +2,7 @@
 
 use super::chunk::RowRef;
 
-/// The headers of a record: name and value, each with its length as a big-endian i32. Length -1 is null.
+/// Returns the headers of a record: name and value, each with its length as a big-endian i32. Length -1 is null.
 pub(super) fn headers(row: &RowRef<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut push = |part: Option<&[u8]>| {

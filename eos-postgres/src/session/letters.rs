@@ -8,7 +8,7 @@ use crate::place::{ColumnDef, Shape};
 use crate::row::Values;
 use crate::value::Kind;
 
-/// The rows of a record as JSON: an array of objects with `place`, `deleted` and `columns`.
+/// Returns the rows of a record as JSON: an array of objects with `place`, `deleted` and `columns`.
 ///
 /// It is stored as bytes. A `jsonb` would refuse `\u0000`, and the letter with it.
 pub(super) fn rows(places: &[Prepared], record: &[RowRef<'_>]) -> Vec<u8> {

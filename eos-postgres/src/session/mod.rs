@@ -99,7 +99,7 @@ impl PostgresSession {
         }
     }
 
-    /// The failure of an earlier call.
+    /// Returns the failure of an earlier call.
     fn earlier(&self) -> Answer {
         let failed = self
             .shared
@@ -198,7 +198,7 @@ impl Session for PostgresSession {
                 self.shared.is_spoiled.store(true, Ordering::Release);
                 answer
             }
-            // The slice was all the time: the answer may come later, or never.
+            // The slice is the whole time for the answer. It may come later, or never.
             Poll::Pending => {
                 self.shared.is_spoiled.store(true, Ordering::Release);
                 Poll::Ready(Err(self.abortable("no answer to COMMIT in time")))

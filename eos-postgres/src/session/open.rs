@@ -20,13 +20,13 @@ use crate::sql;
 use crate::sqlstate::Call;
 use crate::tx::{PreparedStatements, Tx};
 
-/// A session that was told to end needs some time for it.
+/// The pause between two checks whether the older sessions have ended.
 const END_POLL: Duration = Duration::from_millis(10);
-/// The time of a statement that waits for a lock of another session. It is below the time of a closure and of a commit, so
-/// that the wait is known as the cause of the abort.
+/// The shortest and the longest time that a statement waits for a lock of another session. The time is below that of a
+/// closure and of a commit, so that the wait is known as the cause of the abort.
 const LOCK_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
-/// What a session needs to connect.
+/// The parameters of a session.
 #[derive(Debug, Clone)]
 pub(super) struct Opening {
     pub(super) postgres: Postgres,
@@ -52,7 +52,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The open transaction, for a closure.
+    /// Returns the open transaction, for a closure.
     pub(super) fn tx(&self, what: &str) -> Tx {
         Tx::new(&self.client, &self.prepared, what)
     }
@@ -114,8 +114,8 @@ impl Opening {
         connect::notice_lost_client(client).await.map_err(failed)
     }
 
-    /// Raises the epoch of this identity. A newer session of another process is reported once: if both processes just
-    /// went on, they would end each other's sessions for ever.
+    /// Raises the epoch of this identity. A newer session of another process is reported once: if both processes
+    /// continued, they would end each other's sessions forever.
     async fn raise(&self, client: &Client) -> Result<i64, Failed> {
         if let Some(mine) = self.postgres.last_epoch(&self.identity) {
             let row = client
@@ -174,7 +174,7 @@ impl Opening {
         }
     }
 
-    /// A newer session may have looked for older ones before this one had its name.
+    /// Fails if a newer session exists. It may have looked for older sessions before this one had its name.
     async fn is_newest(&self, client: &Client, epoch: i64) -> Result<(), Failed> {
         let row = client
             .query_opt(sql::READ_SESSION, &[&self.identity])

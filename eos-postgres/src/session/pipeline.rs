@@ -27,7 +27,7 @@ pub(super) struct Request {
     pub(super) place: usize,
 }
 
-/// What the answer must be.
+/// The expected answer to a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
     Success,
@@ -48,7 +48,7 @@ pub(super) struct Pipeline {
     mark: usize,
     /// The mark of the failed statement.
     failed_mark: usize,
-    /// Whether a failure is kept. It always is, except in a test of what follows.
+    /// Whether a failure is kept. It always is, except in a test that removes this defence.
     is_checked: bool,
 }
 
@@ -78,7 +78,7 @@ impl Pipeline {
         self.failed.as_ref()
     }
 
-    /// The first failure stays: later statements fail because of it.
+    /// Keeps the first failure, because later statements fail as a consequence.
     pub(super) fn fail(&mut self, failed: Failed) {
         self.fail_at(self.mark, failed);
     }

@@ -142,7 +142,7 @@ async fn user(
 }
 
 impl Prepared {
-    /// The table with a key, whose rows are folded by key.
+    /// Returns the table with a key, whose rows are folded by key.
     pub(super) fn keyed(&self) -> Option<&TableShape> {
         self.table().filter(|shape| !shape.keys.is_empty())
     }
@@ -154,7 +154,7 @@ impl Prepared {
         }
     }
 
-    /// A row that cannot be written.
+    /// Returns the failure of a row that cannot be written.
     pub(super) fn refuse(&self, text: &str) -> Failed {
         let text = format!("{}: {text}", self.definition.name);
         Failed::new(Reaction::Refuse, text).at(self.index)
@@ -165,7 +165,7 @@ impl Prepared {
         Failed::new(Reaction::Stop, text).at(self.index)
     }
 
-    /// Takes a row apart, and checks what the database would not.
+    /// Splits a row into its parts, and checks what the database does not check.
     pub(super) fn parts<'a>(&self, row: &RowRef<'a>) -> Result<Parts<'a>, Failed> {
         let malformed = |error| self.malformed(error);
         let size = row.key.map_or(0, <[u8]>::len) + row.row.map_or(0, <[u8]>::len);
@@ -217,7 +217,7 @@ impl Prepared {
         })
     }
 
-    /// The values of a row's columns other than keys.
+    /// Returns the values of a row's columns other than keys.
     pub(super) fn values<'a>(&self, row: &'a [u8]) -> Result<Vec<Option<&'a [u8]>>, Failed> {
         let malformed = |error| self.malformed(error);
         let values: Result<Vec<_>, _> = row::values(row).map_err(malformed)?.collect();
@@ -235,7 +235,7 @@ impl Prepared {
         }
     }
 
-    /// Empty arrays for all columns.
+    /// Returns empty arrays for all columns.
     pub(super) fn arrays(&self) -> Vec<Array> {
         let kinds = self.table().into_iter().flat_map(TableShape::all);
         kinds.map(|column| Array::new(column.kind)).collect()
@@ -260,7 +260,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Empty arrays for the key columns.
+    /// Returns empty arrays for the key columns.
     pub(super) fn key_arrays(&self) -> Vec<Array> {
         let keys = self.table().map_or(&[][..], |shape| &shape.keys);
         keys.iter().map(|key| Array::new(key.kind)).collect()
@@ -327,7 +327,7 @@ impl Prepared {
         }
     }
 
-    /// The row of `eos.dead_letters` for a record that the app gives up. `None` for other places.
+    /// Returns the row of `eos.dead_letters` for a record that the app gives up. `None` for other places.
     pub(super) fn letter(&self, app: &str, row: &RowRef<'_>) -> Option<Request> {
         let Statements::Letters(statement) = &self.statements else {
             return None;
@@ -356,7 +356,7 @@ impl Prepared {
         })
     }
 
-    /// The closure of the place.
+    /// Returns the closure of the place.
     pub(super) fn closure(&self) -> Option<&AppliedShape> {
         match &self.statements {
             Statements::Closure(closure) => Some(closure),
@@ -398,7 +398,7 @@ impl Prepared {
         }
     }
 
-    /// The execution of a user's statement.
+    /// Returns the request that executes a user's statement.
     pub(super) fn execute(&self, row: &[u8]) -> Result<Option<Request>, Failed> {
         let (Statements::User(statement), Shape::Statement(shape)) =
             (&self.statements, &self.definition.shape)

@@ -97,7 +97,7 @@ impl Rows {
         parts: &Parts<'_>,
     ) -> Result<(), Failed> {
         if let Some(closure) = place.closure() {
-            // Its queries see the rows of the records before.
+            // The queries of the closure see the rows of the earlier records.
             self.send_inserts(pipeline).await;
             self.send_folds(pipeline).await;
             pipeline.drain().await?;
@@ -121,7 +121,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Sends all that is left: what the inbox decides, and then the rows of keys.
+    /// Sends all remaining rows: those with the id of a message if the id is new, and then the rows of keys.
     pub(super) async fn seal(&mut self, pipeline: &mut Pipeline) {
         if let Err(failed) = self.decide(pipeline).await {
             return pipeline.fail(failed);
@@ -141,7 +141,7 @@ impl Rows {
         }
     }
 
-    /// All workers lock shared rows in the same order: by place, then by key.
+    /// Sends the rows of keys by place, then by key: all workers lock shared rows in the same order.
     async fn send_folds(&mut self, pipeline: &mut Pipeline) {
         for (place, fold) in self.connection.places.iter().zip(&mut self.folds) {
             match fold.take(place) {

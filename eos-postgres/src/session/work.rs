@@ -34,10 +34,10 @@ pub(super) enum Command {
     Abort,
 }
 
-/// What both threads see.
+/// The state that both threads share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// The connection is gone, or a commit has no answer.
+    /// Whether the connection is gone, or a commit has no answer.
     pub(super) is_spoiled: AtomicBool,
     /// Whether the connection is gone. Each connection has its own.
     is_gone: Mutex<Arc<AtomicBool>>,
@@ -143,7 +143,7 @@ impl Work {
     }
 
     async fn handle(&mut self, command: Command) -> Result<(), Failed> {
-        // After other commands, `set` leaves out the refused records.
+        // After any other command, `set` still leaves out the refused records.
         let decides = !self.keeps_memory || matches!(command, Command::Set(_));
         let mut result = match command {
             Command::Init => Ok(()),
@@ -193,7 +193,7 @@ impl Work {
             .await
     }
 
-    /// A refusal that `set` repairs is kept, and any other failure is shown to the worker.
+    /// Keeps a refusal that `set` repairs. Shares any other failure with the worker.
     fn note_failure(&mut self) {
         let Some(failed) = self.pipeline.failed() else {
             return;
@@ -367,7 +367,8 @@ impl Work {
         }
     }
 
-    /// Commits, only after all answers were good: a `COMMIT` of a failed transaction rolls back without an error.
+    /// Commits only after all statements have succeeded, because a `COMMIT` of a failed transaction rolls back without
+    /// an error.
     async fn commit(&mut self) -> Result<(), Failed> {
         self.pipeline.drain().await?;
         let mut done = self.connection.client.batch_execute("COMMIT").await;
@@ -421,7 +422,7 @@ impl PositionParams {
         ]
     }
 
-    /// Compares the positions that were as expected with those that should be.
+    /// Fails unless `rows` contains all positions.
     async fn compare(
         &self,
         opening: &Opening,
@@ -453,7 +454,7 @@ impl PositionParams {
             .query_one(sql::WHY, &[&opening.identity, &connection.epoch])
             .await;
         match why {
-            // A row behind the lock of the positions has failed before this.
+            // A row that was sent after the lock of the positions has failed before this query.
             Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {}
             Err(error) => return Err(failed(error)),
             Ok(why) => {

@@ -16,7 +16,7 @@ impl Binaries {
     pub(super) fn find() -> Result<Self, ClusterError> {
         let given = std::env::var_os("EOS_PG_BIN").map(PathBuf::from);
         let searched = match given {
-            // A given directory is meant: no other version is used in silence.
+            // A given directory is the only one, so that no other version is used without notice.
             Some(directory) => vec![directory],
             None => places(),
         };
@@ -48,7 +48,7 @@ fn pg_config() -> Option<PathBuf> {
     Some(PathBuf::from(text.trim())).filter(|path| path.is_absolute())
 }
 
-/// The newest version first.
+/// Returns the directories of all versions, the newest first.
 fn versions(base: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = entries

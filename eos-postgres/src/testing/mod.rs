@@ -49,7 +49,7 @@ impl Cluster {
     /// Creates and starts a server, or uses the one of `EOS_POSTGRES_URL`.
     ///
     /// # Errors
-    /// [`ClusterError`] names what is missing and how to install it.
+    /// [`ClusterError`] names the missing part and the way to install it.
     pub fn start() -> Result<Self, ClusterError> {
         match std::env::var(OTHER_SERVER) {
             Ok(url) if !url.is_empty() => Ok(Self::of(Kind::Other(url))),
@@ -60,7 +60,7 @@ impl Cluster {
     /// Creates and starts a temporary server with these settings, such as `("max_connections", "5")`.
     ///
     /// # Errors
-    /// [`ClusterError`] names what is missing and how to install it.
+    /// [`ClusterError`] names the missing part and the way to install it.
     pub fn temporary(settings: &[(&str, &str)]) -> Result<Self, ClusterError> {
         let binaries = Binaries::find()?;
         Ok(Self::of(Kind::Temporary(Server::start(
@@ -75,7 +75,7 @@ impl Cluster {
         }
     }
 
-    /// The URL of a database of this server.
+    /// Returns the URL of a database of this server.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         match &self.kind {
@@ -229,7 +229,7 @@ pub enum ClusterError {
     Sql {
         /// The start of the statement.
         statement: String,
-        /// The answer.
+        /// The error of the server.
         cause: String,
     },
     /// The server belongs to another user.
@@ -249,14 +249,14 @@ impl ClusterError {
     }
 }
 
-/// The directory of a program, if it is there.
+/// Returns whether the directory contains the programs of a server.
 fn holds_server(directory: &std::path::Path) -> bool {
     ["initdb", "postgres"]
         .iter()
         .all(|program| directory.join(program).is_file())
 }
 
-/// For messages.
+/// Formats paths for messages.
 fn list(paths: &[PathBuf]) -> String {
     let names: Vec<_> = paths
         .iter()

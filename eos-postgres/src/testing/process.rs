@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use super::binaries::Binaries;
 use super::{ClusterError, sql};
 
-/// A server on a slow machine, with a recovery.
+/// Time limit for a start. It suffices for a slow machine and a recovery.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// After this time, the watchdog has started the server.
+/// The time after which the watchdog has certainly started the server.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Stops the server when standard input has a line or ends. If this process ends without stopping the server,
@@ -32,7 +32,7 @@ pub(super) struct Server {
     running: Option<Running>,
 }
 
-/// In every version of PostgreSQL that eos supports.
+/// The program that copies a server. Every version of PostgreSQL that eos supports has it.
 const BASE_BACKUP: &str = "pg_basebackup";
 
 /// The watchdog of a started server. The server runs until the pipe has a line or is closed.
@@ -61,7 +61,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A server that follows this one, with the same settings.
+    /// Returns a server that follows this one, with the same settings.
     pub(super) fn standby(&self) -> Result<Self, ClusterError> {
         let mut standby = Self::empty(self.postgres.clone(), self.settings.clone())?;
         standby.copy(self)?;
@@ -69,7 +69,7 @@ impl Server {
         Ok(standby)
     }
 
-    /// A directory for a server.
+    /// Returns a directory for a server.
     fn empty(postgres: PathBuf, settings: Vec<String>) -> Result<Self, ClusterError> {
         let user = unprivileged_user()?;
         let failed = |error: std::io::Error| ClusterError::failed("create a directory", error);
@@ -228,7 +228,7 @@ impl Server {
         }
     }
 
-    /// A server that refuses to start removes the file of its process id.
+    /// Returns whether the server has ended. A server that refuses to start removes the file with its process id.
     fn has_given_up(&self) -> bool {
         let Some(running) = &self.running else {
             return true;
@@ -289,7 +289,7 @@ fn kill(pid: u32, signal: Signal) {
     }
 }
 
-/// The children of a process, as the kernel lists them.
+/// Returns the children of a process, as the kernel lists them.
 fn children_of(parent: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -297,12 +297,12 @@ fn children_of(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process still has its memory. An ended process that is still in the table of processes has none.
+/// Returns whether a process still has its memory. An ended process that is still in the table of processes has none.
 fn is_running(pid: u32) -> bool {
     state_of(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
 
-/// The state and the parent of a process, as the kernel lists them.
+/// Returns the state and the parent of a process, as the kernel lists them.
 fn state_of(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program is in parentheses, and may contain any of them.
@@ -312,7 +312,7 @@ fn state_of(pid: u32) -> Option<(char, u32)> {
     Some((state, fields.next()?.parse().ok()?))
 }
 
-/// The user for the server, if this process is root.
+/// Returns the user for the server, if this process is root.
 fn unprivileged_user() -> Result<Option<User>, ClusterError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);

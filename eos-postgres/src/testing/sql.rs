@@ -11,7 +11,7 @@ type Row = Vec<Option<String>>;
 /// Runs statements in a connection of their own, and returns the rows of all of them as text.
 ///
 /// # Errors
-/// [`ClusterError::Sql`] with the answer of the server.
+/// [`ClusterError::Sql`] with the error of the server.
 pub fn run(url: &str, statements: &str) -> Result<Vec<Row>, ClusterError> {
     let statement: String = statements.chars().take(200).collect();
     let refused = |cause: String| ClusterError::Sql {
@@ -31,7 +31,7 @@ pub fn run(url: &str, statements: &str) -> Result<Vec<Row>, ClusterError> {
 /// Runs a query, and returns the first column of its first row as text. A NULL and no row are empty.
 ///
 /// # Errors
-/// [`ClusterError::Sql`] with the answer of the server.
+/// [`ClusterError::Sql`] with the error of the server.
 pub fn value(url: &str, query: &str) -> Result<String, ClusterError> {
     let first = run(url, query)?.into_iter().next();
     let column = first.and_then(|row| row.into_iter().next());
@@ -41,7 +41,7 @@ pub fn value(url: &str, query: &str) -> Result<String, ClusterError> {
 /// Installs the tables of eos in a database. Does nothing if they are there.
 ///
 /// # Errors
-/// [`ClusterError::Failed`] with the answer of the server.
+/// [`ClusterError::Failed`] with the error of the server.
 pub fn install(url: &str) -> Result<(), ClusterError> {
     let failed = |cause: String| ClusterError::failed("install the schema", cause);
     with_client(url, async |client| {

@@ -1,4 +1,4 @@
-//! What librdkafka takes for consumers.
+//! librdkafka's properties of consumers.
 
 use super::{Clients, Kind, Property, number, passed};
 

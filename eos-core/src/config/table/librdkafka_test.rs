@@ -1,4 +1,4 @@
-//! The table of properties beside librdkafka itself.
+//! A comparison of the table of properties with librdkafka.
 
 use super::{Kind, Status, all, property};
 
@@ -24,7 +24,7 @@ fn the_table_of_properties_is_librdkafkas() {
         };
         for value in values {
             let outcome = eos_kafka::check_property(property.name, &value);
-            // What this build was made without is known all the same.
+            // librdkafka also knows the properties and values of features that this build lacks.
             let fine = match &outcome {
                 Ok(()) => true,
                 Err(text) if text.contains("No such") => false,

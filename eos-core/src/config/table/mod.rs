@@ -1,4 +1,6 @@
-//! Every property, told once: the checks and `docs/configuration.md` read the same rows.
+//! The table of all properties.
+//!
+//! The checks and `docs/configuration.md` use the same rows.
 
 mod consumer;
 #[cfg(all(test, feature = "kafka"))]
@@ -17,14 +19,14 @@ pub(crate) struct Property {
     pub(crate) name: &'static str,
     pub(crate) clients: Clients,
     pub(crate) kind: Kind,
-    /// As in a file; empty for "none". For the page, and for the test that it is so.
+    /// The default as in a file, empty for "none". Only the page and the tests read it.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "read by the page that the tests write")
     )]
     pub(crate) default: &'static str,
     pub(crate) status: Status,
-    /// A sentence, for the page.
+    /// The meaning, as a sentence for the page.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "read by the page that the tests write")
@@ -32,7 +34,7 @@ pub(crate) struct Property {
     pub(crate) doc: &'static str,
 }
 
-/// What a property is about.
+/// The clients that a property applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clients {
     /// The runtime itself.
@@ -43,7 +45,7 @@ pub(crate) enum Clients {
     Producer,
 }
 
-/// What its values look like.
+/// The kind of a property's values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Number {
@@ -55,7 +57,7 @@ pub(crate) enum Kind {
         most: i64,
     },
     Flag,
-    /// In any case: Java's clients write `SASL_SSL`.
+    /// One of these names, in upper or lower case, because Java's clients use `SASL_SSL`.
     OneOf(&'static [&'static str]),
     Text,
     /// `host:port`, separated by commas.
@@ -64,18 +66,18 @@ pub(crate) enum Kind {
     Secret,
 }
 
-/// What becomes of it.
+/// The use of a property.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Status {
-    /// The runtime takes it.
+    /// The runtime uses it.
     Ours(fn(&mut Settings, &Value)),
-    /// librdkafka takes it.
+    /// It is passed to librdkafka.
     Passed,
-    /// Neither eos nor librdkafka takes it.
+    /// It can't be set.
     Refused {
-        /// Why, and what to use instead.
+        /// The reason, and the alternative.
         reason: &'static str,
-        /// Values that hold anyway: files that other clients read too may say so.
+        /// The fixed values, which are accepted because a file may be shared with other clients.
         holds: &'static [&'static str],
     },
 }
@@ -88,7 +90,7 @@ pub(crate) enum Value {
     Text(String),
 }
 
-/// All of them, by group.
+/// All properties, by group.
 pub(crate) const GROUPS: &[(&str, &[Property])] = &[
     ("The runtime", ours::ROWS),
     ("Consumers", consumer::ROWS),
@@ -101,21 +103,21 @@ pub(crate) const GROUPS: &[(&str, &[Property])] = &[
     ("Refused: Kafka Streams only", refused::STREAMS),
 ];
 
-/// The property of this name.
+/// Returns the property of this name.
 pub(crate) fn property(name: &str) -> Option<&'static Property> {
     all().find(|property| property.name == name)
 }
 
-/// The known property whose name is nearest to this one, if any is near.
+/// Returns the name of the most similar property, if one is similar enough.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     match name {
-        // As the builder says it.
+        // `App::workers` sets this property.
         "workers" | "threads" => Some("num.stream.threads"),
         _ => crate::nearest::nearest(name, all().map(|property| property.name)),
     }
 }
 
-/// All properties.
+/// Returns all properties.
 pub(crate) fn all() -> impl Iterator<Item = &'static Property> {
     GROUPS.iter().flat_map(|(_, rows)| rows.iter())
 }
@@ -152,7 +154,7 @@ const fn refused(name: &'static str, clients: Clients, reason: &'static str) -> 
     }
 }
 
-/// Refused, but for these values: with them it changes nothing.
+/// Returns a property that is refused, except for these values, which have no effect.
 const fn fixed(
     name: &'static str,
     clients: Clients,
@@ -177,7 +179,7 @@ impl Property {
         }
     }
 
-    /// The values that it takes, for an error message.
+    /// Returns the allowed values, for an error message.
     pub(crate) fn expected(&self) -> String {
         match self.is_a_time() {
             true => format!("{}, or a duration such as 500ms, 5s, 2m or 1h", self.kind),
@@ -190,7 +192,7 @@ impl Property {
     }
 }
 
-/// A duration with its unit.
+/// Reads a duration with a unit. Returns milliseconds.
 fn in_milliseconds(text: &str) -> Option<i64> {
     let text = text.trim();
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
@@ -206,7 +208,7 @@ fn in_milliseconds(text: &str) -> Option<i64> {
 }
 
 impl Kind {
-    /// Reads a value; `None` if it is none of this kind.
+    /// Reads a value. Returns `None` if it is not of this kind.
     pub(crate) fn read(self, text: &str) -> Option<Value> {
         let all = text;
         let text = text.trim();
@@ -245,15 +247,15 @@ impl Kind {
     }
 }
 
-/// Whether this is a host and a port; librdkafka allows `SSL://` before it. librdkafka would
-/// connect to port 9092 if the port is missing, which may be another service's.
+/// Whether this is a host and a port. A protocol such as `SSL://` may precede them, as in librdkafka. Without a port,
+/// librdkafka would connect to port 9092, which may belong to another service.
 fn is_broker(text: &str) -> bool {
     let text = text.trim();
     let address = text.split_once("://").map_or(text, |(_, address)| address);
     let Some((host, port)) = address.rsplit_once(':') else {
         return false;
     };
-    // An IPv6 address stands in brackets, or its end would be taken for the port.
+    // An IPv6 address needs brackets. Otherwise its end would count as the port.
     let plain = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
         Some(ip) => ip.contains(':') && !ip.contains(['@', '/', ' ']),
         None => !host.is_empty() && !host.contains([':', '@', '/', ' ']),
@@ -261,7 +263,7 @@ fn is_broker(text: &str) -> bool {
     plain && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// What is allowed, as an error message and the documentation say it.
+/// Writes the allowed values for an error message.
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

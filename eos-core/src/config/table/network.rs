@@ -1,4 +1,4 @@
-//! What librdkafka takes for every client.
+//! librdkafka's properties of connections, most of them for all clients.
 
 use super::{Clients, Kind, Property, number, passed};
 

@@ -1,4 +1,4 @@
-//! What the runtime takes itself.
+//! The properties that the runtime uses itself.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ const fn ours(
     }
 }
 
-// A value is of the property's kind; the other arms are never taken.
+// A value has the kind of its property, so the other arms are never taken.
 
 fn count(value: &Value) -> i64 {
     match value {

@@ -1,4 +1,4 @@
-//! What librdkafka takes for producers.
+//! librdkafka's properties of producers.
 
 use super::{Clients, Kind, Property, number, passed};
 

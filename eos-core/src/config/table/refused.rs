@@ -1,5 +1,6 @@
-//! What can't be set: what the guarantee rests on, what has no effect here, and what only Java's
-//! clients and Kafka Streams know, each with the reason and what to use instead.
+//! Properties that can't be set, with reasons and alternatives.
+//!
+//! They are required by the guarantee, have no effect here, or exist only in Java's clients or in Kafka Streams.
 
 use super::{Clients, Property, fixed, refused};
 
@@ -30,7 +31,7 @@ const KEYS: &str = "librdkafka reads PEM or PKCS#12 files; use `ssl.key.location
 const PLUGIN: &str = "Java classes can't be loaded; delete it";
 const LOGIN: &str = "it is a setting of Java's login; use librdkafka's own `sasl.kerberos.*`";
 
-/// The guarantee rests on these.
+/// Properties that the guarantee depends on.
 #[rustfmt::skip] // A table: one row per line.
 pub(super) const OWNED: &[Property] = &[
     fixed("retries", Clients::Producer, &["2147483647"], "a record is retried until its transaction ends; delete it"),
@@ -70,7 +71,7 @@ pub(super) const OWNED: &[Property] = &[
     refused("enabled_events", Clients::All, CALLBACK),
 ];
 
-/// librdkafka knows these, but they do nothing here.
+/// Properties of librdkafka that have no effect here.
 #[rustfmt::skip]
 pub(super) const IDLE: &[Property] = &[
     refused("socket.blocking.max.ms", Clients::All, OBSOLETE),
@@ -121,7 +122,7 @@ pub(super) const IDLE: &[Property] = &[
     refused("msg_order_cmp", Clients::Producer, CALLBACK),
 ];
 
-/// Java's clients know these, librdkafka does not.
+/// Properties of Java's clients that librdkafka does not have.
 #[rustfmt::skip]
 pub(super) const JAVA: &[Property] = &[
     refused("key.serializer", Clients::Producer, TYPES),
@@ -182,7 +183,7 @@ pub(super) const JAVA: &[Property] = &[
     refused("compression.zstd.level", Clients::Producer, "librdkafka calls it `compression.level`"),
 ];
 
-/// Kafka Streams knows these.
+/// Properties of Kafka Streams.
 #[rustfmt::skip]
 pub(super) const STREAMS: &[Property] = &[
     refused("default.key.serde", Clients::Runtime, TYPES),

@@ -1,4 +1,4 @@
-//! What librdkafka takes for encryption and authentication.
+//! librdkafka's properties of encryption and authentication.
 
 use super::{Clients, Kind, Property, number, passed};
 

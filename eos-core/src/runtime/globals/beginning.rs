@@ -18,7 +18,7 @@ use crate::runtime::preflight::Partitions;
 use crate::topology::{GlobalSpec, Topology};
 use crate::worker::{Env, Home, StateSpec};
 
-/// What a reader needs to know.
+/// The settings of a reader.
 pub(super) struct ReaderSpec {
     pub(super) app: AppId,
     pub(super) client_id: String,
@@ -27,7 +27,7 @@ pub(super) struct ReaderSpec {
     pub(super) cluster: String,
     pub(super) patience: Duration,
     pub(super) shared: Arc<GlobalTables>,
-    /// By table.
+    /// The meters, by table.
     pub(super) meters: Vec<Arc<GlobalMeter>>,
 }
 

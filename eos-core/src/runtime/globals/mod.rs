@@ -4,14 +4,14 @@
 //! by a simulation. It has no group and no transaction. Its offsets are in the copies.
 //!
 //! ```text
-//! ask for the bounds of all partitions ─► open the copies, decide ─► read up to these ends ─► ask for the ends again
+//! query the bounds of all partitions ───► open the copies, decide ─► read up to these ends ─► query the ends again
 //!        ▲                                                              │       ▲                │         │
 //!        └──── an offset is gone meanwhile ─────────────────────────────┘       └── new records ─┘         ▼
 //!                                                                       read on ◄── open the tables to the tasks
 //! ```
 //!
-//! A compaction during the reading removes a row that was there at the start, if its key has a newer record behind the end. So
-//! the tables open once the reader is at the end, or after `ROUNDS` rounds.
+//! A compaction during the reading removes a row that was there at the start, if its key has a newer record behind the
+//! end. So the tables open once the reader is at the end, or after `ROUNDS` rounds.
 
 mod beginning;
 mod error;
@@ -48,7 +48,8 @@ const SLICE: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(50);
 /// The interval between two queries for the ends, once the tables are open.
 const LOOK: Duration = Duration::from_secs(5);
-/// The maximum number of times that a start asks for the ends. Each round reads the records that were written during the previous round.
+/// The maximum number of queries for the ends at a start. Each round reads the records that were written during the
+/// previous round.
 const ROUNDS: u32 = 10;
 /// The limit of prefetched keys and values of one partition, in bytes.
 const PREFETCH: usize = 1 << 20;
@@ -63,17 +64,17 @@ pub(super) struct GlobalReader<C: Client> {
     brokers: BrokerTime,
     records: <C::Source as Source>::Records,
     phase: Phase,
-    /// How often this start has asked for the ends.
+    /// The number of queries for the ends in this start.
     rounds: u32,
     /// The time of the last query for the ends.
     looked: Now,
-    /// The query under way, with the time of day at which it began.
+    /// The time of day at which the query under way began. `None` without a query.
     asked: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Asks for the bounds of all partitions since this time, on the clock of the brokers.
+    /// Queries the bounds of all partitions since this time, on the clock of the brokers.
     Asking(Now),
     /// Reads up to the ends as of the start, or as of the last round.
     Starting,
@@ -236,7 +237,8 @@ impl<C: Client> GlobalReader<C> {
         })
     }
 
-    /// The log no longer has the next record of a partition. Before the tables are open, they start again.
+    /// Handles a partition whose log no longer has the next record. This is an error once the tables are open. Before
+    /// that, the start begins again.
     fn out_of_range(&mut self, partition: &TopicPartition) -> Result<(), GlobalError> {
         if self.phase == Phase::Open {
             let found = self.tables.iter().find_map(|table| {
@@ -259,7 +261,7 @@ impl<C: Client> GlobalReader<C> {
         Ok(())
     }
 
-    /// Asks for the bounds of all partitions, and decides from where to read.
+    /// Queries the bounds of all partitions, and decides where to begin to read.
     fn ask(&mut self, since: Now) -> Result<bool, GlobalError> {
         let all = self.partitions();
         self.asked.get_or_insert_with(|| self.env.wall_clock());
@@ -355,7 +357,7 @@ impl<C: Client> GlobalReader<C> {
             let part = part_of(table).and_then(|at| table.parts.get(at));
             part.is_some_and(|part| !part.has_arrived())
         };
-        // The client may have to query a broker, so only a table with a target asks.
+        // The client may have to query a broker, so skip the query if no table waits for the end.
         if !self.tables.iter().any(waits) {
             return;
         }
@@ -420,7 +422,7 @@ impl<C: Client> GlobalReader<C> {
         }
     }
 
-    /// Asks for the ends now and then: how far behind the tables are, and until when they are complete.
+    /// Queries the ends periodically, for the lag of the tables and the time up to which they are complete.
     fn look(&mut self) -> Result<(), GlobalError> {
         let now = self.env.now();
         if self.asked.is_none() && now.since(self.looked) < LOOK {

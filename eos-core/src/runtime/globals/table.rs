@@ -24,7 +24,7 @@ const DELETE_RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// The size of a batch, in bytes.
 const BATCH: usize = 1 << 20;
 
-/// What the preflight knows of a global table's topic.
+/// The facts of a global table's topic, as of the preflight.
 #[derive(Debug, Clone)]
 pub(crate) struct GlobalTopicFacts {
     pub(crate) partitions: u32,
@@ -41,14 +41,14 @@ pub(super) struct Table {
     rows: Arc<dyn CheckRows>,
     skips: bool,
     facts: GlobalTopicFacts,
-    /// By number.
+    /// The partitions, by number.
     pub(super) parts: Vec<Part>,
     /// The copy. `None` before it is opened.
     copy: Option<GlobalWriter>,
     /// Changes that are not written yet.
     pending: GlobalBatch,
     pending_bytes: usize,
-    /// Whether the offsets in the copy are behind.
+    /// Whether the copy has older offsets than `parts`, or an older age.
     is_behind: bool,
     age: GlobalAge,
     cluster: String,
@@ -59,7 +59,7 @@ pub(super) struct Table {
 pub(super) struct Part {
     pub(super) partition: TopicPartition,
     pub(super) next: Offset,
-    /// The end as of the start, of its last round, or of the last look.
+    /// The offset to reach next: the end of the partition as of a query.
     target: Offset,
     /// The time of the last progress, on the clock of the brokers.
     moved: Now,
@@ -193,7 +193,7 @@ impl Table {
         self.parts.iter().all(Part::has_arrived)
     }
 
-    /// Notes a record that the copy has. Another table of the same topic is behind this one.
+    /// Notes a record that the copy already has, because another table of the same topic is behind this one.
     pub(super) fn passes(&mut self, part: usize, brokers: Now) {
         if let Some(part) = self.parts.get_mut(part) {
             part.moved = brokers;
@@ -217,7 +217,7 @@ impl Table {
                 .check(record.key(), record.value(), &headers, &mut self.key)
                 .map_err(|fault| fault.to_string())
         };
-        // A codec is the user's.
+        // The codec is user code, and may panic.
         let checked = catch_unwind(AssertUnwindSafe(check));
         let checked = checked
             .unwrap_or_else(|panic| Err(format!("its codec panicked: {}", panic_text(&*panic))));
@@ -231,7 +231,7 @@ impl Table {
             }
             Err(reason) if self.skips => {
                 let skipped = self.meter.skipped_one();
-                // Not a line for each of a million.
+                // One line for each power of two, because there may be a million records to skip.
                 if skipped.is_power_of_two() {
                     tracing::warn!(
                         table = %self.name, partition = %part.partition, %offset, %reason, skipped,
@@ -266,7 +266,7 @@ impl Table {
         }
     }
 
-    /// Compares the offsets with the ends of the partitions, which were asked for at this time.
+    /// Compares the offsets with the ends of the partitions, which were queried at the time `asked`.
     pub(super) fn look(&mut self, bounds: &[OffsetBounds], asked: Timestamp) {
         // A table that is far behind reaches its former targets first.
         let has_targets = self.age.has_targets();
@@ -283,7 +283,7 @@ impl Table {
         self.age.asks(asked);
     }
 
-    /// Sets the ends up to which a start reads in the next round. The copy is as old as in the first round.
+    /// Sets the ends up to which a start reads in the next round. The age of the copy stays that of the first round.
     pub(super) fn read_on_to(&mut self, bounds: &[OffsetBounds], brokers: Now) {
         for part in &mut self.parts {
             if let Some(found) = bounds.iter().find(|it| it.partition == part.partition) {
@@ -292,7 +292,7 @@ impl Table {
         }
     }
 
-    /// Checks that an open table which finds records at this time has missed none before them.
+    /// Checks that an open table that finds records at this time has missed no tombstone before them.
     pub(super) fn must_be_current(&self, now: Timestamp) -> Result<(), GlobalError> {
         let retention = self.facts.delete_retention.unwrap_or(DELETE_RETENTION);
         let (table, topic) = (self.name.to_string(), self.topic.clone());
@@ -308,7 +308,7 @@ impl Table {
         }
     }
 
-    /// Records that the table was up to date when its targets were asked for, once it has reached them.
+    /// Records that the table was up to date at the query of its targets, once it has reached them.
     fn reached(&mut self) {
         if self.has_arrived() && self.age.reached() {
             self.is_behind = true;
@@ -346,7 +346,7 @@ impl Table {
         Ok(())
     }
 
-    /// Returns the partition whose reading makes no progress before the end as of the start.
+    /// Returns a partition that has not reached its target, and has made no progress for `patience`.
     pub(super) fn stalled(&self, brokers: Now, patience: Duration) -> Option<GlobalStalled> {
         let mut waiting = self.parts.iter().filter(|part| !part.has_arrived());
         let part = waiting.find(|part| brokers.since(part.moved) >= patience)?;

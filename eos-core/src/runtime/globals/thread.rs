@@ -23,7 +23,8 @@ pub(in crate::runtime) struct GlobalThread {
 }
 
 impl GlobalThread {
-    /// Starts the thread. If it fails, it stops the app, and its error ends the app.
+    /// Starts the thread. If the reader fails, the thread stops the app, and the reader's error becomes the app's
+    /// error.
     ///
     /// # Errors
     /// If the system can't create a thread.
@@ -48,7 +49,7 @@ impl GlobalThread {
         Ok(Self { stops, ended })
     }
 
-    /// Stops the thread, and returns how it ended. Waits no longer than this: `None` if it is still running then.
+    /// Stops the thread, and returns its result, or `None` if it is still running after `patience`.
     pub(in crate::runtime) fn stop(self, patience: Duration) -> Option<End> {
         self.stops.store(true, Ordering::Relaxed);
         match self.ended.recv_timeout(patience) {

@@ -1,4 +1,4 @@
-//! Why an app does not start.
+//! Errors of the checks before the start.
 
 use eos_protocol::{TopicName, UnequalWidths, code};
 
@@ -38,9 +38,9 @@ pub enum PreflightError {
         bootstrap: String,
         /// Where it was set.
         origin: Origin,
-        /// How long, in seconds.
+        /// The wait in seconds.
         waited_s: u64,
-        /// The client's last word.
+        /// The client's last error.
         source: ClientError,
     },
     /// The ledger of the app is not available.
@@ -48,7 +48,7 @@ pub enum PreflightError {
     LedgerUnavailable {
         /// The ledger.
         ledger: String,
-        /// How long, in seconds.
+        /// The wait in seconds.
         waited_s: u64,
         /// The ledger's error.
         source: LedgerError,
@@ -61,7 +61,7 @@ pub enum PreflightError {
         /// The mistakes, with their fixes.
         source: LedgerError,
     },
-    /// The brokers don't take the app's credentials.
+    /// The brokers did not authenticate the app.
     #[error(
         "the brokers at {bootstrap} did not authenticate this app ({source}). Check \
          `security.protocol` and `sasl.mechanism`, and the user name and password or other \
@@ -70,10 +70,10 @@ pub enum PreflightError {
     Authentication {
         /// `bootstrap.servers`.
         bootstrap: String,
-        /// What the client says.
+        /// The client's error.
         source: ClientError,
     },
-    /// No encrypted connection could be made.
+    /// A TLS connection failed.
     #[error(
         "no TLS connection to {bootstrap} ({source}). Check that the port speaks TLS, that \
          `ssl.ca.location` holds the CA that signed the brokers' certificates, that they name the \
@@ -82,16 +82,16 @@ pub enum PreflightError {
     Tls {
         /// `bootstrap.servers`.
         bootstrap: String,
-        /// What the client says.
+        /// The client's error.
         source: ClientError,
     },
-    /// The client can't be made.
+    /// The client can't be created.
     #[error("the Kafka client rejects its configuration ({source}). Change the property")]
     Configuration {
-        /// What it says.
+        /// The client's error.
         source: ClientError,
     },
-    /// The brokers don't allow the checks.
+    /// The app has no permission to describe the cluster or its topics.
     #[error(
         "the brokers at {bootstrap} refuse to describe the cluster or its topics ({source}). Give this app the \
          right to describe {}",
@@ -100,10 +100,10 @@ pub enum PreflightError {
     Refused {
         /// `bootstrap.servers`.
         bootstrap: String,
-        /// What the client says.
+        /// The client's error.
         source: ClientError,
     },
-    /// A time-out that the brokers don't allow.
+    /// The brokers don't allow a timeout of the app.
     #[error(
         "{ours} = {ours_ms} must not be {} the brokers' {theirs} = {theirs_ms}: they would reject \
          it. Change one of them",
@@ -122,15 +122,15 @@ pub enum PreflightError {
     /// Topics are missing.
     #[error("{}", crate::runtime::missing::text(topics, bootstrap))]
     MissingTopics {
-        /// Which, at least one.
+        /// The topics, at least one.
         topics: Vec<MissingTopic>,
         /// `bootstrap.servers`.
         bootstrap: String,
     },
-    /// The app's own topics are missing, and it can't create them.
+    /// Internal topics are missing, and the app can't create them.
     #[error("{}", crate::runtime::internal::told_uncreated(topics, bootstrap))]
     Uncreated {
-        /// Which, at least one.
+        /// The topics, at least one.
         topics: Vec<UncreatedTopic>,
         /// `bootstrap.servers`.
         bootstrap: String,
@@ -157,15 +157,15 @@ pub enum PreflightError {
         /// The name that the stage had, if there can be only one.
         name: Option<String>,
     },
-    /// The app's own topics are there, and not as they have to be.
+    /// Internal topics exist, but do not meet their requirements.
     #[error("{}", crate::runtime::internal::told(topics, bootstrap))]
     Unfit {
-        /// Which, at least one.
+        /// The topics, at least one.
         topics: Vec<UnfitTopic>,
         /// `bootstrap.servers`.
         bootstrap: String,
     },
-    /// The topics that a task reads together don't match.
+    /// The topics that a task reads together have different partition counts.
     #[error("{}", widths_text(reason, bootstrap))]
     Widths {
         /// The topics, with their partition counts.

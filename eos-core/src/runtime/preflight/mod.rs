@@ -1,4 +1,4 @@
-//! What is checked before the first worker starts.
+//! Checks before the first worker starts.
 
 mod error;
 
@@ -17,29 +17,29 @@ use super::internal::{Internal, UncreatedTopic, plan};
 use super::missing::missing;
 pub use error::PreflightError;
 
-/// What the workers have to know of the cluster and its topics.
+/// The facts of the cluster and its topics that the workers need.
 #[derive(Debug)]
 pub(crate) struct Partitions {
-    /// How many partitions each has.
+    /// The number of partitions of each input topic.
     pub(crate) inputs: BTreeMap<TopicName, u32>,
     /// The inputs with `cleanup.policy=compact`, and those whose policy is unknown.
     pub(crate) compacted: BTreeSet<TopicName>,
-    /// By the topology's outputs: how many partitions each has.
+    /// The number of partitions, by output of the topology.
     pub(crate) outputs: Vec<u32>,
-    /// By the topology's outputs: `max.message.bytes`, if it is known.
+    /// `max.message.bytes` if it is known, by output of the topology.
     pub(crate) limits: Vec<Option<usize>>,
-    /// By the topology's outputs: how long a deleted key is still heard of (`delete.retention.ms`), if
-    /// it is known. Counts for changelogs.
+    /// `delete.retention.ms` if it is known, by output of the topology: the time for which tombstones are kept. It
+    /// matters for changelogs.
     pub(crate) delete_retention: Vec<Option<Duration>>,
-    /// By the topology's global tables: their topics.
+    /// The facts of the global tables' topics, by global table of the topology.
     pub(crate) globals: Vec<GlobalTopicFacts>,
-    /// `cluster.id`, if the cluster tells.
+    /// `cluster.id`, if the cluster reports it.
     pub(crate) cluster: Option<String>,
-    /// Which of all topics of their name the inputs and outputs are, where the brokers tell.
+    /// The topic ids that the brokers report. They distinguish topics of the same name.
     pub(crate) ids: BTreeMap<TopicName, TopicUuid>,
 }
 
-/// Asks the cluster, within a deadline, checks what it says, and creates the app's own topics.
+/// Checks the cluster and its topics, and creates the missing internal topics, within `start.deadline.ms`.
 pub(crate) fn preflight<C: Client>(
     client: &C,
     topology: &Topology,
@@ -88,10 +88,10 @@ fn check_existing(
     equal_widths(facts, topology, bootstrap, |topic| !is_planned(topic))
 }
 
-/// How long before the brokers are asked again for what was just made.
+/// The pause before the next request for the metadata of a new topic.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The cluster, as long as there is time to ask it.
+/// The cluster, with the deadline of all requests to it.
 struct Cluster<'a, C> {
     client: &'a C,
     settings: &'a Settings,
@@ -109,8 +109,8 @@ impl<C: Client> Cluster<'_, C> {
         facts.map_err(|source| self.cause(source))
     }
 
-    /// What is said of them once all are there: the controller has just made some, and the broker that
-    /// is asked may hear of it later.
+    /// Returns the facts of the topics once all internal topics are visible. The controller has just created some of
+    /// them, and the queried broker may receive their metadata later.
     fn facts_of_all(
         &self,
         topology: &Topology,
@@ -134,7 +134,7 @@ impl<C: Client> Cluster<'_, C> {
         }
     }
 
-    /// Creates the topics of the app's own that are not there. Answers whether there were any.
+    /// Creates the missing internal topics. Returns whether there were any.
     fn create(&self, topology: &Topology, facts: &ClusterFacts) -> Result<bool, PreflightError> {
         let plan = plan(topology, facts).into_iter();
         let absent: Vec<_> = plan.filter(|i| facts.topic(&i.name).is_none()).collect();
@@ -168,7 +168,7 @@ impl<C: Client> Cluster<'_, C> {
     }
 }
 
-/// Why the cluster could not be asked.
+/// Returns the error for a failed request to the cluster.
 fn cause(source: ClientError, bootstrap: &str, origin: Origin, within: Duration) -> PreflightError {
     let bootstrap = bootstrap.to_owned();
     match (source.call, source.fault.code) {
@@ -191,7 +191,7 @@ fn in_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether the brokers would take the app's time-outs.
+/// Checks that the brokers accept the app's timeouts.
 fn allowed(limits: &BrokerLimits, settings: &Settings) -> Result<(), PreflightError> {
     let check = |ours,
                  ours_value: Duration,
@@ -238,7 +238,7 @@ fn allowed(limits: &BrokerLimits, settings: &Settings) -> Result<(), PreflightEr
     )
 }
 
-/// Whether other people's topics are there.
+/// Checks that the external topics exist.
 fn there(facts: &ClusterFacts, topology: &Topology, bootstrap: &str) -> Result<(), PreflightError> {
     let topics = missing(facts, topology);
     if topics.is_empty() {
@@ -248,8 +248,8 @@ fn there(facts: &ClusterFacts, topology: &Topology, bootstrap: &str) -> Result<(
     Err(PreflightError::MissingTopics { topics, bootstrap })
 }
 
-/// Whether each stage with state has the name under which it keeps its state. Otherwise the app would create an empty
-/// changelog, and leave the one with its state behind.
+/// Checks that each stage with state has the name under which its state is kept. Otherwise the app would create an
+/// empty changelog, and leave the one with its state behind.
 fn under_their_names(facts: &ClusterFacts, topology: &Topology) -> Result<(), PreflightError> {
     for stage in topology.stages() {
         let changelogs = topology.changelogs(stage.id);
@@ -293,7 +293,7 @@ fn verified(facts: &ClusterFacts, guarantee: Guarantee) -> Result<(), PreflightE
     Ok(())
 }
 
-/// Whether the topics suit the app, and each other.
+/// Checks that the topics suit the app and each other. Returns their facts.
 fn fit(
     facts: &ClusterFacts,
     topology: &Topology,
@@ -396,7 +396,7 @@ fn global_risk(found: &TopicFacts) -> Option<&'static str> {
     )
 }
 
-/// What may be well and can't be known, or is allowed and unwise.
+/// Logs warnings about unreadable and risky settings of internal topics.
 fn warn_of(plan: &[Internal], facts: &ClusterFacts) {
     for internal in plan {
         let Some(found) = facts.topic(&internal.name) else {
@@ -416,8 +416,8 @@ fn warn_of(plan: &[Internal], facts: &ClusterFacts) {
     }
 }
 
-/// How what is acknowledged may be lost all the same, or nothing can be acknowledged. How many replicas
-/// the app's topics have is the brokers' to say (`default.replication.factor`, `min.insync.replicas`).
+/// Returns how acknowledged records may be lost, or why no record can be acknowledged. The brokers' configuration
+/// decides about the replicas of new internal topics (`default.replication.factor`, `min.insync.replicas`).
 fn risk(found: &TopicFacts) -> Option<String> {
     let least = found.setting("min.insync.replicas");
     let least = least.and_then(|text| text.parse::<u32>().ok());

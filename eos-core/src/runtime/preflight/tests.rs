@@ -169,7 +169,7 @@ fn a_global_topic_that_is_not_compacted_is_reported() {
     assert_eq!(risk(None), "", "unknown");
 }
 
-/// A join of two topics, declared in this order.
+/// Declares a stage that merges two topics, named in this order.
 fn joined(app: &mut App, names: [&str; 2]) {
     let [one, other] = names.map(|name| app.source(&Topic::<String, String>::plain(name)));
     one.merge(other)

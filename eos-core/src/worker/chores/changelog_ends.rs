@@ -18,8 +18,8 @@ const EVERY: Duration = Duration::from_secs(2);
 /// because a changelog has no leader.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Of so many queries in a row without a response, one has all the time that the client gives it: many changelogs may need
-/// more.
+/// One of this many queries in a row without a response has as much time as the client gives it, because many
+/// changelogs may need more.
 const PATIENT: u32 = 6;
 
 impl Chores {
@@ -71,7 +71,7 @@ impl Chores {
                 shared.broker_answered();
                 tasks.changelogs_end(&shared.topology, &ends);
             }
-            // The next response is as good.
+            // The next query reads newer ends.
             Err(error) => {
                 tracing::debug!(worker = %shared.spec.id, %error, "reading the ends of changelogs failed");
             }

@@ -43,7 +43,7 @@ struct Query {
 }
 
 impl IdleInputs {
-    /// Whether the query is in flight.
+    /// Returns whether the query is in flight.
     pub(super) fn is_in_flight(&self) -> bool {
         self.in_flight.is_some()
     }
@@ -113,7 +113,7 @@ impl IdleInputs {
         let ends = match ends {
             Poll::Ready(Ok(ends)) => {
                 shared.broker_answered();
-                // After an outage of all brokers, the others need not wait for their turns.
+                // After an outage of all brokers, the other silent tasks need not wait for their turns.
                 if self.again.take_if(|id| query.tasks == [*id]).is_some() {
                     self.silent.clear();
                 }

@@ -73,7 +73,7 @@ impl Chores {
         self.idle_inputs.abandon();
     }
 
-    /// Whether the search for tasks with soon expiring offsets is due.
+    /// Returns whether the search for tasks with soon expiring offsets is due.
     pub(super) fn looks_for_idle(&mut self, now: Now) -> bool {
         let due = now.since(self.idle_looked_at) >= IDLE;
         if due {

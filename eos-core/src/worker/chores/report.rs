@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_millis(500);
 const COUNT_BUDGET: u64 = 10_000;
 
 impl Chores {
-    /// Whether a report is due.
+    /// Returns whether a report is due.
     pub(in crate::worker) fn reports(&mut self, now: Now) -> bool {
         let due = self.reported.is_none_or(|last| now.since(last) >= EVERY);
         if due {

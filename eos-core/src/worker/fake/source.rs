@@ -22,7 +22,7 @@ impl Message for FakeMessage {
     fn offset(&self) -> Offset {
         offset(self.offset)
     }
-    /// The number after an `@` in the value, or else the offset.
+    /// Returns the number after an `@` in the value, or else the offset.
     fn timestamp(&self) -> Option<Timestamp> {
         let value = std::str::from_utf8(self.value.as_deref()?).ok();
         match value.and_then(|value| value.split_once('@')) {
@@ -112,7 +112,7 @@ impl FakeSource {
         self.fake.broker().called(what);
     }
 
-    /// The group revokes these partitions, which are not lost.
+    /// Makes the group revoke these partitions, which are not lost.
     fn revoked(&self, partitions: Vec<TopicPartition>) {
         let lost = false;
         let event = SourceEvent::Revoked { partitions, lost };
@@ -167,7 +167,7 @@ impl Source for FakeSource {
         }
         let log = broker.changelogs.get(from).map_or(&[][..], Vec::as_slice);
         if broker.starts.get(from).is_some_and(|start| *at < *start) {
-            // A client that received this error, and stopped there.
+            // The client has received this error, and has stopped there.
             return Ok(());
         }
         for pair in log.iter().skip(*at as usize).take(max) {

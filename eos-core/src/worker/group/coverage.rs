@@ -31,7 +31,7 @@ const QUICK_REJOINS: u32 = 3;
 /// The maximum factor of the pause, as a power of two.
 const SLOWEST: u32 = 3;
 
-/// The time between two checks after this number of rejoins.
+/// Returns the time between two checks after this number of rejoins.
 fn pause(rejoins: u32) -> Duration {
     let doublings = (rejoins + 1).saturating_sub(QUICK_REJOINS).min(SLOWEST);
     PAUSE * 2_u32.pow(doublings)

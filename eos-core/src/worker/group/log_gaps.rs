@@ -193,7 +193,7 @@ impl Group {
         Ok(None)
     }
 
-    /// Whether the explanation of a gap is in progress.
+    /// Returns whether the explanation of a gap is in progress.
     pub(super) fn explains(&self) -> bool {
         !self.gaps.is_empty()
     }

@@ -52,12 +52,12 @@ enum Course {
 }
 
 impl Membership {
-    /// Whether the worker may process its partitions.
+    /// Returns whether the worker may process its partitions.
     pub(in crate::worker) fn holds(&self) -> bool {
         self.course == Course::Member
     }
 
-    /// Whether the consumer has begun to leave the group.
+    /// Returns whether the consumer has begun to leave the group.
     pub(in crate::worker) fn leaves(&self) -> bool {
         matches!(self.course, Course::Leaving(_) | Course::Closing(_))
     }
@@ -67,7 +67,7 @@ impl Membership {
         self.id = id;
     }
 
-    /// Whether this member id owns all partitions. If not, the worker gives up all of them.
+    /// Returns whether this member id owns all partitions. If not, the worker gives up all of them.
     pub(in crate::worker) fn is_member<C>(&mut self, shared: &Shared<C>, id: &str) -> bool {
         let same = self.id == id || !rules::owns_as_one_member();
         if !same && self.holds() {
@@ -167,8 +167,8 @@ impl Group {
     }
 }
 
-/// Whether the consumer has left. librdkafka leaves once the unassign is done, and a static member not at all if its
-/// close has begun by then. It clears its member id when it sends the LeaveGroup.
+/// Returns whether the consumer has left. librdkafka leaves once the unassign is done. A static member does not leave
+/// at all if its close has begun by then. librdkafka clears the member id when it sends the LeaveGroup.
 pub(in crate::worker) fn has_left<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,

@@ -100,17 +100,17 @@ impl Group {
         }
     }
 
-    /// Whether no rebalance is queued or in progress.
+    /// Returns whether no rebalance is queued or in progress.
     pub(super) fn is_quiet(&self) -> bool {
         self.changes.is_empty() && self.revoking.is_none()
     }
 
-    /// Whether all assigned tasks have started.
+    /// Returns whether all assigned tasks have started.
     pub(super) fn is_ready(&self) -> bool {
         self.joined && self.is_quiet() && self.resolving.is_none() && self.seeks.are_done()
     }
 
-    /// Whether the worker may take records.
+    /// Returns whether the worker may take records.
     pub(super) fn takes_records(&self) -> bool {
         self.membership.holds()
             && !self.seeks.reassigns()
@@ -118,17 +118,17 @@ impl Group {
             && self.moved.is_empty()
     }
 
-    /// Whether the worker waits for a broker's response: the next step should be soon.
+    /// Returns whether the worker waits for a broker's response: the next step should be soon.
     pub(super) fn is_waiting(&self) -> bool {
         self.revoking.is_some() || self.resolving.is_some()
     }
 
-    /// Whether the group has assigned anything, even an empty set.
+    /// Returns whether the group has assigned anything, even an empty set.
     pub(super) fn has_joined(&self) -> bool {
         self.joined
     }
 
-    /// Whether the start offsets of tasks are being read, or an assignment is queued.
+    /// Returns whether the start offsets of tasks are being read, or an assignment is queued.
     pub(super) fn is_resolving(&self) -> bool {
         self.resolving.is_some() || !self.changes.is_empty()
     }
@@ -155,13 +155,13 @@ impl Group {
         self.changes.push_back(Change::Revoked { partitions, lost });
     }
 
-    /// Another writer moved the committed offsets of these partitions.
+    /// Records that another writer moved the committed offsets of these partitions.
     pub(super) fn moved(&mut self, partitions: Vec<TopicPartition>) {
         self.moved.extend(partitions);
     }
 
-    /// Takes the moved partitions, once no transaction is open and no rebalance is in progress: librdkafka takes any
-    /// change of the assignment for the response to a rebalance.
+    /// Takes the moved partitions, once no transaction is open and no rebalance is in progress. librdkafka treats any
+    /// change of the assignment as the response to a rebalance.
     pub(super) fn take_moved(&mut self, settled: bool) -> Option<Vec<TopicPartition>> {
         let ready = !self.moved.is_empty() && settled && self.is_quiet();
         ready.then(|| std::mem::take(&mut self.moved))
@@ -200,7 +200,7 @@ impl Group {
         }
     }
 
-    /// The topics that the consumer watches.
+    /// Returns the topics that the consumer watches.
     #[cfg(test)]
     pub(super) fn topics(&self) -> &TopicWatch {
         &self.topics

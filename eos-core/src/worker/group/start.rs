@@ -39,7 +39,7 @@ pub(in crate::worker) struct NewTask {
 }
 
 impl NewTask {
-    /// Whether the committed name refers to replaced changelogs. Such a start is committed at once, so that the
+    /// Returns whether the committed name refers to replaced changelogs. Such a start is committed at once, so that the
     /// metadata names the accepted new changelogs even if the task stays idle.
     pub(in crate::worker) fn names_other_changelogs(
         &self,

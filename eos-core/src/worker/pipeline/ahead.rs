@@ -23,7 +23,7 @@ use crate::worker::task::{Readiness, Task};
 use crate::worker::tasks::Tasks;
 use crate::worker::transaction::TransactionDriver;
 
-/// How often one step takes results and starts the next calls.
+/// The number of times that one step takes results and starts the next calls.
 const ROUNDS: usize = 16;
 /// The least wait for a deadline or a try: the worker's clock counts whole milliseconds in tests.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
@@ -174,7 +174,7 @@ impl Pipeline {
         let is_known = message.offset() < next.unwrap_or(from.next);
         let origin = origin_of(&shared.spec.app, &from.partition, &message);
         let prepared = match is_known {
-            // Its turn drops it, or ends in an error.
+            // The turn of the record drops it, or ends in an error.
             true => Prepared::default(),
             false => self.prepare(shared, task, input, &message, timestamp),
         };
@@ -402,7 +402,7 @@ impl Pipeline {
     }
 }
 
-/// Whether calls of a task may start.
+/// Returns whether calls of a task may start.
 fn may_start<R: Records>(task: &Task<R>) -> bool {
     task.readiness == Readiness::Ready && !task.stands_still()
 }

@@ -101,7 +101,7 @@ impl Pipeline {
             Ok(NextDue::Moved) => Some(self.finished(shared, task, unit, txn)),
             Ok(NextDue::Item(item)) => {
                 if clock != Clock::Wall && stream_time.is_some() {
-                    // Ahead of the records only if the inputs are idle.
+                    // This time is ahead of the records only if the inputs are idle.
                     task.progress.advance_stream_time(now);
                 }
                 Some(self.handle(shared, task, unit, (&item, Turn::InOrder), txn))
@@ -318,7 +318,7 @@ impl Pipeline {
         self.drop_item(shared, task, unit, fault, txn)
     }
 
-    /// Removes a failed item as the error policy says, pauses the task, or fails. There are no effects of its handler.
+    /// Removes a failed item by the error policy, pauses the task, or fails. There are no effects of its handler.
     pub(super) fn drop_item<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -511,7 +511,7 @@ fn arm_ticks<C: Client>(
     Ok(set)
 }
 
-/// Whether records of the same key wait with lower numbers. The item then only ends their waits.
+/// Returns whether records of the same key wait with lower numbers. The item then only ends their waits.
 fn has_lower<C: Client>(
     shared: &Shared<C>,
     state: Option<&TaskState>,

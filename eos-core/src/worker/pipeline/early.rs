@@ -20,9 +20,9 @@ use crate::worker::task::Task;
 use crate::worker::transaction::TransactionDriver;
 
 impl Pipeline {
-    /// Returns what happens to a record that must not run, or `None` if the record may run. A record must not run if it is not
-    /// claimed yet, if its task is paused, if its key is parked, if it is known to abort its transactions, or if its timestamp is
-    /// too far ahead.
+    /// Returns the result of the turn for a record that must not run, or `None` if the record may run. A record must
+    /// not run if it is not claimed yet, if its task is paused, if its key is parked, if it is known to abort its
+    /// transactions, or if its timestamp is too far ahead.
     #[inline(always)]
     pub(super) fn decided_early<C: Client>(
         &mut self,

@@ -64,7 +64,7 @@ impl Pipeline {
 
     /// Drops the record that waits for a transaction of its own, as if it had never arrived: the results need the
     /// scratch, which holds its effects. Its task has the next turn, so that the next transaction begins with this
-    /// record. Behind other records it would be too slow for that transaction as well, and so forever.
+    /// record. Behind other records it would be too slow for that transaction too, and for each later one.
     fn give_held_back<R: crate::client::Records>(&mut self, tasks: &mut Tasks<R>) {
         if !rules::gives_held_records_back() {
             return;

@@ -544,7 +544,7 @@ impl Pipeline {
                 task.between.came(clock);
             }
         }
-        // Only now, because a waiting record may have been dropped and is delivered again.
+        // Counted only now, because a waiting record may have been dropped and is delivered again.
         if let Some(failed) = record.failed {
             match failed {
                 Failed::Skipped(count) => self.counters.skipped += count,
@@ -569,7 +569,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the task waits for the next attempt of a record.
+    /// Returns whether the task waits for the next attempt of a record.
     #[inline(always)]
     fn is_parked<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) -> bool {
         // Nearly all tasks wait for no attempt.
@@ -597,7 +597,7 @@ impl Pipeline {
     }
 }
 
-/// Whether a record without a time is in a topic whose times are in keys and values.
+/// Returns whether a record without a time is in a topic whose times are in keys and values.
 #[inline(never)]
 fn lacks_own_time<R: Records>(task: &Task<R>, record: Processed) -> bool {
     let record = record.record();

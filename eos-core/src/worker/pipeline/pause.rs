@@ -139,7 +139,7 @@ impl Pipeline {
         None
     }
 
-    /// Returns whether the task has to stop before this record, and how.
+    /// Returns the result of the turn if the task has to stop before this record.
     pub(super) fn meets_record<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -237,7 +237,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns whether the task has to stop before this item, and how.
+    /// Returns the result of the turn if the task has to stop before this item.
     pub(super) fn meets_item<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -256,7 +256,7 @@ impl Pipeline {
     }
 }
 
-/// Whether the due item of a pause no longer exists. Items of windows that close by a cursor have no row.
+/// Returns whether the due item of a pause no longer exists. Items of windows that close by a cursor have no row.
 fn is_gone<C: Client>(shared: &Shared<C>, state: Option<&TaskState>, place: &PausePlace) -> bool {
     let PausePlace::Item { store, key, at } = place else {
         return false;

@@ -145,7 +145,7 @@ impl Pipeline {
         self.ctx_on(shared, &self.scratch, state, origin)
     }
 
-    /// The same, with another scratch.
+    /// As [`ctx`](Self::ctx), with another scratch.
     #[inline(always)]
     pub(super) fn ctx_on<'a, C: Client>(
         &'a self,

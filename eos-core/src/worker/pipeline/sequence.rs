@@ -1,7 +1,7 @@
 //! Sequenced dead letters: records behind a dead letter of their key.
 //!
-//! Only sources with `in_sequence` come here. As long as the store has no row of a task, a record costs the look for one header,
-//! and no read.
+//! Only sources with `in_sequence` come here. As long as a task has no row in the store, a record costs the lookup of
+//! one header, and no read.
 
 use eos_protocol::sequence::{
     Arrival, LetterNumber, ParkedKey, REPLAY, REPLAY_FOR, Replay, SequenceError, arrives,
@@ -47,7 +47,7 @@ impl Pipeline {
         let replay = match replay.map(Replay::of_header).transpose() {
             Ok(replay) => replay,
             Err(error) => {
-                // If a policy gave the record up, its key would wait for it for ever.
+                // If a policy gave the record up, its key would wait for it forever.
                 let failure = match error {
                     SequenceError::Newer { .. } => Failure::fatal(error),
                     _ => Failure::permanent(error),

@@ -145,7 +145,7 @@ impl<C: Client> Restoring<C> {
         Ok(())
     }
 
-    /// Logs periodically what the task waits for. Returns the waiting time, in broker time.
+    /// Logs the reason for the wait periodically. Returns the waiting time, in broker time.
     fn waits(&mut self, shared: &Shared<C>, what: &str) -> Duration {
         let (spec, now) = (&shared.spec, shared.now());
         let waited = shared.broker_time().since(self.since);
@@ -340,8 +340,9 @@ impl<C: Client> Restoring<C> {
         let home = &shared.spec.state.home;
         let discarded = home.discard(&self.home);
         if !discarded.map_err(|source| no_home(self.task, source))? {
-            // The search for orphaned state has it locked, or a child process between `fork` and `exec`. It is opened
-            // and compared again later: otherwise the restore would write on top of the old state.
+            // The search for orphaned state has the database locked, or a child process between `fork` and `exec` has
+            // it. The database is opened and compared again later. Otherwise the restore would write on top of the old
+            // state.
             return Ok(None);
         }
         let opened = home.open(&self.home);
@@ -451,7 +452,7 @@ impl<C: Client> Restorer<C> {
     }
 }
 
-/// Without a row of the restart table: whether a copy that is behind counts as exact.
+/// Returns whether a copy that is behind counts as exact, because a row of the restart table is missing in a test.
 fn is_believed(local: Local<'_>, restart: &Restart) -> bool {
     let (Local::Position(position), Restart::Replay(_)) = (local, restart) else {
         return false;

@@ -109,7 +109,7 @@ enum Phase<C: Client> {
 }
 
 impl<C: Client> Restoring<C> {
-    /// Whether the restore queries the ends of its changelogs.
+    /// Returns whether the restore queries the ends of its changelogs.
     fn is_asking(&self) -> bool {
         matches!(self.phase, Phase::Asking(_)) || self.out_of_range
     }
@@ -138,7 +138,7 @@ impl<C: Client> Restoring<C> {
         }
     }
 
-    /// Whether the database is writing.
+    /// Returns whether the database is writing.
     fn is_writing(&self) -> bool {
         match &self.phase {
             Phase::Reading(reader) | Phase::Writing(reader) => reader.is_writing(),
@@ -223,12 +223,12 @@ impl<C: Client> Restorer<C> {
         self.restoring.is_empty()
     }
 
-    /// Whether a query for the ends of changelogs is in flight.
+    /// Returns whether a query for the ends of changelogs is in flight.
     pub(super) fn is_asking(&self) -> bool {
         self.restoring.iter().any(Restoring::is_asking)
     }
 
-    /// Whether a changelog is assigned.
+    /// Returns whether a changelog is assigned.
     #[cfg(test)]
     pub(super) fn reads(&self) -> bool {
         self.restoring
@@ -236,7 +236,7 @@ impl<C: Client> Restorer<C> {
             .any(|one| one.assigned().next().is_some())
     }
 
-    /// Whether partitions wait for an assignment, once no transaction is open.
+    /// Returns whether partitions wait for an assignment, once no transaction is open.
     pub(super) fn needs_commit(&self) -> bool {
         self.to_assign
     }
@@ -300,7 +300,7 @@ impl<C: Client> Restorer<C> {
         self.to_assign = false;
         self.restoring.retain(|one| tasks.contains(one.task));
         if self.restoring.is_empty() {
-            // A revocation took the last one. An idle worker reads no clock here.
+            // A revocation has ended the last restore. An idle worker reads no clock here.
             if self.summary.has_begun() {
                 self.summary.log(&shared.spec, shared.now());
             }
@@ -319,7 +319,7 @@ impl<C: Client> Restorer<C> {
             }
         }
         self.ask_for_ends(shared, settled, source, tasks)?;
-        // Each restore gets its turn, whatever the time of another one.
+        // Each restore gets its turn, even if another one takes all the time of a step.
         self.first = self.first.wrapping_add(1);
         let mut n = 0;
         while n < self.restoring.len() && !is_late() {

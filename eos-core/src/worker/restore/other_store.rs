@@ -30,7 +30,7 @@ impl Names {
         }
     }
 
-    /// Whether the committed offsets show that a step with this name is new.
+    /// Returns whether the committed offsets show that a step with this name is new.
     fn lacks(&self, name: &str) -> bool {
         self.kept.lacks(name)
     }

@@ -332,7 +332,7 @@ impl<C: Client> Reader<C> {
         }
     }
 
-    /// Whether a write is under way.
+    /// Returns whether a write is under way.
     pub(super) fn is_writing(&self) -> bool {
         self.store.is_applying()
     }

@@ -14,12 +14,12 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Restores are under way.
+    /// Records that restores are under way.
     pub(super) fn begin(&mut self, now: Now) {
         self.began.get_or_insert(now);
     }
 
-    /// Whether restores began since the last line.
+    /// Returns whether restores began since the last line.
     pub(super) const fn has_begun(&self) -> bool {
         self.began.is_some()
     }

@@ -25,7 +25,7 @@ fn bench(disk: &Disk) -> Bench {
 
 /// The process stops, and another one starts.
 fn restart(bench: &mut Bench, spec: WorkerSpec) {
-    // The databases of the first are closed before those of the next one are opened.
+    // The databases of the first process are closed before those of the next one are opened.
     let nowhere = with_id(&Disk::default(), 7);
     bench.replace(nowhere, counting);
     bench.replace(spec, counting);
@@ -48,7 +48,8 @@ fn is_recreated(error: &WorkerError) -> bool {
     matches!(error, WorkerError::Restart(e) if matches!(**e, RestartError::ChangelogRecreated { .. }))
 }
 
-/// It was deleted by mistake while the app was stopped, and the next start recreated it, empty. The copy is exact.
+/// The changelog was deleted by mistake while the app was stopped, and the next start recreated it, empty. The local
+/// copy is exact.
 #[test]
 fn the_last_complete_copy_stays_when_its_changelog_is_gone() {
     let disk = Disk::default();
@@ -61,8 +62,8 @@ fn the_last_complete_copy_stays_when_its_changelog_is_gone() {
     assert!(has_database(&disk), "the copy is gone");
 }
 
-/// It was deleted and recreated while the app ran, and the app committed once more after that: it ends with the
-/// right commit record.
+/// The changelog was deleted and recreated while the app ran. The app committed once more after that, so the changelog
+/// ends with the right commit record.
 #[test]
 fn a_changelog_recreated_under_a_running_app_is_noticed_at_the_next_start() {
     for is_on_another_host in [false, true] {
@@ -111,7 +112,8 @@ fn a_rolling_upgrade_continues_at_the_offsets_of_the_previous_versions() {
     }
 }
 
-/// No record comes while the new topic is accepted: the start after that finds its name all the same.
+/// No record arrives while the new topic is accepted. The offsets name the topic all the same, so the next start finds
+/// it.
 #[test]
 fn a_changelog_is_accepted_with_one_start_of_a_task_that_is_idle() {
     let disk = Disk::default();

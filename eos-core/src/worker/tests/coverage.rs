@@ -1,4 +1,4 @@
-//! Partitions that no member of the group has.
+//! Partitions that no member of the group owns.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn bench(group: Option<&[i32]>) -> Bench {
     let partitions = group.map(|group| group.iter().map(|&p| tp(p)).collect());
     bench.kafka.broker().group = partitions;
     bench.assign(&[0]);
-    // Longer than the time to the first look, and shorter than that to the second.
+    // Longer than the time to the first check, and shorter than that to the second one.
     bench.settle();
     bench.settle();
     bench.kafka.calls();

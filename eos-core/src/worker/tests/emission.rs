@@ -1,4 +1,4 @@
-//! Results that go on once per commit: the last one of each key, in the transaction that made it.
+//! Results that are emitted once per commit: the last one of each key, in the transaction of its records.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use crate::stream::Grouped;
 use crate::topology::{Apply, Forward, Kind};
 use crate::{KeyValueStore, Record, Stream, Table};
 
-/// The fake's keys are all one: here the value is the key as well.
+/// Uses the value as the key, because all records of the fake have the same key.
 fn keyed(stream: Stream<String, String>) -> Grouped<String, String> {
     let keyed: Stream<String, String> = stream.then(Kind::KeyBy, || {
         let key_by = |record: Record<String, String>, next: &mut Forward<'_, '_, '_>| {
@@ -208,7 +208,7 @@ fn a_result_that_is_too_large_stops_the_worker() {
     assert!(error.to_string().contains("max.message.bytes"), "{error}");
 }
 
-/// What results are counted by is a table again, whose results go on at the same commit.
+/// A table aggregates the results of another table. Both emit their results at the same commit.
 #[test]
 fn a_table_behind_a_table_emits_the_results_of_the_same_transaction() {
     let declare = |app: &mut App| {
@@ -230,7 +230,7 @@ fn a_table_behind_a_table_emits_the_results_of_the_same_transaction() {
     assert_eq!(bench.visible(), ["a=2@1", "b=1@2"]);
     bench.take(&["a"]);
     assert_eq!(bench.visible()[2..], ["a=5@3"], "2, and then 3");
-    // What the second one keeps is in the changelog of the same transaction.
+    // The state of the second table is in the changelog of the same transaction.
     bench.replace(stateful(&disk, 0), declare);
     disk.wipe();
     bench.assign(&[0]);
@@ -248,7 +248,7 @@ fn slow_words(clock: &Clock, app: &mut App) -> Stream<String, String> {
     })
 }
 
-/// A record that took too long to join what is open waits in the scratch while that is committed.
+/// A record that took too long for the open transaction waits in the scratch until that transaction is committed.
 #[test]
 fn a_record_that_waits_for_its_own_transaction_counts_once() {
     let clock = Clock::default();
@@ -263,7 +263,7 @@ fn a_record_that_waits_for_its_own_transaction_counts_once() {
     assert_eq!(bench.visible(), ["a=1@0", "b=1@1", "a=2@3", "slow=1@2"]);
 }
 
-/// Behind the records of another task it would be too slow for the next transaction, too, and so on.
+/// Behind the records of another task, the record would be too slow for each next transaction as well.
 #[test]
 fn a_record_that_was_given_back_begins_the_next_transaction() {
     let clock = Clock::default();
@@ -285,7 +285,8 @@ fn a_record_that_was_given_back_begins_the_next_transaction() {
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
 
-/// It waits for a transaction of its own and is given back: it comes again, and is skipped once all the same.
+/// The record waits for a transaction of its own, and is given back. It is delivered again, and still counts as skipped
+/// once.
 #[test]
 fn a_record_that_was_given_back_is_counted_as_skipped_once() {
     for (policy, letters) in [

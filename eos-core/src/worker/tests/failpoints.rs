@@ -1,4 +1,4 @@
-//! An error at every failpoint costs nothing; a defence that is taken away costs what it stands for.
+//! Errors at failpoints lose nothing. Without a defence, the tests see the loss that it prevents.
 
 use super::*;
 use crate::failpoints::{Entered, Failpoints};

@@ -1,10 +1,10 @@
-//! A worker that the group took for dead while a rebalance was under way: no loss is reported, it
-//! is another member, and what it holds is old.
+//! A worker that the group removed as dead during a rebalance. The client reports no loss, the
+//! worker is a new member, and its positions are old.
 
 use super::*;
 
-/// A successor did the records of partition 0 meanwhile, and the group has this worker as a new
-/// member.
+/// Lets a successor process the records of partition 0, and makes this worker a new member of the
+/// group.
 pub(super) fn succeed(bench: &Bench, values: &[&str]) {
     let mut broker = bench.kafka.broker();
     let output = broker.visible[0].0;
@@ -38,7 +38,7 @@ fn rule_3_as_another_member_it_commits_nothing_and_rejoins() {
     rejoined(&mut bench);
 }
 
-/// The group gave back what it claimed: nothing is new, so nothing is assigned.
+/// The group assigns the claimed partitions again. None of them is new, so the assignment is empty.
 #[test]
 fn an_assignment_to_another_member_ends_what_the_one_before_had() {
     let mut bench = Bench::running();
@@ -49,7 +49,8 @@ fn an_assignment_to_another_member_ends_what_the_one_before_had() {
     rejoined(&mut bench);
 }
 
-/// A commit in doubt, whose partition a successor goes on with before the outcome is read.
+/// Returns a worker with a commit in doubt. A successor continues its partition before the outcome
+/// is read.
 fn succeeded_in_doubt() -> Bench {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
@@ -72,7 +73,8 @@ fn what_is_in_doubt_when_it_is_another_member_is_not_its_own_any_more() {
     rejoined(&mut bench);
 }
 
-/// It was frozen, and reads what became of its commit before it hears that its partitions are lost.
+/// The worker was frozen. It reads the outcome of its commit before the client reports the loss of
+/// its partitions.
 #[test]
 fn rule_6_later_commits_of_another_owner_close_the_tasks_and_no_more() {
     let mut bench = succeeded_in_doubt();
@@ -81,7 +83,7 @@ fn rule_6_later_commits_of_another_owner_close_the_tasks_and_no_more() {
     rejoined(&mut bench);
 }
 
-/// Evicted, and its consumer does not close at once.
+/// Returns an evicted worker whose consumer does not close at once.
 fn closing(tries: usize) -> Bench {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
@@ -109,7 +111,7 @@ fn a_consumer_that_does_not_close_in_time_is_abandoned() {
     bench.assert_not_called("subscribe in");
     bench.steps(200);
     bench.assert_called("subscribe in");
-    // The rest of the script is the old consumer's.
+    // The rest of the script is for the old consumer.
     bench.kafka.broker().script.clear();
     bench.kafka.broker().membership = Some((10, "member-3".into()));
     bench.assign(&[0]);

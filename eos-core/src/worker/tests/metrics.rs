@@ -1,4 +1,4 @@
-//! The numbers that a worker leaves behind, after what they are to count.
+//! The metrics of a worker after the events that they count.
 
 use std::sync::{Barrier, mpsc};
 use std::thread;
@@ -20,7 +20,7 @@ fn a_commit_is_counted_by_its_cause_and_its_phases_are_timed() {
     assert_eq!((before.records_in, before.records_out), (3, 3));
 
     bench.feed(0, &["a", "b"]);
-    // Each pending call is made again a step later, 50 ms on.
+    // Each pending call is repeated one step later, after 50 ms.
     bench.pending(CallSite::SendOffsets, 1);
     bench.pending(CallSite::Flush, 3);
     bench.pending(CallSite::Commit, 2);
@@ -69,7 +69,7 @@ fn a_quarantined_producer_counts_as_rebuilt_though_its_commit_ended_well() {
     assert_eq!(totals.quarantines, 1);
 }
 
-/// An idle zombie meets its fence at the begin of its next transaction.
+/// An idle zombie is fenced at the begin of its next transaction.
 #[test]
 fn a_fence_is_counted_at_any_call() {
     for call in [CallSite::Begin, CallSite::Commit] {
@@ -133,7 +133,7 @@ fn inputs_report_their_position_and_the_offsets_that_are_held_back() {
     assert_eq!(ids, [task(0), task(1)]);
     let input = |n: usize| metrics.tasks[n].inputs[0].clone();
     assert_eq!((input(0).partition, input(0).next), (tp(0), offset(3)));
-    // All that may be read is processed, and yet the input is not at its end.
+    // All readable records are processed, and yet the input is not at its end.
     assert_eq!((input(0).lag, input(0).held_back), (Some(4), Some(4)));
     assert_eq!((input(1).lag, input(1).held_back), (None, None));
 }
@@ -141,7 +141,7 @@ fn inputs_report_their_position_and_the_offsets_that_are_held_back() {
 #[test]
 fn what_waits_is_lag_and_a_partition_that_went_is_gone() {
     let mut bench = Bench::running();
-    // The producer's queue is full: nothing but the first record gets on.
+    // The producer's queue is full, so only the first record is processed.
     bench.pending(CallSite::Send, 30);
     bench.feed(0, &["a", "b", "c"]);
     bench.steps(15);
@@ -150,7 +150,7 @@ fn what_waits_is_lag_and_a_partition_that_went_is_gone() {
     bench.settle();
     assert_eq!(bench.metrics().tasks[0].inputs[0].lag, Some(0));
 
-    // What another producer's transaction holds back is lag on top of what waits here.
+    // Records that another producer's transaction holds back add to the lag of the waiting records.
     bench.kafka.broker().held_back.insert(tp(0), 3);
     bench.pending(CallSite::Send, 30);
     bench.feed(0, &["d", "e"]);

@@ -72,7 +72,7 @@ fn shout(app: &mut App) {
         .to(&Topic::plain("out"));
 }
 
-/// The event of the client for an offset that it did not find.
+/// Returns the client's event for an offset that is not in the log.
 fn out_of_range(partition: TopicPartition, asked: i64) -> SourceEvent {
     let asked = Offset::new(asked).ok();
     SourceEvent::OutOfRange { partition, asked }
@@ -90,7 +90,7 @@ pub(in crate::worker) fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
             ..CommitPolicy::default()
         },
         max_idle: MaxIdle::default(),
-        // The clock begins at 0, and records are at any time.
+        // The clock begins at 0, and records may have any time.
         most_ahead: None,
         limits: Limits::default(),
         first_start: FirstStart::Earliest,
@@ -173,7 +173,7 @@ impl Bench {
         bench
     }
 
-    /// The source of the worker receives this event.
+    /// Sends this event to the source of the worker.
     fn receives(&self, event: SourceEvent) {
         self.kafka.event("app-i-0-consumer", event);
     }
@@ -212,22 +212,22 @@ impl Bench {
         log.extend(texts(values));
     }
 
-    /// The next call does nothing and fails.
+    /// Makes the next call fail without an effect.
     fn fails(&self, call: CallSite, fault: Fault) {
         self.kafka.answer(call, [Answer::Fails(fault)]);
     }
 
-    /// The next call succeeds but reports a failure.
+    /// Makes the next call succeed, but report a failure.
     fn done_but(&self, call: CallSite, fault: Fault) {
         self.kafka.answer(call, [Answer::DoneBut(fault)]);
     }
 
-    /// The next `times` calls stay pending.
+    /// Makes the next `times` calls stay pending.
     fn pending(&self, call: CallSite, times: usize) {
         self.kafka.answer(call, vec![Answer::Pending; times]);
     }
 
-    /// The next flush fails, so the worker must abort the transaction.
+    /// Makes the next flush fail, so that the worker must abort the transaction.
     fn next_flush_aborts(&self) {
         self.fails(CallSite::Flush, abortable(code::UNKNOWN_PRODUCER_ID));
     }
@@ -271,7 +271,7 @@ impl Bench {
         self.settle();
     }
 
-    /// A few steps, long enough for one failed commit.
+    /// Runs a few steps, long enough for one failed commit.
     fn settle_without_commit(&mut self) {
         let before = self.visible();
         self.steps(6);
@@ -388,12 +388,12 @@ fn assert_error<E: std::fmt::Display>(error: &E, is: impl FnOnce(&E) -> bool) {
     assert!(is(error), "{error}");
 }
 
-/// The number of these calls.
+/// Returns the number of these calls.
 fn times(calls: &[String], call: &str) -> usize {
     calls.iter().filter(|c| *c == call).count()
 }
 
-/// The index of the first such call, or `usize::MAX` if there is none.
+/// Returns the index of the first such call, or `usize::MAX` if there is none.
 fn place(calls: &[String], call: &str) -> usize {
     calls.iter().position(|c| c == call).unwrap_or(usize::MAX)
 }

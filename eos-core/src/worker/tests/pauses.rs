@@ -4,7 +4,7 @@ use super::*;
 use crate::ErrorPolicy;
 use crate::paused::Resume;
 
-/// A record that waits for the next transaction has nothing to do with a verdict in this one.
+/// A record that waits for the next transaction does not affect a verdict in this one.
 #[test]
 fn a_verdict_ends_with_its_commit_also_if_a_record_waits() {
     let clock = Clock::default();

@@ -8,7 +8,7 @@ use crate::{Backoff, ErrorPolicy, Record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Upper case, but for what is `bad`: an app with this policy.
+/// An app with this policy that converts values to upper case. The value `bad` fails.
 fn picky(policy: impl Into<ErrorPolicy>) -> impl FnOnce(&mut App) {
     let policy = policy.into();
     move |app| {
@@ -138,7 +138,8 @@ fn when_the_last_try_failed_the_next_policy_decides() {
     assert_eq!((counts.retried, counts.skipped), (2, 1));
 }
 
-/// Rule 9: two aborts from one record, and halves from there; its policy decides about the culprit.
+/// Rule 9: after two aborts by one record, the transactions are halved until the record is found. Its policy then
+/// decides.
 #[test]
 fn rule_9_a_record_that_keeps_aborting_its_transaction_is_found_by_halving() {
     let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &[]);
@@ -174,7 +175,7 @@ fn rule_9_without_a_policy_the_culprit_is_named() {
     assert!(error.contains(fix), "{error}");
 }
 
-/// The dead letter is as toxic as the output: to try it for ever would hold the partition up in silence.
+/// The dead letter aborts its transactions like the output. Endless attempts would stop the partition without notice.
 #[test]
 fn rule_9_a_culprit_whose_dead_letter_is_refused_too_ends_the_worker() {
     let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &["a", "B", "c"]);
@@ -184,7 +185,7 @@ fn rule_9_a_culprit_whose_dead_letter_is_refused_too_ends_the_worker() {
     assert!(!error.contains("`on_error`"), "{error}");
 }
 
-/// The operator can't take the decision back, so the paused record must not abort for ever.
+/// The operator can't take the decision back, so the paused record must not abort forever.
 #[test]
 fn rule_9_a_paused_record_whose_dead_letter_is_refused_ends_the_worker() {
     let policy = ErrorPolicy::pause().dead_letters_to("dlq");
@@ -200,7 +201,7 @@ fn rule_9_a_paused_record_whose_dead_letter_is_refused_ends_the_worker() {
     assert_blamed(&error, &bench);
 }
 
-/// A failed record of one source does not leave what another source of the same topic emitted.
+/// If a record fails in one source, the outputs of another source of the same topic are dropped as well.
 #[test]
 fn a_record_counts_for_all_its_sources_or_for_none() {
     let bench = Bench::started(Guarantee::ExactlyOnce, |app| {
@@ -215,7 +216,7 @@ fn a_record_counts_for_all_its_sources_or_for_none() {
     assert_eq!(bench.visible(), Vec::<String>::new());
 }
 
-/// An outage aborts what it hits, again and again, also a record that is alone. It is not to blame.
+/// An outage aborts transactions again and again, even one with a single record. That record is not to blame.
 #[test]
 fn rule_9_an_outage_condemns_no_record() {
     let mut bench = bench(ErrorPolicy::skip(), &[]);
@@ -231,8 +232,7 @@ fn rule_9_an_outage_condemns_no_record() {
     assert_eq!((totals.skipped, totals.aborts), (0, 10));
 }
 
-/// A closure that takes longer than the transaction may: what came before it would be aborted each
-/// time, for ever.
+/// A closure takes longer than the transaction may. The records before it would be aborted each time, forever.
 #[test]
 fn rule_9_a_record_slower_than_a_transaction_gets_one_of_its_own() {
     let clock = Clock::default();
@@ -244,7 +244,7 @@ fn rule_9_a_record_slower_than_a_transaction_gets_one_of_its_own() {
             .map(move |v| {
                 if v == "slow" {
                     slow.pass(Duration::from_secs(40));
-                    // The coordinator aborts what is open for longer than 30 s.
+                    // The coordinator aborts a transaction that is open for longer than 30 s.
                     at_broker.lock().unwrap().iter().for_each(Fake::expire);
                 }
                 v
@@ -259,8 +259,8 @@ fn rule_9_a_record_slower_than_a_transaction_gets_one_of_its_own() {
     bench.assert_done(&["a", "b", "slow", "c"], 4);
 }
 
-/// A worker that stands still with one record in its transaction loses the transaction, however often. The record took
-/// no time of it, so a policy must not drop it.
+/// A worker that hangs with one record in its transaction loses the transaction each time. The record itself took no
+/// time, so a policy must not drop it.
 #[test]
 fn rule_9_a_worker_that_stands_still_condemns_no_record() {
     let clock = Clock::default();
@@ -284,7 +284,7 @@ fn rule_9_a_worker_that_stands_still_condemns_no_record() {
     bench.assert_done(&["a"], 1);
 }
 
-/// What a record emitted waits for its transaction; if that can't begin, the record comes again.
+/// The outputs of a record wait for its transaction. If the transaction can't begin, the record is delivered again.
 #[test]
 fn a_begin_that_fails_costs_no_output() {
     let mut bench = bench(ErrorPolicy::fail(), &[]);
@@ -297,7 +297,7 @@ fn a_begin_that_fails_costs_no_output() {
     bench.assert_done(&["A", "B"], 2);
 }
 
-/// An abort of what came before it does not give a record more tries than it has.
+/// An abort of earlier records does not give a record more tries than it has.
 #[test]
 fn an_abort_between_two_tries_does_not_reset_their_count() {
     let policy = ErrorPolicy::retry(2, Backoff::fixed(SECOND)).then(ErrorPolicy::skip());

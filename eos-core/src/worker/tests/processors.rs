@@ -1,4 +1,4 @@
-//! When the worker tells processors that their records count, that they don't, and that it is over.
+//! The calls of the worker to processors in commits, aborts and closes.
 
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::{KeyValueStore, Output, ProcessCtx, Processor, Record, Store};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Numbers the records that it has seen, and notes what it is told.
+/// Numbers the records that it has seen, and notes the calls of the worker.
 struct Number {
     out: Output<String, String>,
     seen: u32,
@@ -135,7 +135,7 @@ fn a_processor_is_closed_when_its_partition_goes_and_when_the_worker_stops() {
     assert_eq!(noted(&log), ["close"]);
 }
 
-/// A slow record was processed already when what came before it is committed.
+/// A slow record is processed before the earlier records are committed.
 #[test]
 fn a_processor_keeps_what_it_saw_of_a_record_that_waits_for_its_own_transaction() {
     let (mut bench, log) = numbering_with(Clock::default());
@@ -154,7 +154,7 @@ fn a_record_that_waits_goes_down_with_the_transaction_before_it() {
     assert_eq!(noted(&log), ["discard"]);
 }
 
-/// Counts words, and keeps which one came last. In between it may fail.
+/// Counts words, and keeps the last word. It may fail after both writes.
 struct Tally {
     counts: Store<KeyValueStore<String, u64>>,
     last: Store<KeyValueStore<u64, String>>,
@@ -199,7 +199,7 @@ fn a_record_that_fails_leaves_none_of_a_processors_stores_changed() {
     bench.feed(0, &["a", "poison", "a"]);
     bench.assign(&[0]);
     bench.settle();
-    // A new processor on another host, and the record that fails once more.
+    // A new processor on another host. The record fails there once more.
     bench.replace(stateful(&Disk::default(), 0), declare);
     bench.assign(&[0]);
     bench.take(&["poison", "b", "a"]);

@@ -1,4 +1,4 @@
-//! Purged records: never those that are not committed.
+//! Purged records: only records that are committed.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn through_a_repartition(app: &mut App) {
         .to(&Topic::plain("out"));
 }
 
-/// A worker that reads a repartition topic, and commits when it is told to.
+/// A worker that reads a repartition topic, with a commit interval of an hour.
 fn bench() -> Bench {
     bench_from(FirstStart::Earliest)
 }
@@ -36,7 +36,7 @@ fn bench_from(first_start: FirstStart) -> Bench {
     bench
 }
 
-/// Two apps may have one repartition topic: this one has read nothing yet that it could have written there.
+/// Two apps may have the same repartition topic. This app has committed nothing yet, so the records are not its own.
 #[test]
 fn records_of_another_app_in_a_repartition_topic_stop_the_task() {
     let mut bench = bench();
@@ -56,8 +56,8 @@ fn is_foreign(error: &WorkerError) -> bool {
     )
 }
 
-/// With a worker for the tasks that write the topic: once their start was committed, it would prove that the
-/// records are the group's own, to a worker that reads them.
+/// The worker has the tasks that write the topic. A committed start of these tasks would prove to a worker that reads
+/// the topic that the records are the group's own.
 #[test]
 fn records_of_another_app_stop_the_tasks_that_would_write_beside_them() {
     let mut bench = bench();
@@ -88,7 +88,7 @@ fn an_offset_of_a_reader_proves_the_records_to_a_writer_that_starts_over() {
 fn offsets_that_are_missing_for_a_moment_accuse_no_other_app() {
     let mut bench = bench();
     let before = std::mem::take(&mut bench.kafka.broker().committed);
-    // Longer than one task takes to believe it.
+    // Longer than one task waits before it starts without an offset.
     bench.steps(20);
     bench.kafka.broker().committed = before;
     bench.settle();
@@ -122,7 +122,7 @@ fn a_task_behind_the_others_of_its_stage_catches_up() {
     bench.assign(&[1]);
     bench.an_hour_passes();
     bench.an_hour_passes();
-    // More than a second.
+    // These records take more than a second.
     bench.feed(0, &["x"; 3_000]);
     bench.an_hour_passes();
     bench.an_hour_passes();
@@ -139,7 +139,7 @@ fn a_task_behind_the_others_of_its_stage_catches_up() {
 
 impl Bench {
     fn due(&mut self) -> Vec<(TopicPartition, i64)> {
-        // Told once a second.
+        // The worker fills the queue once a second.
         self.clock.pass(Duration::from_secs(2));
         self.step();
         let due = self.worker.shared.spec.purge_queue.due().into_iter();
@@ -220,8 +220,8 @@ fn what_was_committed_before_is_done_with_at_once() {
     assert_eq!(bench.due(), [(words(), 3)]);
 }
 
-/// The policy for a first start is about the topics of others: what is in one of our own was written for
-/// us, maybe by another worker a moment before this one came.
+/// The policy for a first start applies to the topics of other apps. The records of the app's own topic were written
+/// for this app, maybe by another worker just before.
 #[test]
 fn a_first_start_takes_a_repartition_topic_from_its_beginning() {
     let mut bench = bench_from(FirstStart::Latest);
@@ -234,7 +234,7 @@ fn a_first_start_takes_a_repartition_topic_from_its_beginning() {
     );
 }
 
-/// Another worker has committed the records that this reader wants; the group will report the loss.
+/// Another worker has committed the records that this reader wants. The group will report the loss of the partition.
 #[test]
 fn a_purged_repartition_topic_is_no_error_for_its_previous_owner() {
     let mut bench = bench();
@@ -250,8 +250,8 @@ fn a_purged_repartition_topic_is_no_error_for_its_previous_owner() {
     assert!(bench.worker.step().is_ok());
 }
 
-/// Another one had it meanwhile, and what he had read was purged: the client, which found that out before the
-/// rebalance, says so after it, and has stopped to fetch what was assigned since.
+/// Another worker owned the partition meanwhile, and the records that it had read were purged. The client detected the
+/// missing offset before the rebalance, but reports it afterwards, and has stopped the new fetch.
 #[test]
 fn a_report_of_an_offset_before_ours_is_no_error_and_the_partition_is_sought() {
     let mut bench = bench();
@@ -264,7 +264,7 @@ fn a_report_of_an_offset_before_ours_is_no_error_and_the_partition_is_sought() {
     let calls = bench.kafka.calls();
     assert!(calls.contains(&sought), "{calls:?}");
     bench.feed_to(words(), &["d"]);
-    // What came before the report is committed, then what came after it.
+    // The records before the report are committed first, and then those after it.
     bench.an_hour_passes();
     bench.an_hour_passes();
     assert!(bench.worker.step().is_ok());
@@ -284,7 +284,7 @@ fn a_repartition_topic_that_lost_unread_records_is_an_error_in_the_end() {
     });
 }
 
-/// Between the two questions where a task starts, another worker committed and its records were purged.
+/// Between the two queries at the start of a task, another worker committed, and its records were purged.
 #[test]
 fn a_committed_offset_that_moved_before_the_bounds_were_known_is_queried_again() {
     let mut bench = bench();

@@ -1,4 +1,4 @@
-//! Partitions that come and go, and where reading begins and begins again.
+//! Assigned and revoked partitions, and the offsets at which reads begin.
 
 use super::*;
 use crate::global::GlobalTables;
@@ -109,7 +109,7 @@ fn a_retained_partition_is_rewound_too() {
     assert_eq!(times(&bench.visible(), "A"), 1);
 }
 
-/// To librdkafka the next (un)assign of whatever partition is the answer to the revocation.
+/// librdkafka treats the next (un)assign of any partition as the response to the revocation.
 #[test]
 fn rule_4_a_rewind_does_not_answer_a_revocation_that_waits() {
     let mut bench = Bench::running_both();
@@ -152,7 +152,7 @@ fn what_is_revoked_before_it_started_is_given_back() {
     assert!(bench.worker.tasks.is_empty());
 }
 
-/// A dead peer's transaction holds up its own partitions, not those that came with them.
+/// The transaction of a dead peer delays its own partitions, and not those that were assigned with them.
 #[test]
 fn the_stable_ones_of_an_assignment_start_at_once() {
     let mut bench = Bench::new();
@@ -176,7 +176,7 @@ fn offsets_that_never_become_stable_end_with_an_error() {
     assert_error(&error, |e| matches!(e, WorkerError::OffsetsUnstable { .. }));
 }
 
-/// Each time a later record comes first after a rewind, and the log still has the earlier one.
+/// After each rewind a later record comes first, although the log still has the earlier one.
 #[test]
 fn rule_8_a_record_that_the_client_skips_stops_the_app() {
     let mut bench = Bench::running();
@@ -193,7 +193,7 @@ fn rule_8_a_record_that_the_client_skips_stops_the_app() {
     assert!(bench.kafka.broker().late_seeks < 8, "the fault has fired");
 }
 
-/// The same, but the log begins behind it by now, or may have lost it to compaction.
+/// The same, but the log now begins behind the record, or may have lost it to compaction.
 #[test]
 fn rule_8_a_record_that_is_deleted_before_it_comes_again_is_left_out() {
     for compacted in [false, true] {
@@ -231,7 +231,7 @@ fn offsets_are_waited_for_while_no_broker_answers() {
     bench.settle_exactly();
 }
 
-/// The query for topics may fail for good while others are answered: brokers that answer any query are not away.
+/// The query for topics may fail permanently while others succeed. Brokers that respond to any query are not away.
 #[test]
 fn a_deadline_runs_while_brokers_answer_any_query() {
     let mut bench = Bench::new();
@@ -280,7 +280,7 @@ fn a_first_start_is_committed_before_the_global_tables_are_read() {
     assert!(bench.committed(0) > claimed);
 }
 
-/// As long as a task waits for an offset that is missing, tasks that have theirs go on.
+/// While a task waits for a missing offset, the tasks that have their offsets continue.
 #[test]
 fn a_missing_offset_holds_no_other_task_up() {
     let mut bench = Bench::new();
@@ -341,7 +341,7 @@ fn a_partition_revoked_while_its_bounds_are_queried_never_starts() {
     bench.assert_called("unassign [in-0]");
 }
 
-/// Two partitions, of which the first goes back; its fetcher refuses to seek.
+/// Returns a worker with two partitions, of which the first is about to rewind.
 fn rewinding() -> Bench {
     let mut bench = Bench::running_both();
     bench.feed(0, &["a"]);
@@ -355,7 +355,7 @@ fn too_early() -> Answer {
     Answer::Fails(Fault::plain(code::LOCAL_STATE))
 }
 
-/// The client may have a revocation that the worker has not heard of: to assign again answers it.
+/// The client may have a revocation that it has not reported yet. A new assignment would count as its response.
 #[test]
 fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
     let mut bench = rewinding();

@@ -1,4 +1,4 @@
-//! Another program under the same name: what may change while the state stays.
+//! Another program under the same name: the changes after which the state stays valid.
 
 use eos_protocol::state::{Family, RestartError};
 use eos_protocol::{Partition, StartError};
@@ -34,7 +34,7 @@ fn named(app: &mut App, name: &str) -> Store<KeyValueStore<String, u64>> {
     app.store(&KeyValueStore::plain(name))
 }
 
-/// What all others are a change of.
+/// The program that all others change.
 fn counting(app: &mut App) {
     let counts = named(app, "counts");
     let source = app.source(&lines("in"));
@@ -61,7 +61,7 @@ fn old_layout() -> String {
     app.check().unwrap().stages()[0].layout().to_string()
 }
 
-/// Runs `counting` until two words are counted, then what `declare` makes of it.
+/// Runs `counting` until two words are counted, and then the program of `declare`.
 fn redeployed(declare: impl FnOnce(&mut App)) -> (Bench, Disk) {
     redeployed_from(counting, declare, None)
 }
@@ -84,14 +84,14 @@ fn redeployed_from(
 type Declare<'a> = &'a dyn Fn(&mut App);
 
 impl Bench {
-    /// Starts what ran before once more.
+    /// Starts the previous program again.
     fn put_back(&mut self, disk: &Disk, declare: impl FnOnce(&mut App)) {
         self.replace(spec_on(disk, None), declare);
         self.kafka.calls();
         self.assign(&[0]);
     }
 
-    /// Goes on with what it has counted. Answers whether it read the changelog for it.
+    /// Checks that the counts continue. Returns whether the worker read the changelog for this.
     #[track_caller]
     fn goes_on(mut self) -> bool {
         self.feed(0, &["a"]);
@@ -138,7 +138,7 @@ fn a_stage_with_state_before_the_others_costs_a_restore() {
         source.for_each(move |ctx, record| ctx.store(&more).put(&record.value, &1));
         counting(app);
     });
-    // Its task finds the other one's database, under the number that is its own now.
+    // The task of the new stage finds the database of the other task, whose number it now has.
     let more = TopicPartition::new("more", Partition::ZERO);
     bench.feed_to(more.clone(), &["x"]);
     bench.assign_these([more]);
@@ -161,7 +161,7 @@ fn a_new_store_begins_empty_beside_the_others() {
     assert!(bench.goes_on(), "its database is recreated");
 }
 
-/// A store under another name is another one: what the old one holds would be left behind unnoticed.
+/// A store under another name is another store. The content of the old one would be left behind without notice.
 #[test]
 fn a_renamed_store_is_refused() {
     for wiped in [false, true] {
@@ -186,13 +186,13 @@ fn a_renamed_store_is_refused() {
         for part in says {
             assert!(error.to_string().contains(part), "{error}");
         }
-        // What it says: the database is as it was.
+        // The database is unchanged, as the error states.
         bench.put_back(&disk, counting);
         assert_eq!(bench.goes_on(), wiped);
     }
 }
 
-/// Its name is the same, and its values are not: those that an operator keeps have a time in front.
+/// The store has the same name but other values: those of an operator begin with a time.
 #[test]
 fn a_closures_store_that_became_an_operators_is_refused() {
     let of_an_operator = |app: &mut App| {
@@ -262,9 +262,8 @@ fn a_closures_store_that_became_an_operators_is_refused() {
     }
 }
 
-/// Its name is the same, and it is another store: its keys are elsewhere.
-/// Where both kinds of stores are there before and after, it is told by its keys; and not as one whose
-/// values only got a time.
+/// The store has the same name, but is another one: its keys are elsewhere. If the program has both kinds of stores
+/// before and after, the keys identify the change, and it does not count as a change of the values' format.
 #[test]
 fn a_store_of_windows_that_became_a_plain_one_is_refused() {
     let with = |app: &mut App, is_windowed: bool| {
@@ -328,7 +327,7 @@ fn a_stage_that_lost_its_stores_is_refused() {
     assert!(gone, "{error}");
 }
 
-/// A topic more in the stage is another layout; accepted once, the state stays.
+/// A further topic in the stage is another layout. Once it is accepted, the state stays.
 #[test]
 fn a_topic_that_joins_the_stage_is_refused_until_it_is_accepted() {
     assert_accepted_once(&counting, &joined);
@@ -361,7 +360,8 @@ fn assert_accepted_once(before: Declare<'_>, after: Declare<'_>) {
     );
 }
 
-/// The changelog is named after the first topic in alphabetical order: behind another one its state is not found.
+/// The changelog is named after the first topic in alphabetical order. If another topic is first, the state is not
+/// found.
 #[test]
 fn a_topic_that_names_the_stage_from_now_on_is_refused_even_if_it_is_accepted() {
     let driven = |app: &mut App| {
@@ -387,7 +387,7 @@ fn a_topic_that_names_the_stage_from_now_on_is_refused_even_if_it_is_accepted() 
     );
 }
 
-/// The order of declarations does not matter to the state.
+/// The order of declarations does not affect the state.
 #[test]
 fn a_topic_that_drives_from_now_on_keeps_the_state_of_its_stage_once_it_is_accepted() {
     let driven = |app: &mut App| {
@@ -403,7 +403,7 @@ fn a_topic_that_drives_from_now_on_keeps_the_state_of_its_stage_once_it_is_accep
     assert!(bench.goes_on(), "its state is found");
 }
 
-/// As the error says: the name keeps the changelog, and the state with it.
+/// As the error states, the name keeps the changelog, and the state with it.
 #[test]
 fn a_stage_that_keeps_its_name_keeps_its_state_behind_another_topic() {
     let driven = |app: &mut App| {
@@ -419,7 +419,7 @@ fn a_stage_that_keeps_its_name_keeps_its_state_behind_another_topic() {
     assert!(bench.goes_on(), "its state is found");
 }
 
-/// Two stages with state of their own have a changelog each: one of them would be left behind.
+/// Two stages with their own state have a changelog each. One of them would be left behind.
 #[test]
 fn two_stages_that_become_one_are_refused() {
     let more = TopicPartition::new("more", tp(0).partition);

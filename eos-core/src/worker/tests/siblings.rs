@@ -58,7 +58,7 @@ fn the_source_of_a_worker_reads_several_topics_or_one() {
     )));
 }
 
-/// Rule 2: advanced or not, all inputs of a touched task.
+/// Rule 2: a transaction commits all inputs of a touched task, even those that have not advanced.
 #[test]
 fn a_sibling_without_records_is_committed_too() {
     let mut bench = bench(&[], &["b0"]);
@@ -97,7 +97,7 @@ fn an_abort_rewinds_all_inputs_of_a_task() {
     assert_eq!(bench.committed(0), Some(2));
 }
 
-/// One input asks again after the rewind: what was fetched of the other one is still to come.
+/// One input seeks again after the rewind. The fetched records of the other input must stay.
 #[test]
 fn an_input_that_asks_again_does_not_cost_the_other_one_its_records() {
     let mut bench = bench(&["a0"], &["b0"]);

@@ -1,4 +1,4 @@
-//! How a worker ends: as asked, or with an error.
+//! The ends of a worker: requested stops and errors.
 
 use super::super::group::JOIN;
 use super::*;
@@ -18,7 +18,7 @@ fn a_record_that_fails_leaves_no_trace_and_what_came_before_it_counts() {
 
 #[test]
 fn an_offset_that_is_gone_names_the_log_and_the_way_out() {
-    // Where it is not known which one was asked for, it may be ours.
+    // If the requested offset is unknown, it may be the worker's own one.
     for asked in [1_000, -1001] {
         let mut bench = Bench::running();
         bench.receives(out_of_range(tp(0), asked));
@@ -100,8 +100,8 @@ fn a_restart_stop_commits_and_keeps_the_membership() {
     assert_eq!(calls, ["send_offsets", "flush", "commit", "close"]);
 }
 
-/// And waits for the LeaveGroup: librdkafka sends none for a static member that has begun to close.
-/// Seen in the full kill test: the partitions of one that left stood still for 32 s.
+/// The stop also waits for the LeaveGroup, because librdkafka sends none for a static member that has begun to close.
+/// In the full kill test, the partitions of such a member stood still for 32 s.
 #[test]
 fn a_leaving_stop_answers_its_own_revocation_before_it_closes() {
     let mut bench = Bench::running();
@@ -111,8 +111,8 @@ fn a_leaving_stop_answers_its_own_revocation_before_it_closes() {
     assert_eq!(calls, ["unsubscribe", "unassign [in-0]", "leave", "close"]);
 }
 
-/// It may be a member from its last run, and only who has joined can leave: seen in the kill test,
-/// where a process asked to leave right after a restart held two partitions for 30 s.
+/// The worker may be a member from its last run, and only a worker that has joined can leave. In the kill test, a
+/// process that left right after a restart held two partitions for 30 s.
 #[test]
 fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
     let mut bench = Bench::new();
@@ -130,8 +130,8 @@ fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
     );
 }
 
-/// One thread, one clock, two workers; the first waits for an offset that another producer's open
-/// transaction holds, and its other task works on.
+/// Two workers run on one thread with one clock. The first one waits for an offset that another producer's open
+/// transaction holds, and its other task continues.
 #[test]
 fn a_worker_that_waits_for_stable_offsets_stops_no_other() {
     let mut bench = Bench::running();
@@ -164,8 +164,8 @@ fn a_close_that_does_not_end_is_abandoned() {
     assert!(took >= JOIN && took < JOIN * 2, "{took:?}");
 }
 
-/// The abort after it fails as well, when nothing of the transaction has arrived yet (librdkafka #4849);
-/// who reads the error has to add a right.
+/// The abort after this error also fails if nothing of the transaction has arrived yet (librdkafka #4849). The operator
+/// has to grant a permission, so the first error is reported.
 #[test]
 fn the_error_that_needs_an_operator_is_reported_and_not_later_failures() {
     let mut bench = Bench::running();

@@ -9,7 +9,7 @@ fn rows(partition: i32) -> TopicPartition {
     TopicPartition::new("rows", tp(partition).partition)
 }
 
-/// The fake's records all have values: `-` stands for a tombstone, and `?` for what can't be read.
+/// All records of the fake have values: `-` stands for a tombstone, and `?` for an unreadable value.
 struct Dash;
 
 impl Decode<Option<String>> for Dash {
@@ -72,7 +72,7 @@ impl Bench {
         self.assign_these([rows(0)]);
     }
 
-    /// Of one time the row comes first: each record finds what was fed with it.
+    /// Feeds a row and a record of the same time. The row comes first, so the record finds it.
     fn feed_both(&self, row: &str, value: &str) {
         self.feed_to(rows(0), &[row]);
         self.feed(0, &[value]);
@@ -115,7 +115,7 @@ fn a_row_of_an_aborted_transaction_is_not_found() {
     assert_eq!(bench.visible(), ["a+r0", "b+r1", "c+none"]);
 }
 
-/// Rows that were read before are not read again: they come from the database, or from the changelog.
+/// Rows are not read from their topic again. They come from the database, or from the changelog.
 #[test]
 fn rows_are_there_after_a_restart_with_a_database_and_without() {
     for wiped in [false, true] {

@@ -1,4 +1,4 @@
-//! Topics that are not any more what they were at the start, in every role that a topic may have.
+//! Topics that have changed since the start, in every role that a topic may have.
 
 use super::*;
 use crate::{ErrorPolicy, KeyValueStore};
@@ -7,7 +7,7 @@ use eos_protocol::{SeenTopic, TopicChange, TopicChanged, TopicRole, TopicWatch};
 
 const OLD: TopicUuid = TopicUuid(1);
 const NEW: TopicUuid = TopicUuid(2);
-/// Of each topic at the start.
+/// The number of partitions of each topic at the start.
 const PARTITIONS: u32 = 3;
 
 /// An app with a topic in every role.
@@ -64,7 +64,7 @@ fn spec_of_all() -> WorkerSpec {
     }
 }
 
-/// A worker with an open transaction, and what it has committed.
+/// Returns a worker with an open transaction, and its committed offset.
 fn bench() -> (Bench, Option<i64>) {
     let mut bench = Bench::of(spec_of_all(), everything);
     bench.assign(&[0]);
@@ -77,7 +77,7 @@ fn bench() -> (Bench, Option<i64>) {
 }
 
 impl Bench {
-    /// The source reports each topic as it was, and this one so.
+    /// Makes the source report `found` for this topic, and every other topic without a change.
     fn report(&self, topic: &str, found: Option<SeenTopic>) {
         let names = ROLES.map(|(name, _)| name);
         let topics = names.map(|name| match name == topic {
@@ -168,7 +168,7 @@ fn a_topic_that_is_missing_stops_the_worker_once_that_lasts() {
     }
 }
 
-/// A changelog that is created again while it is read: nothing of the new one gets into a database.
+/// A changelog is recreated while it is read. No record of the new one gets into a database.
 #[test]
 fn a_worker_that_gave_up_restores_nothing_more() {
     let (mut bench, _) = bench();

@@ -1,4 +1,4 @@
-//! What a transaction holds, and how it ends.
+//! The content of a transaction, and its end.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn committed_within_2_ms() -> Bench {
     bench
 }
 
-/// A broker refuses what begins before the markers are written, and librdkafka asks again only after 20 ms.
+/// A broker rejects requests before the markers are written, and librdkafka retries only after 20 ms.
 #[test]
 fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_written() {
     let mut bench = committed_within_2_ms();
@@ -56,7 +56,8 @@ fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_writte
     bench.settle_exactly();
 }
 
-/// Nothing else wakes a worker whose queues are full: they tell when they become so.
+/// Only the end of this wait wakes a worker whose queues have records, because a queue signals only when it becomes
+/// non-empty.
 #[test]
 fn a_wait_for_markers_never_takes_longer_whenever_the_clock_is_read() {
     for late in (0..6_000).step_by(100) {
@@ -74,7 +75,7 @@ fn a_wait_for_markers_never_takes_longer_whenever_the_clock_is_read() {
     }
 }
 
-/// Else the next commit would seem to come for free, and would come too soon.
+/// Otherwise the next commit would seem to be free, and would come too soon.
 #[test]
 fn what_is_waited_for_markers_is_a_part_of_what_a_commit_costs() {
     let before = Bench::running().worker.txn.pace.cost();
@@ -83,7 +84,7 @@ fn what_is_waited_for_markers_is_a_part_of_what_a_commit_costs() {
     // One commit counts for an eighth.
     assert_eq!(bench.worker.txn.pace.cost(), (before * 7 + took) / 8);
 
-    // Each look at the clock takes 100 µs from now on.
+    // Each reading of the clock takes 100 µs from now on.
     bench.clock.tick();
     bench.worker.wait(Duration::ZERO);
     let idle = bench.worker.txn.pace.idle();
@@ -131,7 +132,7 @@ fn rule_1_a_filter_that_drops_everything_still_commits_its_progress() {
     assert_eq!(bench.committed(0), Some(3));
 }
 
-/// A failure while a task is at work must rewind that very task.
+/// A failure while a task processes a record must rewind that same task.
 #[test]
 fn a_producer_that_is_fenced_while_sending_loses_nothing() {
     let mut bench = Bench::running();
@@ -184,7 +185,7 @@ fn rule_6_a_commit_in_doubt_that_did_happen_counts_once() {
     bench.assert_called("new producer");
 }
 
-/// librdkafka calls an answer abortable that it can't read; the broker may have committed.
+/// librdkafka reports a response that it can't read as abortable, but the broker may have committed.
 #[test]
 fn rule_5_an_abortable_response_to_a_commit_does_not_prove_that_it_failed() {
     let mut bench = Bench::running();
@@ -228,7 +229,7 @@ fn rule_7_an_unanswered_request_replaces_the_producer_before_the_next_begin() {
     assert!(last > Some(place(&calls, "new producer")), "{calls:?}");
 }
 
-/// What the new producer's init left behind would hit what is begun right after the verdict.
+/// A late request of the new producer's init would affect the transaction that begins right after the verdict.
 #[test]
 fn rule_7_an_unanswered_init_replaces_the_producer_that_decided_a_doubt() {
     let mut bench = Bench::running();
@@ -271,8 +272,8 @@ fn the_very_first_record_may_fail_too() {
     assert_eq!(bench.committed(0), Some(3));
 }
 
-/// The prefix commits before the slow record's effects join a transaction, whatever its length: two
-/// slow ones in a row are never in one.
+/// The records before a slow record are committed before its effects join a transaction, however many they are. Two
+/// slow records in a row are never in one transaction.
 #[test]
 fn a_slow_record_costs_no_abort_of_what_came_before_it() {
     let clock = Clock::default();
@@ -302,7 +303,7 @@ fn a_slow_record_costs_no_abort_of_what_came_before_it() {
     assert_eq!(bench.visible().len(), 6);
 }
 
-/// The broker forgets offsets that were not committed for a week.
+/// The broker removes offsets that were not committed for a week.
 #[test]
 fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
     let mut bench = Bench::running();
@@ -332,7 +333,7 @@ fn an_output_that_is_refused_aborts_whatever_the_error_says_of_itself() {
     bench.assert_exact();
 }
 
-/// What an interrupted one leaves behind can be taken for the outcome of another call.
+/// The rest of an interrupted call can be mistaken for the outcome of another call.
 #[test]
 fn a_commit_is_one_call_with_all_the_time_there_is() {
     let mut bench = Bench::running();
@@ -356,7 +357,7 @@ fn a_failing_init_is_repeated_less_often() {
         waited += 1;
         assert!(waited < 10_000, "the worker has no producer");
     }
-    // Eight pauses, each of half its longest time to all of it.
+    // Eight pauses, each between half of its longest time and all of it.
     let longest = [10, 20, 40, 80, 160, 320, 640, 1_000].iter().sum::<u64>();
     let allowed = longest / 2..=longest + 20;
     assert!(allowed.contains(&waited), "{waited} ms");

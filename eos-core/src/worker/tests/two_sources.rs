@@ -4,7 +4,7 @@ use super::*;
 use crate::Backoff;
 use crate::ErrorPolicy;
 
-/// Bills every record, and keeps statistics, which an odd one breaks.
+/// One source bills every record. The other one keeps statistics, and fails at the value `odd`.
 fn bench(bills: impl Into<ErrorPolicy>, stats: impl Into<ErrorPolicy>) -> Bench {
     let (bills, stats) = (bills.into(), stats.into());
     let declare = move |app: &mut App| {

@@ -23,23 +23,23 @@ impl Blame {
         self.is_late |= is_late;
     }
 
-    /// Whether any record or due item is known to abort its transactions.
+    /// Returns whether any record or due item is known to abort its transactions.
     pub(in crate::worker) fn has_culprit(&self) -> bool {
         self.isolation.culprit().is_some()
     }
 
-    /// Whether any record is known to abort its transactions.
+    /// Returns whether any record is known to abort its transactions.
     #[inline]
     pub(in crate::worker) fn has_culprits(&self) -> bool {
         self.isolation.has_culprits()
     }
 
-    /// Whether the record is known to abort its transactions.
+    /// Returns whether the record is known to abort its transactions.
     pub(in crate::worker) fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
         self.isolation.is_culprit(partition, offset)
     }
 
-    /// Whether the record's dead letter also aborts its transactions.
+    /// Returns whether the record's dead letter also aborts its transactions.
     pub(in crate::worker) fn is_hopeless(
         &self,
         partition: &TopicPartition,

@@ -79,7 +79,7 @@ impl<C: Client> TransactionDriver<C> {
         self.machine.state()
     }
 
-    /// Whether no transaction is open or in flight.
+    /// Returns whether no transaction is open or in flight.
     pub(super) fn is_settled(&self) -> bool {
         matches!(
             self.state(),
@@ -91,12 +91,12 @@ impl<C: Client> TransactionDriver<C> {
         self.state() == State::InDoubt
     }
 
-    /// Whether a transaction is open and takes records.
+    /// Returns whether a transaction is open and takes records.
     pub(super) fn is_open(&self) -> bool {
         self.state() == State::Open
     }
 
-    /// Whether the open transaction could end too late, only because of the wait for the databases.
+    /// Returns whether the open transaction could end too late, only because of the wait for the databases.
     pub(super) fn is_stalled(&self, shared: &Shared<C>) -> bool {
         let spec = &shared.spec;
         let is_stalled =
@@ -115,7 +115,7 @@ impl<C: Client> TransactionDriver<C> {
         self.machine.takes_records() && !self.pace.awaits_markers()
     }
 
-    /// Whether the machine has stopped.
+    /// Returns whether the machine has stopped.
     pub(super) fn has_failed(&self) -> bool {
         self.calls.over && self.state() == State::Failed
     }
@@ -402,12 +402,12 @@ impl<C: Client> TransactionDriver<C> {
         })
     }
 
-    /// Whether calls are in flight.
+    /// Returns whether calls are in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.calls.is_busy()
     }
 
-    /// Whether the pause after a failed call is not over yet.
+    /// Returns whether the pause after a failed call is not over yet.
     pub(super) fn pauses(&mut self, shared: &Shared<C>) -> bool {
         let Some(until) = self.calls.pause_until else {
             return false;

@@ -56,15 +56,15 @@ impl Pace {
         }
     }
 
-    /// Whether a record that is finished by `now` may join the open transaction. A slow record must not abort the
-    /// records before it.
+    /// Returns whether a record that is finished by `now` may join the open transaction. A slow record must not abort
+    /// the records before it.
     pub(in crate::worker) fn admits(&self, now: Now, spec: &WorkerSpec) -> bool {
         let (timeout, commit) = (spec.transaction_timeout, spec.limits.commit);
         let load = self.load.as_ref();
         load.is_none_or(|load| may_join(now, load, timeout, commit))
     }
 
-    /// Whether the wait for the databases has left the open transaction too little time for its commit.
+    /// Returns whether the wait for the databases has left the open transaction too little time for its commit.
     pub(super) fn is_stalled(&self, now: Now, spec: &WorkerSpec) -> bool {
         let without_wait = Now(now.0.saturating_sub(self.applying));
         !self.admits(now, spec) && self.admits(without_wait, spec)
@@ -99,7 +99,7 @@ impl Pace {
         }
     }
 
-    /// Whether the transaction has no outputs yet.
+    /// Returns whether the transaction has no outputs yet.
     pub(in crate::worker) fn is_empty(&self) -> bool {
         self.load.as_ref().is_none_or(|load| load.bytes == 0)
     }
@@ -131,7 +131,7 @@ impl Pace {
         Some(self.pacer.policy().wait(now, load))
     }
 
-    /// The current time between two commits.
+    /// Returns the current time between two commits.
     pub(in crate::worker) fn interval(&self) -> Duration {
         self.pacer.policy().interval
     }

@@ -103,7 +103,7 @@ impl Closing {
         Ok(())
     }
 
-    /// The first result that [`look`](Self::look) found.
+    /// Returns the first result that [`look`](Self::look) found.
     pub(super) fn item(&self) -> Option<DueItem> {
         let (key, value) = self.ahead.front()?.clone();
         let (store, moment) = (self.id, self.next());
@@ -156,7 +156,7 @@ impl Closing {
         Ok(())
     }
 
-    /// The rows behind a cursor whose windows are closed at this stream time.
+    /// Returns the rows behind a cursor whose windows are closed at this stream time.
     fn behind(&self, cursor: &Cursor, stream_time: Timestamp) -> KeyRange {
         let mut from = start_bytes(cursor.start()).to_vec();
         let from = match cursor.key() {

@@ -20,7 +20,7 @@ pub(in crate::worker) struct RowStore {
 }
 
 impl RowStore {
-    /// `None` if the store has no sessions and no sliding windows.
+    /// Returns the store, or `None` if it has no sessions and no sliding windows.
     pub(in crate::worker) fn of(store: &StoreSpec) -> Option<Self> {
         let windows = store.windows?;
         Some(Self {
@@ -82,7 +82,7 @@ impl RowStores {
         Ok(all)
     }
 
-    /// The limits of [`RowTerms::closed_before`], by store.
+    /// Returns the limits of [`RowTerms::closed_before`], by store.
     pub(in crate::worker) fn closed(&self) -> &[(StoreId, Timestamp)] {
         &self.closed
     }

@@ -1,8 +1,8 @@
-//! Random courses of one worker under every fault that the scripted Kafka knows, with an exact oracle: what the
-//! simulation leaves out.
+//! Random courses of one worker under every fault of the scripted Kafka, with an exact oracle. They cover faults that
+//! the simulation leaves out.
 //!
-//! `EOS_SEEDS=20000 cargo test -p eos-core --no-default-features --features failpoints --lib fuzz::` runs more than
-//! a test run has time for. A failure prints the seed and the course.
+//! `EOS_SEEDS=20000 cargo test -p eos-core --no-default-features --features failpoints --lib fuzz::` runs more seeds
+//! than a test run has time for. A failure prints the seed and the course.
 
 mod merged;
 mod windows;
@@ -43,14 +43,14 @@ trait Shape {
 
     fn declare(&self, clock: Clock, app: &mut App);
 
-    /// The input partition of group `p` that takes the next record, and how its value begins.
+    /// Returns the input partition of group `p` that takes the next record, and the beginning of its value.
     fn input(&self, rng: &mut Rng, p: i32) -> (TopicPartition, String);
 
-    /// Compares what is committed with what one loop over the input makes of it.
+    /// Compares the committed results with those of one loop over the input.
     fn judge(&self, broker: &Broker) -> Result<(), String>;
 }
 
-/// Compares how many records of a partition are committed with how many there are.
+/// Compares the number of committed records of a partition with the number of all its records.
 fn judge_committed(broker: &Broker, partition: &TopicPartition) -> Result<(), String> {
     let log = broker.input[partition].len();
     let committed = broker.committed.get(partition).map_or(0, |it| it.0);
@@ -60,8 +60,8 @@ fn judge_committed(broker: &Broker, partition: &TopicPartition) -> Result<(), St
     }
 }
 
-/// The policy of records that fail, and the closure that makes them fail: `bad` and `panic` always, `flaky` once, and
-/// `slow` takes longer than a transaction may.
+/// Returns the policy of records that fail, and the closure that makes them fail: `bad` and `panic` always, `flaky`
+/// once, and `slow` takes longer than a transaction may.
 fn trouble(clock: Clock, retry: bool) -> (ErrorPolicy, impl Fn(String) -> Result<String, Failure>) {
     let policy = match retry {
         true => ErrorPolicy::retry(2, Backoff::fixed(Duration::from_millis(70)))
@@ -90,7 +90,7 @@ fn trouble(clock: Clock, retry: bool) -> (ErrorPolicy, impl Fn(String) -> Result
     (policy, closure)
 }
 
-/// Whether such a record has an effect.
+/// Returns whether such a record has an effect.
 fn counts(value: &str) -> bool {
     !value.contains("bad") && !value.contains("panic")
 }
@@ -266,7 +266,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// The group takes in a worker that joins again.
+    /// Lets the group accept a worker that joins again.
     fn rejoin(&mut self) {
         let calls = self.bench.kafka.calls();
         if !calls.iter().any(|call| call.starts_with("subscribe")) {
@@ -286,7 +286,7 @@ fn partition(topic: &str, p: i32) -> TopicPartition {
     TopicPartition::new(topic, eos_protocol::Partition::new(p).unwrap())
 }
 
-/// No course may give up for good: faults come as often as they are drawn.
+/// Raises the limits, so that no course gives up: any number of faults may be drawn.
 fn patient(mut spec: WorkerSpec) -> WorkerSpec {
     spec.limits.fences = 100_000;
     spec.limits.aborts_in_a_row = 100_000;
@@ -295,7 +295,7 @@ fn patient(mut spec: WorkerSpec) -> WorkerSpec {
     spec
 }
 
-/// The course that this seed draws.
+/// Runs the course that this seed draws.
 fn course(shape: &dyn Shape, seed: u64) -> Result<(), String> {
     let mut course = Course::new(shape, seed);
     let run = std::panic::AssertUnwindSafe(|| course.run());
@@ -310,7 +310,7 @@ fn course(shape: &dyn Shape, seed: u64) -> Result<(), String> {
     })
 }
 
-/// Runs the seeds, all of them whatever goes wrong.
+/// Runs all seeds, even if some of them fail.
 fn fuzz(shape: &dyn Shape) {
     let seeds = std::env::var("EOS_SEEDS").map_or(SEEDS, |it| it.parse().unwrap());
     let wrong: Vec<_> = (0..seeds)
@@ -324,7 +324,7 @@ fn fuzz(shape: &dyn Shape) {
     );
 }
 
-/// Without the defence, one of the seeds goes wrong: the oracle sees what it is for.
+/// Checks that one of the seeds fails without the defence, so that the oracle detects the faults that it prevents.
 #[cfg(feature = "failpoints")]
 fn finds(shape: &dyn Shape, defence: &str) {
     let faults = crate::failpoints::Failpoints::parse("", defence).unwrap();

@@ -81,7 +81,7 @@ impl Shape for Windows {
     }
 }
 
-/// What one loop over the input makes of it: the late records in order, and the count of each window.
+/// Returns the results of one loop over the input: the late records in order, and the count of each window.
 fn expected(log: &[String]) -> (Vec<String>, BTreeMap<i64, u64>) {
     let (mut stream_time, mut late, mut windows) = (i64::MIN, Vec::new(), BTreeMap::new());
     for value in log.iter().filter(|value| counts(value)) {
@@ -97,7 +97,7 @@ fn expected(log: &[String]) -> (Vec<String>, BTreeMap<i64, u64>) {
     (late, windows)
 }
 
-/// The last count of each window; each has to be above the one before.
+/// Returns the last count of each window. Fails unless each count is above the one before.
 fn last_counts(updates: &[String]) -> Result<BTreeMap<i64, u64>, String> {
     let mut last = BTreeMap::new();
     for update in updates {

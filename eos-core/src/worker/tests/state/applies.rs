@@ -164,7 +164,7 @@ fn a_revoked_task_leaves_an_exact_database() {
     assert!(!bench.read_changelog());
 }
 
-/// Otherwise the next owner would find out only by its restart table.
+/// Otherwise the restart table of the next owner would be the first to detect the failed write.
 #[test]
 fn a_revocation_and_a_stop_report_the_failed_write_of_the_last_transaction() {
     let ends: [fn(&mut Bench); 2] = [

@@ -1,4 +1,4 @@
-//! State: what a transaction changed is in the changelog, in the database and nowhere else.
+//! State: the changes of a transaction are in the changelog, in the database and nowhere else.
 
 mod applies;
 mod restores;
@@ -22,11 +22,11 @@ type Databases = Arc<Mutex<BTreeMap<TaskHome, MemoryBackend>>>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
     pub(super) databases: Databases,
-    /// Every write to a database fails from now on.
+    /// Whether every write to a database fails.
     full: Arc<Mutex<bool>>,
-    /// The next database to discard is locked by another reader.
+    /// Whether another reader locks the next database to discard.
     looked_at: Arc<Mutex<bool>>,
-    /// So does every read.
+    /// Whether every read of a database fails.
     broken: Arc<Mutex<bool>>,
     applies: Arc<Mutex<applies::Applies>>,
 }
@@ -248,7 +248,7 @@ impl Bench {
         assert_eq!(counts, ["a=1", "a=2", "a=3", "b=1", "x=1", "y=1"]);
     }
 
-    /// The last count that each word was sent with: each one more than the one before.
+    /// Checks that the counts of each word rise by one, and that the changelog has the last ones.
     #[track_caller]
     fn assert_counted(&self) {
         let mut counts = BTreeMap::<String, u64>::new();
@@ -264,7 +264,7 @@ impl Bench {
             *expected.entry(word.clone()).or_default() += 1;
         }
         assert_eq!(counts, expected);
-        // What a reader of the whole changelog would have at the end.
+        // The state of a reader at the end of the whole changelog.
         let mut logged = BTreeMap::new();
         for (key, value) in broker.changelogs[&changelog()].iter().flatten() {
             logged.insert(key.clone(), value.clone());
@@ -404,7 +404,7 @@ fn a_commit_in_doubt_is_applied_once_or_not_at_all() {
     }
 }
 
-/// A closure may make nothing of what its store answers.
+/// A closure may ignore the error of its store.
 #[test]
 fn a_failed_store_stops_the_worker_even_if_the_closure_does_not_care() {
     let disk = Disk::default();
@@ -454,20 +454,21 @@ fn a_transaction_with_many_changes_is_committed_early() {
 }
 
 impl Bench {
-    /// A recreated database, before the changelog is read.
+    /// Restarts on a wiped disk, and steps until the worker reads the changelog.
     fn restart_reading(&mut self, disk: &Disk) {
         self.restart_on_wiped(disk);
         self.steps_until(Self::read_changelog);
     }
 
-    /// What the client says of a changelog, having stopped to read it.
+    /// Makes the client report the changelog as out of range. The client has then stopped to read it.
     fn changelog_is_out_of_range(&self) {
         self.receives(out_of_range(changelog(), 0));
     }
 }
 
 impl Bench {
-    /// Restores of this worker: exact, replayed, rebuilt, first; and the records read for them.
+    /// Returns the number of restores of each kind (exact, replayed, rebuilt, first), and the number of records that
+    /// they read.
     fn restores(&self) -> ([u64; 4], u64) {
         let totals = self.totals();
         let mut kinds = totals.restores.iter().map(|(_, n)| n);
@@ -478,7 +479,7 @@ impl Bench {
     }
 }
 
-/// An aggregate may outgrow its changelog: its record fails, and those of other keys go on.
+/// An aggregate may outgrow its changelog: its record fails, and the records of other keys continue.
 #[test]
 fn a_change_that_the_changelog_does_not_take_fails_its_record() {
     let mut spec = stateful(&Disk::default(), 0);

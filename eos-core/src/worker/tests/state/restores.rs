@@ -1,4 +1,4 @@
-//! Restarts and restores: which state a worker starts from, and what stops it.
+//! Restarts and restores: the state that a worker starts from, and the errors that stop it.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn a_restart_without_a_database_rebuilds_it() {
 #[test]
 fn a_database_of_before_is_brought_to_the_committed_offsets() {
     let (mut bench, disk) = counted();
-    // Its copy is taken while it is closed.
+    // The database on `disk` stays as it is while the task runs on another disk.
     let elsewhere = Disk::default();
     bench.restart(&elsewhere);
     bench.take(&["a", "c", "c"]);
@@ -36,14 +36,14 @@ fn a_database_of_before_is_brought_to_the_committed_offsets() {
     bench.assert_counted();
 }
 
-/// To librdkafka any (un)assign is the answer to a revocation, one that was not heard of yet included.
+/// librdkafka treats any (un)assign as the response to a revocation, even to one that it has not reported yet.
 #[test]
 fn nothing_is_assigned_for_a_restore_while_a_transaction_is_open() {
     let (mut bench, disk) = both_counted();
     bench.restart_on_wiped(&disk);
     bench.settle();
     bench.kafka.calls();
-    // Its transaction stays open for as long as no time passes.
+    // The transaction of the first task stays open as long as no time passes.
     bench.feed(0, &["a"]);
     bench.step();
     bench.assign(&[1]);
@@ -57,7 +57,7 @@ fn nothing_is_assigned_for_a_restore_while_a_transaction_is_open() {
         match &call[..] {
             "begin" => open = true,
             "commit" | "abort" => open = false,
-            // The answer to the assignment itself; it adds nothing.
+            // The response to the assignment itself. It adds nothing.
             "assign " => {}
             call => assert!(!(open && call.contains("assign")), "{calls:#?}"),
         }
@@ -71,7 +71,7 @@ fn nothing_is_assigned_for_a_restore_while_a_transaction_is_open() {
 fn a_task_that_is_revoked_while_it_is_restored_comes_back() {
     let (mut bench, disk) = counted();
     bench.restart_on_wiped(&disk);
-    // The end that is to be reached is not there yet.
+    // The end of the changelog is not readable yet.
     bench.kafka.broker().open_at_end = 5;
     bench.cut_changelog(2);
     bench.settle();
@@ -92,7 +92,7 @@ fn offsets_are_queried_again_while_another_task_works() {
     bench.restart(&disk);
     bench.settle();
     let kept = bench.kafka.broker().committed.remove(&tp(1)).unwrap();
-    // Its transaction is open when partition 1 comes without an offset.
+    // The transaction of the first task is open when partition 1 is assigned without an offset.
     bench.feed(0, &["a"]);
     bench.step();
     bench.assign(&[1]);
@@ -215,7 +215,7 @@ fn a_commit_record_that_a_new_owner_replaced_is_no_lost_one() {
     bench.assert_counted();
 }
 
-/// The app never deletes from it. (The changelog of windows is trimmed: `windows/changelogs.rs`.)
+/// The app never deletes from such a changelog. (The changelog of windows is trimmed: `windows/changelogs.rs`.)
 #[test]
 fn a_changelog_of_plain_stores_whose_front_goes_while_it_is_read_stops_the_task() {
     let (mut bench, disk) = counted();
@@ -279,7 +279,7 @@ fn a_restore_reports_the_remaining_offsets() {
     assert_eq!((one.records, one.remaining), (0, Some(9)));
 }
 
-/// The scan for left-over tasks may hold a short lock on a database that is to be discarded.
+/// The scan for orphaned state may hold a short lock on a database that is to be discarded.
 #[test]
 fn no_copy_is_restored_on_top_of_the_one_that_was_to_go() {
     let (mut bench, disk) = counted();

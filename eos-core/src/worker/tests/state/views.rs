@@ -1,4 +1,4 @@
-//! Views beside the worker: from the start of a task to its close.
+//! Views of a task, from its start to its close.
 
 use eos_protocol::WorkerId;
 
@@ -73,8 +73,8 @@ fn a_view_is_refused_until_the_state_is_restored_and_after_the_task_has_gone() {
     assert_eq!(phases, expected);
 }
 
-/// The transaction is committed, but only the task itself sees it. A view of half of it would be wrong, and one of it
-/// without its position as well.
+/// The transaction is committed, but only the task itself sees it. A view of a part of it would be wrong, and so would
+/// a view without its position.
 #[test]
 fn a_view_shows_a_transaction_once_the_database_has_it() {
     let (mut bench, disk) = counted();
@@ -88,7 +88,7 @@ fn a_view_shows_a_transaction_once_the_database_has_it() {
     assert_eq!(bench.view("b").unwrap(), Some(2));
 }
 
-/// Its thread hangs, and never drops its tasks.
+/// The thread of the replaced worker hangs, and never drops its tasks.
 #[test]
 fn the_tasks_of_a_replaced_worker_are_not_listed() {
     let (disk, board) = (Disk::default(), board());

@@ -1,4 +1,4 @@
-//! The changelog of windows: restored, trimmed, and what its terms decide.
+//! The changelog of windows: its restore, its trimming, and the terms in it.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ fn a_database_forgets_what_is_over_and_the_changelog_gets_no_tombstones() {
     assert_eq!(windows.kept(), [200, 300]);
 }
 
-/// A restore reads them: on which terms they are over is committed only by what comes behind it.
+/// A restore reads the expired windows. Only the next commit stores the terms under which they are over.
 #[test]
 fn the_first_commit_behind_a_restore_forgets_what_is_over() {
     let mut windows = Windows::new();
@@ -98,7 +98,7 @@ fn windows_of_another_length_are_refused_and_nothing_is_lost() {
     }
 }
 
-/// It was forgotten when it was over. Open again, it would begin at one.
+/// The window was forgotten when it was over. If it opened again, its count would begin at one.
 #[test]
 fn a_window_that_was_over_stays_closed_when_the_grace_grows() {
     for elsewhere in [false, true] {
@@ -109,7 +109,7 @@ fn a_window_that_was_over_stays_closed_when_the_grace_grows() {
         let more = ["c@20", "d@120", "e@300", "f@130"];
         let expected = ["c@20", "100:2", "300:1", "100:3"];
         assert_eq!(windows.take(&more), expected, "{elsewhere}");
-        // Nor does the next start of the same program know better.
+        // The next start of the same program keeps the window closed as well.
         windows.deploy_at(elsewhere, graceful(500));
         assert_eq!(windows.take(&["g@30", "h@140"]), ["g@30", "100:4"]);
     }
@@ -124,7 +124,8 @@ fn a_smaller_grace_holds_at_once() {
     assert_eq!(windows.take(&["c@20", "d@120"]), ["c@20", "100:2"]);
 }
 
-/// What a program forgets it has to say, though it counts nothing: the next one may be the one before.
+/// A program must store the terms under which it forgets windows, even if it counts nothing. The next program may be
+/// the previous one.
 #[test]
 fn what_a_smaller_grace_has_forgotten_is_not_open_again_for_the_larger_one() {
     let mut windows = Windows::new();
@@ -138,7 +139,7 @@ fn what_a_smaller_grace_has_forgotten_is_not_open_again_for_the_larger_one() {
     assert_eq!(windows.take(&["e@20", "f@120"]), ["e@20", "100:3"]);
 }
 
-/// What it restored is what was there: it has committed nothing.
+/// The program has committed nothing, so the restored state is the old one.
 #[test]
 fn a_program_that_only_started_has_forgotten_nothing() {
     let mut windows = Windows::new();
@@ -177,7 +178,7 @@ fn a_changelog_goes_as_far_as_all_windows_are_over() {
     let last = changelog::commit_record_key(Family::Windowed);
     let rest = windows.log().split_off(trimmed as usize);
     assert!(rest.iter().flatten().any(|key| key[..] == last), "{rest:?}");
-    // What is left is enough.
+    // The rest of the changelog suffices.
     windows.trim(trimmed);
     windows.restart_without_a_database();
     assert_eq!(windows.take(&["e@410", "f@20"]), ["400:2", "f@20"]);
@@ -187,7 +188,7 @@ fn a_changelog_goes_as_far_as_all_windows_are_over() {
 fn without_a_later_commit_record_nothing_of_it_goes() {
     let mut windows = Windows::new();
     windows.take(&["a@10"]);
-    // Stream time goes on, and nothing is written.
+    // Stream time advances, and nothing is written.
     windows.take(&["drop@5000"]);
     windows.take(&["drop@9000"]);
     assert_eq!(windows.trimmed(), None);
@@ -195,14 +196,14 @@ fn without_a_later_commit_record_nothing_of_it_goes() {
     assert_eq!(windows.take(&["b@9001"]), ["9000:1"]);
 }
 
-/// What the copy missed is trimmed, and what it holds is over: it goes on with what is left, and nothing
-/// that it held is seen again.
+/// The changes that the copy missed are trimmed, and all its windows are over. It continues with the rest of the
+/// changelog, and its old windows never appear again.
 #[test]
 fn a_copy_whose_windows_have_all_expired_continues_with_a_trimmed_changelog() {
     let mut windows = Windows::new();
     windows.take(&["a@10", "b@20"]);
     windows.take(&["c@30"]);
-    // The last of them is trimmed away, and the copy here never heard of it.
+    // The last one of them is trimmed, and the copy on this host has never seen it.
     let records = ["d@40", "e@400", "f@800"];
     let kind = windows.away(&records, |windows| windows.trimmed().unwrap());
     assert_eq!(kind, RestoreKind::Replayed);
@@ -210,7 +211,7 @@ fn a_copy_whose_windows_have_all_expired_continues_with_a_trimmed_changelog() {
     assert_eq!(windows.kept(), [800]);
 }
 
-/// Our own trimming does not do that: a later value of the window that is live may have been there.
+/// The app's own trimming does not delete this much: the deleted records may have a later value of a live window.
 #[test]
 fn a_copy_with_a_live_window_is_rebuilt_from_a_trimmed_changelog() {
     let mut windows = Windows::new();
@@ -360,7 +361,7 @@ fn assert_trimmed(case: &str, mut restart: impl FnMut(&mut Windows)) {
 }
 
 impl Windows {
-    /// The offset below which the worker wants the changelog deleted.
+    /// Returns the offset before which the worker wants the changelog deleted.
     fn trimmed(&mut self) -> Option<i64> {
         self.bench.settle();
         let due = self.bench.worker.shared.spec.purge_queue.due();
@@ -368,7 +369,7 @@ impl Windows {
         log.map(|(_, below)| below.get())
     }
 
-    /// Stream time, and how far a window is ahead of it.
+    /// Returns stream time, and the lead of the latest window over it.
     fn ahead(&self) -> (Option<i64>, Option<Duration>) {
         let metrics = self.bench.metrics();
         let [task] = &metrics.tasks[..] else {
@@ -400,8 +401,8 @@ impl Windows {
 }
 
 impl Windows {
-    /// Moves the task to another host, which takes these records and trims the changelog up to `front`, and back. Returns
-    /// how the task was restored on its return.
+    /// Moves the task to another host, which takes these records and trims the changelog up to `front`, and back.
+    /// Returns the kind of the restore on its return.
     fn away(&mut self, records: &[&str], front: impl FnOnce(&mut Self) -> i64) -> RestoreKind {
         let here = std::mem::take(&mut self.disk);
         self.restart();

@@ -1,4 +1,4 @@
-//! Windows: what is late, what is forgotten, and that a crash changes neither.
+//! Windows: late records and forgotten windows, and crashes, which change neither.
 
 mod changelogs;
 mod stale_copies;
@@ -76,8 +76,8 @@ impl Windows {
         Self { bench, disk }
     }
 
-    /// Records at these times, and what came of them: `<start>:<count>` of an update, the record itself
-    /// where it was late.
+    /// Feeds records with these times. Returns the outputs: `<start>:<count>` for an update, and the record itself if
+    /// it was late.
     fn take(&mut self, records: &[&str]) -> Vec<String> {
         let before = self.bench.visible().len();
         self.bench.take(records);
@@ -94,13 +94,13 @@ impl Windows {
         late.map(|(_, value)| value.clone()).collect()
     }
 
-    /// Another process takes over.
+    /// Replaces the process by another one.
     fn restart(&mut self) {
         self.deploy(graceful(50));
         self.bench.settle();
     }
 
-    /// Another program takes over, whose windows are these.
+    /// Replaces the program by one with these windows.
     fn deploy(&mut self, windows: Tumbling) {
         let declare = counting_in(windows, ErrorPolicy::fail());
         self.bench.replace(spec_on(&self.disk), declare);
@@ -155,7 +155,7 @@ impl Windows {
         broker.starts.insert(changelog(), front);
     }
 
-    /// The starts of the windows that the database holds, the worker having gone.
+    /// Drops the worker. Returns the starts of the windows in its database.
     fn kept(self) -> Vec<i64> {
         let Self { bench, disk } = self;
         drop(bench);
@@ -192,14 +192,14 @@ fn a_window_takes_records_until_its_end_and_grace_have_passed() {
     assert_eq!(windows.late(), ["e@30"]);
     let totals = windows.totals();
     assert_eq!(totals.late_records, 1);
-    // Ten days: what is that old is late, however much of it there is.
+    // Records that are ten days old are late, however many there are.
     let ten_days = 10 * 24 * 3600 * 1000_i64;
     let now = format!("now@{}", ten_days + 10);
     windows.take(&[&now]);
     assert_eq!(windows.take(&["old@10", "old@11"]), ["old@10", "old@11"]);
 }
 
-/// What `declare` makes of these records, in one transaction each.
+/// Returns the outputs of `declare` for these records, with one transaction per group of records.
 fn told(declare: impl FnOnce(&mut App), records: &[&[&str]]) -> Vec<String> {
     let spec = WorkerSpec {
         output_partitions: vec![1; 2],
@@ -251,7 +251,7 @@ fn the_last_result_of_each_window_is_emitted_once_per_commit_in_window_order() {
     );
 }
 
-/// As `AggregateOrDelete` has it: the deletion of nothing is an update, too, and the time goes with the row.
+/// As in `AggregateOrDelete`: the deletion of a missing row is an update, too. A deletion also deletes the row's time.
 #[test]
 fn a_deleted_result_is_a_tombstone_and_the_next_one_starts_empty() {
     let sums = |app: &mut App| {
@@ -320,7 +320,8 @@ fn the_first_value_of_a_window_is_kept_as_it_is_and_a_reducer_may_end_it() {
     );
 }
 
-/// The position says it, and the offset's metadata: without them a closed window would open again.
+/// The database's position and the offset's metadata contain the stream time. Without them, a closed window would open
+/// again.
 #[test]
 fn a_closed_window_stays_closed_after_a_crash() {
     let mut windows = Windows::new();
@@ -361,7 +362,7 @@ fn a_record_that_is_dropped_moves_stream_time_too() {
     assert_eq!(windows.take(&["a@10", "drop@500", "b@20"]), ["0:1", "b@20"]);
 }
 
-/// As with Kafka Streams, where it never gets to the windows: a broken record may have a broken time.
+/// As in Kafka Streams, where a failed record never reaches the windows. Its time may be wrong as well.
 #[test]
 fn a_record_that_fails_moves_no_stream_time() {
     let mut windows = Windows::with(ErrorPolicy::skip());
@@ -383,7 +384,7 @@ fn up_to_an_hour_ahead(policy: ErrorPolicy) -> Windows {
     windows
 }
 
-/// The policy decides about it, and it is counted.
+/// The policy decides about the record, and the metrics count it.
 #[test]
 fn a_record_from_the_far_future_closes_no_window() {
     let mut windows = up_to_an_hour_ahead(ErrorPolicy::skip());
@@ -408,7 +409,7 @@ fn a_record_from_the_far_future_closes_no_window() {
 fn a_record_up_to_the_limit_ahead_is_processed() {
     let mut windows = up_to_an_hour_ahead(ErrorPolicy::skip());
     let now = windows.bench.worker.shared.env.wall_clock().0;
-    // The clock goes on during the steps, by less than a minute.
+    // The clock advances during the steps, by less than a minute.
     let records = [
         format!("a@{}", now + HOUR + 60_000),
         format!("b@{}", now + HOUR),

@@ -1,4 +1,4 @@
-//! Copies of a database that missed final results which were emitted elsewhere.
+//! Copies of a database that missed final results, because another host emitted them.
 
 use super::*;
 
