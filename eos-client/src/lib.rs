@@ -61,7 +61,7 @@ pub trait Client {
     fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts>;
 
     /// Creates topics, and returns a result for each of them, in the same order. A topic that exists already is a
-    /// success, whatever its settings. Fails after `within`.
+    /// success, regardless of its settings. Fails after `within`.
     fn create_topics(
         &self,
         topics: &[NewTopic],
@@ -77,12 +77,12 @@ pub trait Client {
         within: Duration,
     ) -> Result<Vec<(TopicPartition, Result<Offset>)>>;
 
-    /// Whether the producers need the input record of each output.
+    /// Returns whether the producers need the input record of each output.
     fn keeps_origins(&self) -> bool {
         false
     }
 
-    /// Whether a commit leaves markers in the logs, which delay the next transaction.
+    /// Returns whether a commit leaves markers in the logs, which delay the next transaction.
     fn has_markers(&self) -> bool {
         true
     }
@@ -258,8 +258,8 @@ pub trait Producer {
     /// Aborts the open transaction and drops queued records.
     fn abort(&mut self, slice: Duration) -> Poll<Result<()>>;
 
-    /// Whether a control request of this producer got no response, or the client may confuse the results of two calls.
-    /// Such a request may reach the broker late and affect the *next* transaction: librdkafka has no KIP-890 (design
-    /// rule 7).
+    /// Returns whether a control request of this producer got no response, or the client may confuse the results of two
+    /// calls. Such a request may reach the broker late and affect the *next* transaction: librdkafka has no KIP-890
+    /// (design rule 7).
     fn unanswered(&self) -> bool;
 }

@@ -26,15 +26,15 @@ pub trait Records: Default + Send {
 
 /// A fetched record.
 pub trait Message {
-    /// The offset of the record.
+    /// Returns the offset of the record.
     fn offset(&self) -> Offset;
-    /// The timestamp, or `None` if the record has none.
+    /// Returns the timestamp, or `None` if the record has none.
     fn timestamp(&self) -> Option<Timestamp>;
-    /// The key. `None` is a null key.
+    /// Returns the key. `None` is a null key.
     fn key(&self) -> Option<&[u8]>;
-    /// The value. `None` is a tombstone.
+    /// Returns the value. `None` is a tombstone.
     fn value(&self) -> Option<&[u8]>;
-    /// The headers, in order.
+    /// Returns the headers, in order.
     fn headers(&self) -> Headers;
 }
 
@@ -54,13 +54,13 @@ impl Header {
         }
     }
 
-    /// The name. Names may repeat.
+    /// Returns the name. Names may repeat.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The bytes. `None` is a null.
+    /// Returns the bytes. `None` is a null.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         self.value.as_deref()
@@ -125,14 +125,14 @@ impl Headers {
         self.0.as_deref().map_or(&[][..], Vec::as_slice).iter()
     }
 
-    /// The number of headers.
+    /// Returns the number of headers.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().len()
     }
 
-    /// Whether there are no headers.
+    /// Returns whether there are no headers.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -63,7 +63,7 @@ pub struct ProducerSpec {
 }
 
 impl ProducerSpec {
-    /// The guarantee of a producer with these settings.
+    /// Returns the guarantee of a producer with these settings.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         match self.transactional_id {
@@ -218,7 +218,7 @@ impl TopicFacts {
         Some(self.settings.as_ref()?.get(key)?.as_str())
     }
 
-    /// The size limit of a compressed batch, in bytes (`max.message.bytes`).
+    /// Returns the size limit of a compressed batch, in bytes (`max.message.bytes`).
     #[must_use]
     pub fn max_message_bytes(&self) -> Option<u64> {
         self.setting("max.message.bytes")?.parse().ok()

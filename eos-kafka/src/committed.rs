@@ -100,7 +100,7 @@ impl Asker {
                 all
             };
             if let Poll::Ready(answer) = answer {
-                // The receiver is gone if the query was just abandoned.
+                // Fails if the query, and with it the receiver, was just abandoned.
                 let _ = self
                     .answer
                     .send(answer.map_err(|e| e.at(CallSite::Committed)));

@@ -9,20 +9,20 @@ use eos_client::{GroupProtocol, ProducerSpec, SourceSpec};
 
 /// The minimum of librdkafka's overhead per fetched record, in bytes.
 const KEPT_BESIDE: usize = 448;
-/// How long a broker holds a fetch without new records, for a source of one topic.
+/// The time that a broker holds a fetch without new records, for a source of one topic.
 const FETCH_WAIT: Duration = Duration::from_millis(100);
 /// The same for a source that reads several topics.
 ///
 /// A consumer has one fetch under way at a broker. While the busy partitions have enough prefetched records, the
 /// consumer fetches only from the quiet partitions. The prefetched records of the busy ones must last until this fetch returns.
 const FETCH_WAIT_SEVERAL_TOPICS: Duration = Duration::from_millis(25);
-/// The limit of records in a producer's queue. Beyond it, a worker waits for room.
+/// The maximum number of records in a producer's queue. A worker waits while the queue is full.
 const QUEUE: usize = 60_000;
 
 /// A librdkafka setting: its name and its value.
 pub type Setting = (String, String);
 
-/// The settings of all clients, apart from what each source and producer adds.
+/// The settings of all clients. Each source and producer adds more.
 ///
 /// The caller has checked the user's properties: this crate rejects none. Settings that correctness needs override
 /// them.
@@ -58,7 +58,7 @@ impl std::fmt::Debug for KafkaConfig {
 }
 
 impl KafkaConfig {
-    /// Whether producers record unanswered requests.
+    /// Returns whether producers record unanswered requests.
     pub(super) fn notes_unanswered(&self) -> bool {
         #[cfg(feature = "failpoints")]
         if self.without_quarantine {
@@ -70,7 +70,7 @@ impl KafkaConfig {
     /// Returns the settings for queries about the cluster.
     pub(super) fn for_queries(&self, client_id: &str) -> Vec<Setting> {
         let mut all = Settings::beneath(self, client_id);
-        // A broker that closes the connection on a query rejects it, which is worth a log line.
+        // A broker that closes the connection on a query rejects it. That is logged.
         all.set("log.connection.close", true);
         all.add(&self.common);
         all.set("bootstrap.servers", &self.bootstrap);
@@ -235,7 +235,7 @@ impl Settings {
         all.set("client.id", client_id);
         // KIP-714 telemetry has no reader here, and its end delays the end of a client.
         all.set("enable.metrics.push", false);
-        // Brokers close idle connections every ten minutes, which is not worth a log line.
+        // Brokers close idle connections every ten minutes. That is not logged.
         all.set("log.connection.close", false);
         all.set("reconnect.backoff.max.ms", 1000);
         all

@@ -41,7 +41,7 @@ impl CoordinatorWatch {
         })
     }
 
-    /// The number of connections that were shut down.
+    /// Returns the number of connections that were shut down.
     #[cfg(test)]
     pub(super) fn reconnects(&self) -> u32 {
         self.shared.reconnects.load(Ordering::Relaxed)

@@ -28,7 +28,7 @@ impl GroupQuery {
         let (client, group, wake) = (Arc::clone(client), group.to_owned(), Arc::clone(wake));
         let (sender, answer) = channel();
         let asking = move || {
-            // The receiver may be gone.
+            // Fails if the receiver was dropped.
             let _ = sender.send(client.group(&group, ANSWER));
             wake.signal();
         };

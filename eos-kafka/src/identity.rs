@@ -78,7 +78,7 @@ impl Identities {
         }
     }
 
-    /// Whether fetched records may be of another topic than it seems.
+    /// Returns whether fetched records may come from another topic of the same name.
     pub(super) fn hold(&self, client: &Client) -> bool {
         match self.suspicious.map(|since| since.elapsed()) {
             None => !self.topics.is_empty() && client.news() != self.looked_into,

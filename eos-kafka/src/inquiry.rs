@@ -52,7 +52,7 @@ impl Inquiry {
         })
     }
 
-    /// The remaining time.
+    /// Returns the remaining time.
     pub(super) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
@@ -107,7 +107,7 @@ impl Inquiry {
         }
     }
 
-    /// Returns the reason for a missing response, as far as it is known.
+    /// Returns the cause of a missing response, if the client has logged one.
     pub(super) fn explain(&self, failure: Failure, call: CallSite) -> ClientError {
         let mut error = self.client.clean(failure).at(call);
         if error.fault.code == code::LOCAL_TIMED_OUT || passes(error.fault.code) {
@@ -141,7 +141,7 @@ fn cause(line: &str) -> String {
     line.get(..end).unwrap_or(line).to_owned()
 }
 
-/// Whether a retry may succeed.
+/// Returns whether a retry may succeed.
 pub(super) fn passes(code: i32) -> bool {
     matches!(
         code,

@@ -212,7 +212,7 @@ where
     }
 
     fn tell(&self, question: &Question, answer: Answer) {
-        // The receiver is gone if the lookup was just dropped.
+        // Fails if the lookup, and with it the receiver, was just dropped.
         let _ = question.answer.send(answer);
         (self.answered)();
     }

@@ -14,7 +14,7 @@ use super::coordinator_watch::CoordinatorWatch;
 use super::ffi::{Client, EventKind, Failure, Kind, Member, Queue, Topic};
 use super::queries::to_commit;
 
-/// The longest time in a librdkafka call before failed deliveries are read: a flush does not end while they are unread.
+/// The longest time in a librdkafka call before failed deliveries are read. A flush does not end while they are unread.
 const FLUSH_SLICE: Duration = Duration::from_millis(10);
 
 /// The time after its first record in which an abort waits for the sent records. librdkafka #4849: an abort that
@@ -33,7 +33,7 @@ pub struct KafkaProducer {
     client: Arc<Client>,
     transactional: bool,
     request_timeout: Duration,
-    /// Whether a transaction is open, as far as the producer has not seen its end.
+    /// Whether a transaction is open: the producer has begun it and has not seen its end.
     open: bool,
     /// Whether an unfinished call was repeated: see [`Producer::unanswered`].
     resumed: bool,
@@ -44,7 +44,7 @@ pub struct KafkaProducer {
 }
 
 impl KafkaProducer {
-    /// The number of connections that were shut down to look up a coordinator.
+    /// Returns the number of connections that were shut down to look up a coordinator.
     #[cfg(test)]
     pub(crate) fn reconnects(&self) -> u32 {
         self.watch.as_ref().map_or(0, CoordinatorWatch::reconnects)
@@ -79,7 +79,7 @@ impl KafkaProducer {
         }
     }
 
-    /// Whether an abort would be too early: see [`FIRST_ACKNOWLEDGEMENT`].
+    /// Returns whether an abort would be too early: see [`FIRST_ACKNOWLEDGEMENT`].
     fn awaits_first_acknowledgement(&mut self, slice: Duration) -> bool {
         let early = |sent: Instant| sent.elapsed() < FIRST_ACKNOWLEDGEMENT;
         if !self.first_sent.is_some_and(early)
@@ -285,7 +285,7 @@ impl Drop for KafkaProducer {
     ///
     /// The drop waits for the purge. librdkafka 2.12.1 frees the text of the transaction's error when its main thread
     /// ends (`rd_kafka_txns_term`), while the brokers' threads still run. The response INVALID_PRODUCER_EPOCH to a
-    /// record in flight frees it once more (`rd_kafka_txn_set_fatal_error`).
+    /// record in flight frees it again (`rd_kafka_txn_set_fatal_error`).
     fn drop(&mut self) {
         self.client.purge();
         self.read_reports();

@@ -197,7 +197,7 @@ impl Drop for Open {
             let event = events.poll(Duration::from_millis(10));
             let kind = event.map(|event| event.kind());
             if matches!(kind, Some(EventKind::Assign | EventKind::Revoke)) {
-                // During the close, any response means "nothing is assigned any more". After an error no response is
+                // During the close, any response means "nothing is assigned". After an error no response is
                 // possible.
                 let _ = self.client.incremental_assign(&nothing);
             }

@@ -82,7 +82,7 @@ impl Tail {
         }
     }
 
-    /// Whether the watermark dates from this reading.
+    /// Returns whether the watermark dates from this reading.
     fn is_fresh(&self, known: Known) -> bool {
         known.high >= 0 && (self.heard || known.high != self.high_before)
     }

@@ -46,7 +46,7 @@ impl TaskTurn {
 pub struct BacklogTurns {
     /// The task with the first turn of the open transaction.
     first: Option<TaskId>,
-    /// By how many tasks the limit was raised.
+    /// The number of tasks by which the limit was raised.
     raised_by: usize,
     /// Whether a task was skipped since the limit was last raised.
     skipped: bool,
@@ -68,7 +68,7 @@ pub enum DryStep {
 }
 
 impl BacklogTurns {
-    /// Begins a step of a transaction that has touched no task yet. `turn` is the task whose turn it is if none was
+    /// Begins a step of a transaction that has touched no task yet. `turn` is the task with the next turn if none was
     /// skipped. Returns the task with the first turn.
     pub fn begin(&mut self, turn: TaskId) -> TaskId {
         self.skipped = false;

@@ -43,7 +43,7 @@ impl BrokerTime {
         Now(now.since(Now(self.away + self.silence(now))))
     }
 
-    /// How long the brokers have been away at `now`.
+    /// Returns the time for which the brokers have been away at `now`.
     fn silence(&self, now: Now) -> Duration {
         now.since(self.answered.after(Self::SILENCE))
     }

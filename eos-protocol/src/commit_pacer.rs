@@ -9,7 +9,7 @@
 //! - *The broker.* Every commit writes an offset or a marker to each partition that it touched, so commits times
 //!   partitions have a limit per second.
 //!
-//! `commit.interval.ms` is the upper bound, whatever the cost.
+//! `commit.interval.ms` is the upper bound, regardless of the cost.
 //!
 //! (A commit whenever a poll finds no record does not work: under a steady stream every poll finds one.)
 
@@ -31,12 +31,12 @@ const RARE: u32 = 64;
 /// The cost of one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommitCost {
-    /// How long the commit kept the worker from taking records: its calls, and the wait for its markers.
+    /// The time for which the commit kept the worker from taking records: its calls, and the wait for its markers.
     pub took: Duration,
-    /// How long the worker was idle since the previous commit. Zero if that is unknown: then the whole cost counts.
+    /// The idle time of the worker since the previous commit. Zero if it is unknown, so that the whole cost counts.
     pub idle: Duration,
-    /// How many partitions the commit touched: those whose offsets it carried, and the known ones among those that it
-    /// wrote to.
+    /// The number of partitions that the commit touched: those whose offsets it carried, and the known ones among those
+    /// that it wrote to.
     pub partitions: u32,
 }
 
@@ -144,7 +144,7 @@ fn spent_in(interval: Duration, percent: u32) -> Duration {
     }
 }
 
-/// How long this number of partitions takes at this rate.
+/// Returns the time that commits to this number of partitions take at this rate.
 fn tolerable(partitions: u32, per_second: u32) -> Duration {
     match per_second {
         0 => Duration::MAX,

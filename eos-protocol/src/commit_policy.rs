@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::time::Now;
 
-/// Why a transaction is committed.
+/// The reason for a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CommitCause {
@@ -69,7 +69,7 @@ impl CommitCause {
     }
 }
 
-/// How the time between two commits is chosen.
+/// The choice of the time between two commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// The time is the configured interval.
@@ -79,10 +79,10 @@ pub enum Pace {
     Adaptive {
         /// The shortest time.
         least: Duration,
-        /// How much of the worker's time commits may cost, in per cent.
+        /// The maximum share of the worker's time that commits may cost, in per cent.
         percent: u32,
-        /// How many partitions commits may touch per second, all commits together. Each partition costs one or two
-        /// records on the broker.
+        /// The maximum number of partitions that all commits together may touch per second. Each partition costs one or
+        /// two records on the broker.
         partitions_per_second: u32,
     },
 }
@@ -102,7 +102,7 @@ impl Default for Pace {
 pub struct CommitPolicy {
     /// The maximum time that a transaction stays open (`commit.interval.ms`).
     pub interval: Duration,
-    /// How the interval is chosen within that maximum.
+    /// The choice of the interval within that maximum.
     pub pace: Pace,
     /// The maximum number of records.
     pub max_records: u64,
@@ -124,7 +124,7 @@ impl Default for CommitPolicy {
 /// The content of an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// When the transaction began.
+    /// The beginning of the transaction.
     pub since: Now,
     /// The number of records consumed.
     pub records: u64,
@@ -149,14 +149,14 @@ impl CommitPolicy {
         }
     }
 
-    /// How long an idle worker may wait before the open transaction is due.
+    /// Returns the time that an idle worker may wait before the open transaction is due.
     #[must_use]
     pub fn wait(&self, now: Now, load: &Load) -> Duration {
         self.interval.saturating_sub(now.since(load.since))
     }
 }
 
-/// Whether a finished record may join the open transaction. If not, the worker commits the transaction first
+/// Returns whether a finished record may join the open transaction. If not, the worker commits the transaction first
 /// ([`CommitCause::Slow`]), and the record's effects go into the next one. A slow record must not cause an abort for
 /// the records before it.
 ///

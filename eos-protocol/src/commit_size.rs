@@ -46,7 +46,7 @@ impl CommitSize {
         self.limit
     }
 
-    /// Records a commit of so many records.
+    /// Notes a commit of this number of records.
     pub fn committed(&mut self, records: u64, took: Duration) {
         if took > self.target {
             return self.shrink(self.in_time(records, took));

@@ -29,7 +29,7 @@ impl CoordinatorWait {
     /// looks up a coordinator once per second at most.
     pub const PATIENCE: Duration = Duration::from_millis(1250);
 
-    /// Whether the call under way is stuck, so that a connection must be closed. `None`: no call is under way.
+    /// Returns whether the call under way is stuck, so that a connection must be closed. `None`: no call is under way.
     ///
     /// Returns true after [`PATIENCE`](Self::PATIENCE) without a request, and again after the same time.
     pub fn is_stuck(&mut self, now: Now, traffic: Option<Traffic>) -> bool {

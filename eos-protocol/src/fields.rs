@@ -33,7 +33,7 @@ pub(crate) fn take_nullable<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>>
     }
 }
 
-/// Takes so many bytes from the front.
+/// Takes this number of bytes from the front.
 pub(crate) fn cut<'a>(rest: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
     let (bytes, behind) = rest.split_at_checked(usize::try_from(len).ok()?)?;
     *rest = behind;

@@ -1,4 +1,4 @@
-//! The local copy of a global table: whether a start reads on, or reads the whole topic again.
+//! The local copy of a global table: whether a start continues with it, or reads the whole topic again.
 //!
 //! A process reads all partitions of the topic without a group, and keeps the rows beside a [`GlobalMark`] in one
 //! database. The topic is the only durable copy, so a copy that is in doubt is deleted.
@@ -32,7 +32,7 @@ pub use age::{GlobalAge, MissedTombstones};
 /// The format that this version writes, and the only one that it reads.
 const VERSION: u8 = 1;
 
-/// What a copy holds, written in the batch of its rows.
+/// The content of a copy, written in the batch of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobalMark {
     /// The cluster's id; empty if the cluster reports none.
@@ -132,7 +132,7 @@ pub struct GlobalSituation<'a> {
     pub now: Timestamp,
 }
 
-/// How a global table starts.
+/// The decision about the start of a global table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GlobalStart {
     /// The copy is good. Read from these offsets.
@@ -141,12 +141,12 @@ pub enum GlobalStart {
     Rebuild {
         /// The offsets.
         from: Vec<(Partition, Offset)>,
-        /// What is wrong with the copy. `None` if there is none.
+        /// The defect of the copy. `None` if there is no copy.
         why: Option<StaleCopy>,
     },
 }
 
-/// What is wrong with the copy of a global table.
+/// The defect of the copy of a global table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StaleCopy {

@@ -107,7 +107,7 @@ fn row_other_topic_or_cluster_reads_again() {
 fn row_other_topic_id_reads_again() {
     let found = why(start(Some(&mark()), |it| it.id = Some(TopicUuid(8))));
     assert!(matches!(found, StaleCopy::Recreated { .. }), "{found:?}");
-    // Brokers without ids tell nothing.
+    // Brokers without ids give no evidence.
     let untold = start(Some(&mark()), |it| it.id = None);
     assert_eq!(untold, GlobalStart::ReadOn(mark().next));
 }

@@ -37,7 +37,7 @@ impl Guarantee {
         }
     }
 
-    /// Whether outputs, state and offsets commit in one transaction. If not, the consumer commits the offsets.
+    /// Returns whether outputs, state and offsets commit in one transaction. If not, the consumer commits the offsets.
     #[must_use]
     pub const fn is_transactional(self) -> bool {
         matches!(self, Self::ExactlyOnce)

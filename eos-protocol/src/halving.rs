@@ -50,7 +50,7 @@ pub struct Isolation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Culprit {
     place: (TopicPartition, Offset),
-    /// How often the record has aborted its transaction since the search found it.
+    /// The number of aborts by the record since the search found it.
     aborts: u32,
 }
 
@@ -194,22 +194,22 @@ impl Isolation {
         self.culprits.first().map(|c| &c.place)
     }
 
-    /// Whether any record is a [`culprit`](Self::culprit).
+    /// Returns whether any record is a [`culprit`](Self::culprit).
     #[must_use]
     #[inline]
     pub fn has_culprits(&self) -> bool {
         !self.culprits.is_empty()
     }
 
-    /// Whether this record is a [`culprit`](Self::culprit). Checked before the record is processed.
+    /// Returns whether this record is a [`culprit`](Self::culprit). Checked before the record is processed.
     #[must_use]
     pub fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
         self.culprits.iter().any(|c| c.is_at(partition, offset))
     }
 
-    /// Whether even the output of the policy for this record aborts its transaction: a dead letter that the brokers
-    /// refuse as they refused the output. The limit is two, for the reason above. Without a limit the worker would
-    /// retry it forever.
+    /// Returns whether even the output of the policy for this record aborts its transaction: a dead letter that the
+    /// brokers refuse as they refused the output. The limit is two, for the reason above. Without a limit the worker
+    /// would retry it forever.
     #[must_use]
     pub fn is_hopeless(&self, partition: &TopicPartition, offset: Offset) -> bool {
         let mut culprits = self.culprits.iter();
@@ -416,9 +416,9 @@ mod tests {
         assert_eq!(isolation, Isolation::default());
     }
 
-    /// A worker whose partitions take turns: each transaction takes from one after the other. A poisonous record
-    /// aborts its transaction, and the policy skips a culprit. Returns the culprits, and how many transactions
-    /// aborted and committed.
+    /// Runs a worker whose partitions take turns: each transaction takes from one after the other. A poisonous record
+    /// aborts its transaction, and the policy skips a culprit. Returns the culprits, and the numbers of aborted and
+    /// committed transactions.
     fn run(
         partitions: usize,
         records: i64,

@@ -65,7 +65,7 @@ non_negative!(
     Generation, i32, "a group generation"
 );
 non_negative!(
-    /// How often a transactional id was initialised. The broker refuses every older epoch.
+    /// The number of initialisations of a transactional id. The broker refuses every older epoch.
     ProducerEpoch, i16, "a producer epoch"
 );
 

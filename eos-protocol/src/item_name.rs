@@ -31,13 +31,13 @@ impl ItemName {
         TopicPartition::new(&*name, task.partition)
     }
 
-    /// Whether this is the [partition](Self::partition) of a due item.
+    /// Returns whether this is the [partition](Self::partition) of a due item.
     #[must_use]
     pub fn is_item(partition: &TopicPartition) -> bool {
         partition.topic.as_str().starts_with(ITEMS)
     }
 
-    /// Whether this is the [partition](Self::partition) of a due item of this task.
+    /// Returns whether this is the [partition](Self::partition) of a due item of this task.
     #[must_use]
     pub fn is_item_of(partition: &TopicPartition, task: TaskId) -> bool {
         let item = partition.topic.as_str().strip_prefix(ITEMS);

@@ -39,15 +39,15 @@ pub struct Move {
     pub expected: Expected,
     /// The next offset to process.
     pub to: Offset,
-    /// The name of the transaction. A start reads it to learn which of two transactions was the last one.
+    /// The name of the transaction. A start reads it to find out which of two transactions was the last one.
     pub name: String,
 }
 
 /// The positions that a worker has taken over.
 ///
-/// After each take-over it compares what the ledger has with what this worker committed. A difference means that another
-/// worker committed meanwhile, or that the ledger lost commits in a failover. The tasks of such positions start again
-/// from the ledger.
+/// After each take-over it compares the positions of the ledger with those that this worker committed. A difference
+/// means that another worker committed meanwhile, or that the ledger lost commits in a failover. The tasks of such
+/// positions start again from the ledger.
 #[derive(Debug, Default)]
 pub struct PositionBook {
     known: BTreeMap<TopicPartition, Known>,
@@ -61,7 +61,7 @@ struct Known {
 }
 
 impl Known {
-    /// Whether the ledger may have this position without any other writer.
+    /// Returns whether the ledger may have this position without any other writer.
     fn agrees(&self, found: &Taken) -> bool {
         let is_old = found.offset == self.at.offset && found.name == self.at.name;
         let is_new =
@@ -82,7 +82,7 @@ impl PositionBook {
         agrees
     }
 
-    /// Whether the worker has taken over this partition.
+    /// Returns whether the worker has taken over this partition.
     #[must_use]
     pub fn has(&self, partition: &TopicPartition) -> bool {
         self.known.contains_key(partition)
@@ -149,7 +149,7 @@ impl PositionBook {
         }
     }
 
-    /// Removes a partition that the worker gives back.
+    /// Removes a partition that the worker returns.
     pub fn forget(&mut self, partition: &TopicPartition) {
         self.known.remove(partition);
     }

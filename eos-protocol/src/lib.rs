@@ -22,20 +22,20 @@
 //! | [`may_join`] | whether a transaction outlives a slow record |
 //! | [`Isolation`] | which record keeps aborting its transaction |
 //! | [`RetryPlan`] | when a record that failed is tried again |
-//! | [`Pause`] | when a paused task stands still, and when it goes on |
+//! | [`Pause`] | when a paused task stands still, and when it continues |
 //! | [`DeadLetter`] | the headers of a dead letter |
 //! | [`sequence`] | whether a record waits behind a dead letter of its key |
-//! | [`letter`] | what becomes of a dead letter that waits for its replay |
+//! | [`letter`] | the decision about a dead letter that waits for its replay |
 //! | [`replay_round`] | which of the waiting letters a round of the replay reads |
 //! | [`Merge`] | which input of a task supplies the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`check_widths`] | whether their topics can be read together |
-//! | [`recommit_due`] | when an idle task's offsets are committed once more |
+//! | [`recommit_due`] | when an idle task's offsets are committed again |
 //! | [`windows`] | the window of a record, when it closes, when it expires |
-//! | [`foreign`] | who subscribes to whom in a foreign-key join, and which answer counts |
-//! | [`calls`] | which asynchronous call starts, whether its result counts, whose turn it is |
+//! | [`foreign`] | the subscriptions of a foreign-key join, and which answer counts |
+//! | [`calls`] | which asynchronous call starts, whether its result counts, which record is next |
 //! | [`identity`] | whether the id of a record was seen before |
-//! | [`MissingOffsets`] | when a task believes that the group has no offset |
+//! | [`MissingOffsets`] | when a missing offset of the group is confirmed |
 //! | [`CoordinatorWait`] | when a call that waits for a coordinator needs a reconnect |
 //! | [`BrokerTime`] | for how long brokers have been reachable |
 //! | [`state`] | the position of a task's stores, and the decision at a restart |

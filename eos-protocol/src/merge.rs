@@ -5,7 +5,7 @@
 //! input as long as the broker has, or may have, a record for it. With `max.task.idle.ms` it waits a while longer for
 //! a late producer. This is the rule of `PartitionGroup#readyToProcess` in Kafka Streams since 3.0.
 //!
-//! Within one input the order is the partition's order, whatever the timestamps.
+//! Within one input the order is the partition's order, regardless of the timestamps.
 
 use std::time::Duration;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::ids::TopicPartition;
 use crate::start::Start;
 
-/// Counts how often the group reported that a task has no committed offset.
+/// Counts the reports of the group that a task has no committed offset.
 ///
-/// A coordinator that resigns or loads may briefly report an offset as missing (KAFKA-20416). A task that believed
-/// the first report would start over and commit the new offsets.
+/// A coordinator that resigns or loads may briefly report an offset as missing (KAFKA-20416). A task that trusted the
+/// first report would start over and commit the new offsets.
 #[derive(Debug, Clone, Default)]
 pub struct MissingOffsets(BTreeMap<TopicPartition, u32>);
 
@@ -24,7 +24,7 @@ impl MissingOffsets {
         self.0.remove(driving);
     }
 
-    /// Whether this start is confirmed: none of its offsets is missing, or the group has reported the missing
+    /// Returns whether this start is confirmed: none of its offsets is missing, or the group has reported the missing
     /// offset [`TRIES`](Self::TRIES) times in a row.
     pub fn confirm(&mut self, driving: &TopicPartition, start: &Start) -> bool {
         if start.is_complete() {

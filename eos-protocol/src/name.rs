@@ -61,7 +61,7 @@ pub struct TransactionName {
     pub stores: StoreNames,
 }
 
-/// Why a text is not a transaction name.
+/// The reason why a text is not a transaction name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Written by a newer version of this library.

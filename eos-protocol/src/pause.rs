@@ -80,7 +80,7 @@ impl Pause {
         &self.place
     }
 
-    /// Whether the task waits for a verdict.
+    /// Returns whether the task waits for a verdict.
     #[must_use]
     pub const fn stands_still(&self) -> bool {
         self.is_reached && self.verdict.is_none()
@@ -95,7 +95,7 @@ impl Pause {
         }
     }
 
-    /// Whether the task is at the place.
+    /// Returns whether the task is at the place.
     #[must_use]
     pub const fn is_reached(&self) -> bool {
         self.is_reached
@@ -166,7 +166,7 @@ impl Pause {
         }
     }
 
-    /// Whether the pause is over after a commit of the task's part.
+    /// Returns whether the pause is over after a commit of the task's part.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.is_merged

@@ -197,7 +197,7 @@ impl TaskProgress {
         self.sealed.as_ref()
     }
 
-    /// Whether the open transaction holds an effect of this task.
+    /// Returns whether the open transaction holds an effect of this task.
     #[must_use]
     pub fn touched(&self) -> bool {
         self.touched
@@ -277,14 +277,14 @@ impl TaskProgress {
         }
     }
 
-    /// Whether the first record before the rewind has not arrived again yet.
+    /// Returns whether the first record before the rewind has not arrived again yet.
     #[must_use]
     pub fn expects_record(&self) -> bool {
         let mut expected = self.inputs.iter().filter_map(|input| input.expected);
         expected.any(|it| it.first.is_some() && !it.gone)
     }
 
-    /// Whether the first record before the rewind is still [missing](Admission::Missing).
+    /// Returns whether the first record before the rewind is still [missing](Admission::Missing).
     #[must_use]
     pub fn misses(&self, partition: &TopicPartition, record: Offset) -> bool {
         let mut inputs = self.inputs.iter();
@@ -371,7 +371,7 @@ impl TaskProgress {
         }
     }
 
-    /// At most once: whether the group has exactly these offsets, so that the task has nothing to give back.
+    /// At most once: whether the group has exactly these offsets, so that the task has no records to return.
     #[must_use]
     pub fn has_processed_claims(&self) -> bool {
         (self.inputs.iter()).all(|input| input.next == input.committed)

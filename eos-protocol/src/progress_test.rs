@@ -255,7 +255,7 @@ fn stream_time_never_goes_back_except_with_its_transaction() {
 }
 
 proptest! {
-    /// Whatever happens, the committed offset is where the last committed transaction ended.
+    /// The committed offset is always where the last committed transaction ended.
     #[test]
     fn committed_offsets_follow_committed_transactions_only(
         steps in proptest::collection::vec((0u8..3, 0usize..2, 0i64..5), 0..60),
@@ -318,7 +318,7 @@ fn at_least_once_no_attempt_takes_the_number_of_another() {
         "its records may be there"
     );
     task.committed();
-    // A start leaves room for the attempts of an owner that does not know yet, whatever its last number is.
+    // A start leaves room for the attempts of an owner that has not noticed it yet, regardless of its last number.
     let last = START_STEP + 2;
     let mut next = restarted(&task, Guarantee::AtLeastOnce);
     assert_eq!(numbers(&mut next), last + START_STEP);
@@ -343,7 +343,7 @@ fn at_most_once_a_record_waits_for_the_commit_of_its_claim() {
     assert!(!task.is_claimed(1, offset(20)));
     task.advance(0, offset(10), None);
     assert!(!task.has_processed_claims());
-    // The rest is given back.
+    // The rest is returned.
     assert_eq!(task.seal(Nonce(2), NOTHING)[0].1, offset(11));
     task.committed();
     assert!(!task.is_claimed(0, offset(11)));

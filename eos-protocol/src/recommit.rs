@@ -17,7 +17,7 @@ pub const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// repeat with every move of a task.
 pub const AFTER_START: Duration = Duration::from_secs(60 * 60);
 
-/// Whether the offsets of a task have to be committed again, with their name.
+/// Returns whether the offsets of a task are due to be committed again, with their name.
 ///
 /// `started` is the time when the worker took over the task, `committed` the time of its last commit of the task's
 /// offsets.

@@ -65,7 +65,7 @@ impl Round {
         &self.next
     }
 
-    /// Whether the round ends.
+    /// Returns whether the round ends.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.read >= self.limits.read
@@ -73,7 +73,7 @@ impl Round {
             || self.bytes >= self.limits.bytes
     }
 
-    /// The round has written a letter of this size. Its row is deleted.
+    /// Notes that the round has written a letter of this size. Its row is deleted.
     pub fn writes(&mut self, bytes: usize, next: Vec<u8>) {
         self.letters += 1;
         self.bytes += bytes;
@@ -81,14 +81,14 @@ impl Round {
         self.next = next;
     }
 
-    /// The round has read a letter that a later round writes.
+    /// Notes that the round has read a letter that a later round writes.
     pub fn leaves(&mut self, next: Vec<u8>) {
         self.waits = true;
         self.stays(next);
     }
 
-    /// The round has read a letter that this start does not write. The place moves until the round writes or leaves a
-    /// letter.
+    /// Notes that the round has read a letter that this start does not write. The place moves until the round writes or
+    /// leaves a letter.
     pub fn passes(&mut self, next: Vec<u8>) {
         self.stays(next);
         if self.letters == 0 && !self.waits {
@@ -102,13 +102,13 @@ impl Round {
         self.next = next;
     }
 
-    /// Whether the round has written a letter.
+    /// Returns whether the round has written a letter.
     #[must_use]
     pub const fn has_written(&self) -> bool {
         self.letters > 0
     }
 
-    /// Whether later rounds have no stored letter to write. `is_end`: whether the round has read the last row.
+    /// Returns whether later rounds have no stored letter to write. `is_end`: whether the round has read the last row.
     #[must_use]
     pub const fn is_last(&self, is_end: bool) -> bool {
         is_end && self.letters == 0 && !self.waits

@@ -9,7 +9,7 @@ use crate::backoff::Backoff;
 use crate::ids::{Offset, TopicPartition};
 use crate::time::Now;
 
-/// How often a record is tried again, and when.
+/// The number and the times of the retries of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPlan {
     /// The waits between tries.
@@ -64,7 +64,7 @@ impl RetryPlan {
 }
 
 impl Attempt {
-    /// How long the task stays parked. Zero once the next try is due.
+    /// Returns the time until the task is no longer parked. Zero once the next try is due.
     #[must_use]
     pub fn wait(&self, now: Now) -> Duration {
         self.next.since(now)

@@ -270,7 +270,7 @@ impl ParkedKey {
         self.advance()
     }
 
-    /// Whether the letter of this number is still to be processed.
+    /// Returns whether the letter of this number is still to be processed.
     fn awaits(&self, number: LetterNumber) -> bool {
         number.episode == self.episode
             && (self.next..=self.highest).contains(&number.n)

@@ -295,7 +295,7 @@ fn any_history_processes_each_record_once_and_in_order() {
             };
             known = step(&mut row, replay, fails);
         }
-        // Each letter comes once more, in order, and nothing fails.
+        // Each letter arrives again, in order, and nothing fails.
         known.sort_unstable();
         known.dedup();
         for (n, id) in known {

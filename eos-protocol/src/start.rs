@@ -95,7 +95,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// Whether the group has a committed offset for every input.
+    /// Returns whether the group has a committed offset for every input.
     pub fn is_complete(&self) -> bool {
         match self {
             Self::Resume { .. } => true,
@@ -344,7 +344,7 @@ pub fn plan_start(about: &Situation<'_>, committed: &[Committed]) -> Result<Star
     })
 }
 
-/// Whether the accepted old layout committed this offset. That layout need not have had all of the inputs.
+/// Returns whether the accepted old layout committed this offset. That layout need not have had all of the inputs.
 fn is_accepted(about: &Situation<'_>, name: Option<&TransactionName>) -> bool {
     let layout = name.map(|name| name.layout);
     layout.is_some() && layout != Some(about.layout) && layout == about.accepted

@@ -40,7 +40,7 @@ impl Deadline {
         self.0.since(now)
     }
 
-    /// Whether no time remains.
+    /// Returns whether no time remains.
     #[must_use]
     pub fn passed(self, now: Now) -> bool {
         self.remaining(now).is_zero()

@@ -16,7 +16,7 @@ pub enum ViewPhase {
     Ready,
 }
 
-/// The place of a task, for a process that is asked for its rows.
+/// The place of a task, for a query of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
     /// The task is here, and its state can be read.
@@ -56,7 +56,7 @@ pub fn whereabouts(
     }
 }
 
-/// Whether a database has the effects of a record.
+/// Checks that a database has the effects of a record.
 ///
 /// # Errors
 /// The next offset of the partition if the database is behind. `None` if it is unknown, before the first transaction.

@@ -38,7 +38,7 @@ pub trait StoreBackend: Send + fmt::Debug {
         found: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<(), StoreError>;
 
-    /// A cursor on the first key of the range, in the direction given.
+    /// Returns a cursor on the first key of the range, in the direction given.
     ///
     /// It shows the current content of the store.
     fn scan<'a>(
@@ -48,8 +48,8 @@ pub trait StoreBackend: Send + fmt::Debug {
         direction: Direction,
     ) -> Result<Box<dyn Cursor + 'a>, StoreError>;
 
-    /// The stores that have a key here, in the order of their ids, even if the task does not have them: an earlier
-    /// program may have kept others. Reserved ids are left out. Cheap: keys are not read one by one.
+    /// Returns the stores that have a key here, in the order of their ids, even if the task does not have them: an
+    /// earlier program may have kept others. Reserved ids are left out. Cheap: keys are not read one by one.
     fn stores(&self) -> Result<Vec<StoreId>, StoreError>;
 
     /// Writes the batch and the position, both or neither.
@@ -75,7 +75,7 @@ pub trait StoreBackend: Send + fmt::Debug {
         Poll::Ready(Ok(()))
     }
 
-    /// The position of the last [`apply`](Self::apply); `None` if there was none.
+    /// Returns the position of the last [`apply`](Self::apply); `None` if there was none.
     fn position(&self) -> Option<&Position>;
 
     /// Returns the reader of this database, for other threads. `None`, the default, if the engine has no snapshots.
@@ -85,7 +85,7 @@ pub trait StoreBackend: Send + fmt::Debug {
         None
     }
 
-    /// Bytes in the engine's memory and its log only. They decide which database flushes.
+    /// Returns the bytes in the engine's memory and its log only. They decide which database flushes.
     fn bytes_unflushed(&self) -> u64 {
         0
     }

@@ -26,7 +26,7 @@ pub struct Write<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// An empty batch.
+    /// Returns an empty batch.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -36,7 +36,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// A batch with room for this many writes.
+    /// Returns a batch with room for this many writes.
     #[must_use]
     pub fn with_capacity(writes: usize) -> Self {
         Self {
@@ -53,32 +53,32 @@ impl<'a> Batch<'a> {
     }
 
     /// Deletes every key of a range, both earlier keys and those that this batch writes. A range is one entry in the
-    /// log, whatever its size. An empty range adds no entry.
+    /// log, regardless of its size. An empty range adds no entry.
     pub fn delete_expired(&mut self, expired: &'a ExpiredRows) {
         if !expired.range.is_empty() {
             self.expired.push(expired);
         }
     }
 
-    /// The expired rows, which the engine deletes after the writes.
+    /// Returns the expired rows, which the engine deletes after the writes.
     #[must_use]
     pub fn expired(&self) -> &[&'a ExpiredRows] {
         &self.expired
     }
 
-    /// The writes, in order.
+    /// Returns the writes, in order.
     #[must_use]
     pub fn writes(&self) -> &[Write<'a>] {
         &self.writes
     }
 
-    /// Bytes of keys and values that were added.
+    /// Returns the bytes of keys and values that were added.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the batch is empty.
+    /// Returns whether the batch is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.expired.is_empty()

@@ -41,7 +41,7 @@ struct Shared {
 }
 
 impl CacheMemory {
-    /// A cache of this many bytes. The [`default`](Self::default) has none.
+    /// Returns a cache of this many bytes. The [`default`](Self::default) has none.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let (stores, part) = (Mutex::new(0), AtomicUsize::new(bytes));
@@ -54,13 +54,13 @@ impl CacheMemory {
         }))
     }
 
-    /// The configured size in bytes.
+    /// Returns the configured size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// The size of one store's part, in bytes.
+    /// Returns the size of one store's part, in bytes.
     fn part(&self) -> usize {
         self.0.part.load(Ordering::Relaxed)
     }
@@ -117,8 +117,8 @@ pub(crate) struct CommittedCache {
     old: Table,
     /// The missing keys of new windows, for windowed stores only.
     new_windows: Option<NewWindows>,
-    /// The ids of new windows, once they were asked for. An id is a key without the start of its window. They include those
-    /// of open transactions.
+    /// The ids of new windows, including those of open transactions. `None` before the first query for an id. An id is
+    /// a key without the start of its window.
     ids: Option<NewWindows>,
     memory: CacheMemory,
     /// The bytes of this store that `memory` counts.
@@ -149,7 +149,7 @@ impl CommittedCache {
         self
     }
 
-    /// Whether [`begin_after`](Self::begin_after) has to be called.
+    /// Returns whether [`begin_after`](Self::begin_after) has to be called.
     pub(crate) fn needs_last_key(&self) -> bool {
         let windows = self.new_windows.as_ref();
         windows.is_some_and(|windows| !windows.is_known())
@@ -163,12 +163,12 @@ impl CommittedCache {
         }
     }
 
-    /// The ids of new windows.
+    /// Returns the ids of new windows.
     pub(crate) fn ids(&mut self) -> Option<&mut NewWindows> {
         self.ids.as_mut()
     }
 
-    /// Whether it does not note ids yet, and has memory for them.
+    /// Returns whether the store has no filter of ids yet, and has memory for one.
     pub(crate) fn may_note_ids(&self) -> bool {
         self.ids.is_none() && self.memory.part() > 0
     }
@@ -180,12 +180,12 @@ impl CommittedCache {
         self.ids = Some(ids);
     }
 
-    /// The memory of one of the two filters of ids.
+    /// Returns the memory of one of the two filters of ids.
     fn ids_bytes(&self) -> usize {
         (self.memory.part() / IDS_SHARE).min(IDS_BYTES)
     }
 
-    /// The maximum memory of both generations together.
+    /// Returns the maximum memory of both generations together.
     fn limit(&mut self) -> usize {
         let filters = [&self.new_windows, &self.ids];
         let filters: usize = filters.into_iter().flatten().map(NewWindows::bytes).sum();
@@ -200,7 +200,7 @@ impl CommittedCache {
         self.memory.limit(own, self.most).saturating_sub(filters)
     }
 
-    /// The memory of one of the two filters of new windows.
+    /// Returns the memory of one of the two filters of new windows.
     fn filter_bytes(&self) -> usize {
         (self.memory.part() / FILTER_SHARE).min(FILTER_BYTES)
     }
@@ -235,7 +235,7 @@ impl CommittedCache {
         limit
     }
 
-    /// Whether an entry with this length fits into the young generation, beside the old one.
+    /// Returns whether an entry with this length fits into the young generation, beside the old one.
     fn has_room(&self, len: usize, limit: usize) -> bool {
         let beside_old = limit.saturating_sub(self.old.room());
         self.young.fits(len, beside_old.min(most_young(limit)))
@@ -281,7 +281,7 @@ impl CommittedCache {
         }
     }
 
-    /// The known state of a key: a value or a missing key. `None` if it is unknown.
+    /// Returns the known state of a key: a value or a missing key. `None` if it is unknown.
     pub(crate) fn get(&mut self, hash: KeyHash, key: &[u8]) -> Option<Written<'_>> {
         let limit = self.keep_to_limit();
         if let Some(number) = self.young.number(hash, key) {
@@ -352,7 +352,7 @@ impl CommittedCache {
     }
 }
 
-/// The maximum memory of the young generation, in bytes. `limit` is that of both generations.
+/// Returns the maximum memory of the young generation, in bytes. `limit` is that of both generations.
 fn most_young(limit: usize) -> usize {
     limit / 3 * 2
 }

@@ -176,7 +176,7 @@ fn a_store_has_the_memory_that_others_leave_unused() {
     assert_eq!(held(&first), alone);
     fill(&mut first, &hasher);
     assert!(held(&first) > alone / 2, "{} of {alone}", held(&first));
-    // Each store may fill its part, and the first one returns what it has above its own.
+    // Each store may fill its part, and the first one returns the memory above its own part.
     for other in &mut others {
         fill(other, &hasher);
         let part = 16 * 1024;
@@ -298,7 +298,7 @@ fn splitmix(state: u64) -> u64 {
     z ^ (z >> 27)
 }
 
-/// The memory of its two generations, in bytes.
+/// Returns the memory of its two generations, in bytes.
 fn held(cache: &CommittedCache) -> usize {
     cache.young.room() + cache.old.room()
 }

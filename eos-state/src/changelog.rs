@@ -30,13 +30,13 @@ pub fn key(store: StoreId, key: &[u8], out: &mut Vec<u8>) {
     out.extend(key);
 }
 
-/// The key of a family's commit record.
+/// Returns the key of a family's commit record.
 #[must_use]
 pub const fn commit_record_key(family: Family) -> [u8; 4] {
     StoreId::commit_record(family).to_be_bytes()
 }
 
-/// The value of a commit record.
+/// Returns the value of a commit record.
 #[must_use]
 pub fn commit_record_value(record: CommitRecord) -> [u8; 17] {
     let mut value = [COMMIT_RECORD; 17];
@@ -90,7 +90,7 @@ pub struct ChangelogError {
     pub reason: BadRecord,
 }
 
-/// Why a record does not belong in its changelog.
+/// The reason why a record does not belong in its changelog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadRecord {
@@ -139,7 +139,7 @@ pub enum BadRecord {
 }
 
 impl Changelog {
-    /// A partition of a family's changelog, with the ids of its stores.
+    /// Returns a partition of a family's changelog, with the ids of its stores.
     #[must_use]
     pub fn new(partition: TopicPartition, family: Family, mut stores: Vec<StoreId>) -> Self {
         stores.sort_unstable();

@@ -7,7 +7,7 @@ pub type KeyValue<'a> = (&'a [u8], &'a [u8]);
 
 /// A cursor in a range of one store.
 pub trait Cursor {
-    /// The entry under the cursor; `None` once the range is exhausted.
+    /// Returns the entry under the cursor; `None` once the range is exhausted.
     fn entry(&self) -> Option<KeyValue<'_>>;
 
     /// Moves to the next entry.

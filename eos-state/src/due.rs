@@ -150,7 +150,7 @@ pub(crate) fn index_key(
     full.extend_from_slice(key);
 }
 
-/// Whether an index key belongs to a clock.
+/// Returns whether an index key belongs to a clock.
 pub(crate) fn is_of(full: &[u8], clock: Clock) -> bool {
     full.starts_with(&[INDEX, clock.number()])
 }

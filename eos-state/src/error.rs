@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eos_protocol::state::{PositionError, StoreId};
 
-/// Why a store can't be opened, read or written.
+/// The reason why a store can't be opened, read or written.
 ///
 /// Cheap to clone, because a poisoned store returns the error that poisoned it from every call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,7 +164,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the store must not be read or written any more.
+    /// Returns whether the store must no longer be read or written.
     ///
     /// After such an error, the engine's own view may differ from the disk. Only reopening the store shows the state
     /// on disk.

@@ -85,7 +85,7 @@ impl InFlight {
         }
     }
 
-    /// The position after the writes.
+    /// Returns the position after the writes.
     #[must_use]
     pub fn position(&self) -> &Position {
         &self.position
@@ -120,7 +120,7 @@ impl InFlight {
         store.overlay.get(hash, key)
     }
 
-    /// Whether the transaction deleted a range that contains this key.
+    /// Returns whether the transaction deleted a range that contains this key.
     pub(crate) fn is_over(&self, store: StoreId, key: &[u8]) -> bool {
         let mut over = self.over().iter();
         over.any(|over| over.store == store && over.range.contains(key))
@@ -138,7 +138,7 @@ impl InFlight {
         Some((store.id, store.overlay.table(), entries))
     }
 
-    /// The ranges of this store that the transaction deleted.
+    /// Returns the ranges of this store that the transaction deleted.
     pub(crate) fn deleted_ranges(&self, store: StoreId) -> impl Iterator<Item = &KeyRange> {
         let over = self.over().iter().filter(move |over| over.store == store);
         over.map(|over| &over.range)

@@ -28,8 +28,8 @@ struct Place {
 }
 
 impl Load {
-    /// The least memory of a load that is worth a table of its own, in bytes. The write buffer of RocksDB collects
-    /// smaller loads.
+    /// The minimum memory of a load that is written as a table of its own, in bytes. The write buffer of RocksDB
+    /// collects smaller loads.
     pub const LEAST_TABLE: usize = 512 << 10;
 
     /// The memory of a write in addition to its bytes: its place, and a copy of the place for the sort.
@@ -74,25 +74,25 @@ impl Load {
         self.windowed |= store.is_windowed();
     }
 
-    /// The memory that the writes need, in bytes.
+    /// Returns the memory that the writes need, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.bytes.len() + self.writes.len() * Self::BESIDE
     }
 
-    /// Whether there are no writes.
+    /// Returns whether there are no writes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Whether there is a write to a windowed store.
+    /// Returns whether there is a write to a windowed store.
     #[must_use]
     pub const fn has_windowed(&self) -> bool {
         self.windowed
     }
 
-    /// The last write to each key, in order: the store's id and the key, and the value if there is one.
+    /// Returns the last write to each key, in order: the store's id and the key, and the value if there is one.
     pub(crate) fn sorted(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let mut places = self.writes.clone();
         // A stable sort keeps the last of equal keys last. It is fast here, because each transaction is in order.
@@ -107,7 +107,7 @@ impl Load {
         })
     }
 
-    /// The last write to each key, in order.
+    /// Returns the last write to each key, in order.
     pub(crate) fn batch(&self) -> Batch<'_> {
         let mut batch = Batch::with_capacity(self.writes.len());
         for (key, value) in self.sorted() {

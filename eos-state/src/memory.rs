@@ -45,7 +45,7 @@ impl Published {
 }
 
 impl MemoryBackend {
-    /// An empty engine without a position.
+    /// Returns an empty engine without a position.
     #[must_use]
     pub const fn new() -> Self {
         Self {

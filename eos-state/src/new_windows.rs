@@ -17,7 +17,7 @@ const LINE: usize = 64 / size_of::<u64>();
 /// as to find a row. A window that starts after the last stored one has only rows that were written since. A Bloom
 /// filter (Bloom 1970) notes their keys. Two filters take turns, so only the newest windows are recognised.
 ///
-/// The caller chooses what is hashed: a whole key for [`lacks`](Self::lacks), or a key without its start for
+/// The caller chooses the hashed bytes: a whole key for [`lacks`](Self::lacks), or a key without its start for
 /// [`lacks_since`](Self::lacks_since).
 #[derive(Debug, Default)]
 pub(crate) struct NewWindows {
@@ -44,13 +44,13 @@ impl NewWindows {
     /// The least memory of a filter, in bytes.
     pub(crate) const LEAST: usize = LINE * size_of::<u64>();
 
-    /// The memory of both filters.
+    /// Returns the memory of both filters.
     pub(crate) fn bytes(&self) -> usize {
         let words = self.filters.iter().map(|filter| filter.words.len());
         words.sum::<usize>() * size_of::<u64>()
     }
 
-    /// Whether the last stored window is known.
+    /// Returns whether the last stored window is known.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
@@ -103,7 +103,7 @@ impl NewWindows {
         }
     }
 
-    /// Whether the engine certainly does not have this key.
+    /// Returns whether the engine certainly does not have this key.
     pub(crate) fn lacks(&self, hash: KeyHash, key: &[u8]) -> bool {
         let (Some(from), Some(start)) = (self.from, start_of(key)) else {
             return false;
@@ -111,7 +111,7 @@ impl NewWindows {
         start >= from && !self.filters[usize::from(start >= self.second_from)].may_have(hash)
     }
 
-    /// Whether certainly no key with this hash was noted in the window of `key` or in a later one.
+    /// Returns whether the filter certainly has no key with this hash in the window of `key` or in a later one.
     pub(crate) fn lacks_since(&self, hash: KeyHash, key: &[u8]) -> bool {
         let (Some(from), Some(start)) = (self.from, start_of(key)) else {
             return false;
@@ -124,7 +124,7 @@ impl NewWindows {
 }
 
 impl Filter {
-    /// A filter of at most this many bytes, and of at least one cache line.
+    /// Returns a filter of at most this many bytes, and of at least one cache line.
     fn of(bytes: usize) -> Self {
         let words = bytes.max(NewWindows::LEAST) / size_of::<u64>();
         Self {
@@ -166,7 +166,7 @@ impl Filter {
         self.keys * BITS_PER_KEY >= self.words.len() * u64::BITS as usize
     }
 
-    /// Whether it recognises few missing keys.
+    /// Returns whether it recognises few missing keys.
     fn is_useless(&self) -> bool {
         self.keys * BITS_PER_KEY >= 4 * self.words.len() * u64::BITS as usize
     }
@@ -181,7 +181,7 @@ fn start_of(key: &[u8]) -> Option<Start> {
     key.first_chunk().copied()
 }
 
-/// The next possible start.
+/// Returns the next possible start.
 fn after(start: Start) -> Option<Start> {
     u64::from_be_bytes(start)
         .checked_add(1)

@@ -19,7 +19,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key.
+    /// Returns every key.
     #[must_use]
     pub const fn all() -> Self {
         Self {
@@ -28,7 +28,7 @@ impl KeyRange {
         }
     }
 
-    /// The keys that begin with `prefix`.
+    /// Returns the keys that begin with `prefix`.
     #[must_use]
     pub fn prefix(prefix: &[u8]) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl KeyRange {
         }
     }
 
-    /// The keys between two bounds. An inverted range holds no key.
+    /// Returns the keys between two bounds. An inverted range holds no key.
     #[must_use]
     pub fn between<'k>(range: impl RangeBounds<&'k [u8]>) -> Self {
         let from = match range.start_bound() {
@@ -65,7 +65,7 @@ impl KeyRange {
         }
     }
 
-    /// The part of the range above this key.
+    /// Returns the part of the range above this key.
     #[must_use]
     pub fn after(&self, key: &[u8]) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl KeyRange {
         }
     }
 
-    /// The part of the range below this key.
+    /// Returns the part of the range below this key.
     #[must_use]
     pub fn before(&self, key: &[u8]) -> Self {
         let to = self.to.as_deref().map_or(key, |to| to.min(key));
@@ -84,13 +84,13 @@ impl KeyRange {
         }
     }
 
-    /// The first possible key in the range.
+    /// Returns the first possible key in the range.
     #[must_use]
     pub fn from(&self) -> &[u8] {
         &self.from
     }
 
-    /// The first key above the range; `None` without an upper end.
+    /// Returns the first key above the range; `None` without an upper end.
     #[must_use]
     pub fn to(&self) -> Option<&[u8]> {
         self.to.as_deref()
@@ -102,20 +102,20 @@ impl KeyRange {
         (Bound::Included(self.from()), to)
     }
 
-    /// Whether the range is empty.
+    /// Returns whether the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.to().is_some_and(|to| to <= self.from())
     }
 
-    /// Whether the key is in the range.
+    /// Returns whether the key is in the range.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.from() <= key && self.to().is_none_or(|to| key < to)
     }
 }
 
-/// The smallest key above this one.
+/// Returns the smallest key above this one.
 fn just_after(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -123,7 +123,7 @@ fn just_after(key: &[u8]) -> Vec<u8> {
     next
 }
 
-/// The smallest key above all keys with the prefix; `None` if it is all 0xff or empty.
+/// Returns the smallest key above all keys with the prefix; `None` if it is all 0xff or empty.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut next = prefix[..=last].to_vec();

@@ -31,7 +31,7 @@ pub trait TakeSnapshot: Send {
 
 /// A snapshot inside an engine: the committed data of all stores after one transaction.
 pub trait SnapshotOf: Send {
-    /// The position in the snapshot; `None` before the first write.
+    /// Returns the position in the snapshot; `None` before the first write.
     fn position(&self) -> Option<&Position>;
 
     /// Reads one key. Returns true if it exists; `value` then holds its value.
@@ -161,7 +161,7 @@ impl Page {
 }
 
 impl StateSnapshot {
-    /// The position of the data; `None` before the first write.
+    /// Returns the position of the data; `None` before the first write.
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.position.as_ref()

@@ -15,14 +15,14 @@ use crate::range::{Direction, KeyRange};
 /// transaction in flight, and the data of the engine. Each layer hides the later ones. Created by
 /// [`TaskStore::scan`](crate::TaskStore::scan).
 ///
-/// It shows the range at the beginning of the scan, whatever is written meanwhile.
+/// It shows the range at the beginning of the scan, without later writes.
 pub struct Scan<'a> {
     scratch: Written,
     overlay: Layer<'a>,
     in_flight: Option<Box<InFlightLayer<'a>>>,
     committed: Box<dyn Cursor + 'a>,
     direction: Direction,
-    /// Which layers are at the last returned key, and have to advance.
+    /// Whether each layer is at the last returned key, and has to advance.
     used: [bool; 4],
     poison: &'a OnceCell<StoreError>,
 }
@@ -81,7 +81,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The next entry, key and value; `None` at the end of the range.
+    /// Returns the next entry, key and value; `None` at the end of the range.
     ///
     /// # Errors
     /// If the engine can't read it: the store is poisoned, and the scan ends.
@@ -130,7 +130,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The topmost layer at the first key, and whether it has a value.
+    /// Returns the topmost layer at the first key, and whether it has a value.
     fn first(&mut self) -> Option<(Top, bool)> {
         let keys = [
             self.scratch.at.map(|n| self.scratch.table.key(n)),

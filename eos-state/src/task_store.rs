@@ -130,7 +130,7 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// The next key with its last value. `None` after the last key, and once the transaction has ended.
+    /// Returns the next key with its last value. `None` after the last key, and once the transaction has ended.
     pub fn next<'a>(&mut self, of: &'a TaskStore) -> Option<Write<'a>> {
         let number = *self.order.get(self.at)?;
         let slot = of.slots.get(self.slot)?;
@@ -140,7 +140,7 @@ impl Changed {
 }
 
 impl TaskStore {
-    /// The stores of a task over their committed data.
+    /// Returns the stores of a task over their committed data.
     ///
     /// # Errors
     /// [`StoreError::SameId`] if two stores share an id.
@@ -220,7 +220,7 @@ impl TaskStore {
         }
     }
 
-    /// The stores that have a committed key, in the order of their ids, even if the task does not have them.
+    /// Returns the stores that have a committed key, in the order of their ids, even if the task does not have them.
     ///
     /// # Errors
     /// If the engine can't read.
@@ -229,7 +229,7 @@ impl TaskStore {
         self.poisoning(self.backend.stores())
     }
 
-    /// Whether the task has this store.
+    /// Returns whether the task has this store.
     #[must_use]
     pub fn has(&self, store: StoreId) -> bool {
         self.stores().iter().any(|slot| slot.id == store)
@@ -266,7 +266,7 @@ impl TaskStore {
         self.read_through(slot, hash, key, value)
     }
 
-    /// Reads a key that only the engine knows.
+    /// Reads a key that is in none of the upper layers.
     fn read_through(
         &self,
         slot: usize,
@@ -334,7 +334,7 @@ impl TaskStore {
         self.write(store, key, Some(value))
     }
 
-    /// Deletes a key for the current record. To delete a missing key is fine.
+    /// Deletes a key for the current record. Deleting a missing key is not an error.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -432,21 +432,21 @@ impl TaskStore {
         }
     }
 
-    /// The size in bytes of the open transaction's writes. Too many bytes cause an early commit.
+    /// Returns the size in bytes of the open transaction's writes. Too many bytes cause an early commit.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.slots.iter().map(|slot| slot.overlay.bytes()).sum()
     }
 
-    /// Whether the transaction wrote to a store of this family.
+    /// Returns whether the transaction wrote to a store of this family.
     #[must_use]
     pub fn touched(&self, family: Family) -> bool {
         (self.stores().iter())
             .any(|slot| slot.id.family() == family && !slot.overlay.table().is_empty())
     }
 
-    /// The transaction's writes to the stores of this family: the last write to each key, in the order of store and
-    /// key. They go to the changelog.
+    /// Returns the transaction's writes to the stores of this family: the last write to each key, in the order of store
+    /// and key. They go to the changelog.
     pub fn changes(&mut self, family: Family) -> impl Iterator<Item = Write<'_>> {
         self.slots.iter_mut().for_each(|slot| drop(slot.sorted()));
         let stores = self.stores().iter();
@@ -455,8 +455,8 @@ impl TaskStore {
             .flat_map(Slot::writes)
     }
 
-    /// The keys of one store that the transaction has changed so far, in order. During the iteration, other stores
-    /// may be written.
+    /// Returns the keys of one store that the transaction has changed so far, in order. During the iteration, other
+    /// stores may be written.
     ///
     /// # Errors
     /// If the store is unknown or poisoned.
@@ -473,7 +473,7 @@ impl TaskStore {
         self.forget_due();
     }
 
-    /// The position of the committed data; `None` before the first write.
+    /// Returns the position of the committed data; `None` before the first write.
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.backend.position()
@@ -485,7 +485,7 @@ impl TaskStore {
         self.backend.reader()
     }
 
-    /// Bytes in the engine's memory and its log only.
+    /// Returns the bytes in the engine's memory and its log only.
     #[must_use]
     pub fn bytes_unflushed(&self) -> u64 {
         self.backend.bytes_unflushed()
@@ -501,7 +501,7 @@ impl TaskStore {
         self.poisoning(flushed)
     }
 
-    /// The failure that poisoned the store.
+    /// Returns the failure that poisoned the store.
     #[must_use]
     pub fn poison(&self) -> Option<&StoreError> {
         self.poison.get()
@@ -535,7 +535,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// Whether a key exists, if that is known without the engine. `value` then holds its value.
+    /// Returns whether a key exists, if that is known without the engine. `value` then holds its value.
     fn known(&self, slot: usize, hash: KeyHash, key: &[u8], value: &mut Vec<u8>) -> Option<bool> {
         if let Some(written) = self.scratch.borrow()[slot].get(hash, key) {
             return Some(take(written, value));
@@ -568,7 +568,7 @@ impl TaskStore {
         in_flight.filter(|_| self.defences.reads_in_flight)
     }
 
-    /// The index of a store, if the store is healthy.
+    /// Returns the index of a store, if the store is healthy.
     fn slot(&self, store: StoreId) -> Result<usize, StoreError> {
         self.healthy()?;
         let stores = self.stores();
@@ -577,7 +577,7 @@ impl TaskStore {
         Ok(at + self.slots.len() - stores.len())
     }
 
-    /// The stores of the task, without the index and the notes.
+    /// Returns the stores of the task, without the index and the notes.
     fn stores(&self) -> &[Slot] {
         let reserved = usize::from(self.due.is_some()) + usize::from(self.has_notes);
         self.slots.get(reserved..).unwrap_or_default()

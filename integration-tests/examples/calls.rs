@@ -12,7 +12,7 @@ use eos_core::calls::Call;
 use eos_core::{App, Backoff, Calls, PlainTopic, Topic};
 use tokio::task::spawn_blocking;
 
-/// The time-out of a call. The slowest response of the service takes 200 ms.
+/// The timeout of a call. The slowest response of the service takes 200 ms.
 const TIME_OUT: Duration = Duration::from_secs(5);
 
 #[tokio::main]

@@ -1,7 +1,8 @@
-//! An app whose records say what goes wrong with them, for `tests/kafka/policies.rs`:
+//! The app of `tests/kafka/policies.rs`. Each of its records names a fault.
+//!
 //! `APP=faulty POLICY=skip cargo run -p integration-tests --example faulty`
 //!
-//! It reads `<APP>-in`, writes `<APP>-out` and, if the policy says so, `<APP>-dead`.
+//! It reads `<APP>-in`, and writes to `<APP>-out`. Some policies write dead letters to `<APP>-dead`.
 
 use std::collections::HashMap;
 use std::env::var;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize, Serializer};
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     seq: u64,
-    /// What it does to the app.
+    /// The fault that the record causes.
     does: String,
 }
 
@@ -34,7 +35,7 @@ fn written<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> 
     }
 }
 
-/// How often each record was tried in this process.
+/// The number of tries of each record in this process.
 static TRIES: Mutex<Option<HashMap<u64, u32>>> = Mutex::new(None);
 
 fn tries(seq: u64) -> u32 {

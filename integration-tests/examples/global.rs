@@ -1,6 +1,7 @@
-//! The app of `tests/kafka/global.rs`: it prices the orders of `<APP>-in`, whose value is a currency, with the global table of
-//! `<APP>-rates`, and writes them to `<APP>-out`:
-//! `APP=global cargo run -p integration-tests --example global`
+//! The app of `tests/kafka/global.rs`: `APP=global cargo run -p integration-tests --example global`
+//!
+//! The values of `<APP>-in` are currencies. The app joins each with its rate in the global table of `<APP>-rates`, and
+//! writes the result to `<APP>-out`.
 
 use std::env::var;
 

@@ -2,8 +2,8 @@
 //! `APP=orders DATABASE=postgres://... cargo run -p integration-tests --example orders --features failpoints`
 //!
 //! It reads orders from `<APP>-in`, inserts each into `bookings`, and takes its units from `stock`, in the database
-//! `DATABASE`. `REFUSED=dead_letter` makes dead letters of orders that the database refuses. `INBOX=shop` books an order
-//! once by its id. `WITHOUT=compared_positions` removes a defence, so that orders are lost or doubled.
+//! `DATABASE`. `REFUSED=dead_letter` makes dead letters of orders that the database refuses. `INBOX=shop` books an
+//! order once by its id. `WITHOUT=compared_positions` removes a defence, so that orders are lost or doubled.
 
 use std::env::var;
 
@@ -63,7 +63,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The defences that this name removes.
+/// Returns the defences that this name removes.
 fn removed(name: &str) -> Result<Vec<Defence>> {
     Ok(vec![match name {
         "" => return Ok(Vec::new()),

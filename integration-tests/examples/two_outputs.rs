@@ -1,8 +1,7 @@
 //! The app of `tests/kafka/crash_sweep.rs` and `tests/kafka/zombies.rs`:
 //! `APP=sweep cargo run -p integration-tests --example two_outputs --features failpoints`
 //!
-//! It reads `<APP>-in` and writes each record to `<APP>-a` and `<APP>-b`, with the id of the process
-//! that did it.
+//! It reads `<APP>-in` and writes each record to `<APP>-a` and `<APP>-b`, with the id of its process.
 
 use std::env::var;
 

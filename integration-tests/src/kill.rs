@@ -1,5 +1,5 @@
-//! The kill test: programs die again and again under load, and the judge says what came of it.
-//! In a churn they come and go without end instead.
+//! The kill test: the processes of an app are killed repeatedly under load, and the judge checks the output. In a
+//! churn, processes join and leave all the time instead.
 //!
 //! ```text
 //! generator ──► cities ──► processes of the app ──► outputs ──► judge
@@ -7,8 +7,8 @@
 //!     plan (seeded) ──► scenario ◄── watch: how far is the committed output?
 //! ```
 //!
-//! A test whose faults did not happen, or happened while nothing flowed, proves nothing: each
-//! fault is counted at its place in the stream, and a run with too few of them fails.
+//! A test proves nothing if its faults did not happen, or happened while no records flowed. So each fault is recorded
+//! with its position in the stream, and a run with too few faults fails.
 
 mod load;
 mod outcome;

@@ -1,4 +1,4 @@
-//! Programs under test: building them, running them, never leaving one behind.
+//! Programs under test: builds them, runs them, and kills them in the end.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use kafka_launcher::os::{self, Signal};
 
 use crate::wait::wait_until;
 
-/// Something cargo can build and a test can run.
+/// A program that cargo can build and a test can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program<'a> {
     /// A binary of a package.
@@ -110,24 +110,24 @@ impl ChildGuard {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// Returns whether the process still runs.
     ///
     /// # Errors
-    /// When the operating system cannot say.
+    /// When the operating system does not report its state.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     ///
     /// # Errors
     /// When the operating system refuses.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // Not reaped before `wait`, so the id cannot belong to another process.
+        // The process is not reaped before `wait`, so its id cannot belong to another process.
         os::signal(self.id(), signal).with_context(|| format!("signal {}", self.name))
     }
 
-    /// Kills it at once (SIGKILL) and waits until it is gone.
+    /// Kills the process (SIGKILL) and waits until it has ended.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -138,10 +138,10 @@ impl ChildGuard {
         Ok(self.child.wait()?)
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     ///
     /// # Errors
-    /// When it still runs after `patience`.
+    /// When the process still runs after `patience`.
     pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
         let what = format!("{} (process {}) ends", self.name, self.id());
         let mut status = None;
@@ -152,7 +152,7 @@ impl ChildGuard {
         status.context("the process ended without a status")
     }
 
-    /// The process itself, for its pipes.
+    /// Returns the process itself, for its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -160,7 +160,7 @@ impl ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Killing one that has ended already fails, and then there is nothing left to do.
+        // This fails if the process has already ended. Then there is nothing left to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -170,7 +170,7 @@ fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The path in cargo's message about the finished artifact `name`.
+/// Returns the path in cargo's message about the finished artifact `name`.
 fn executable(messages: &[u8], name: &str) -> Option<PathBuf> {
     let lines = messages.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());

@@ -1,6 +1,7 @@
-//! A proxy between clients and brokers that knows Kafka's frames, and does to them what a network
-//! does at its worst: keep a request and deliver it later, lose it or its answer, send it twice,
-//! cut the connection before or after, answer in the broker's place, be slow.
+//! A proxy between clients and brokers that simulates network faults.
+//!
+//! The proxy parses Kafka's frames. It can hold a request and deliver it later, lose a request or its response, send a
+//! request twice, cut the connection before or after it, respond in place of the broker, or delay frames.
 //!
 //! ```text
 //! client ──► listener (one per broker) ──► link: two threads ──► broker
@@ -10,8 +11,8 @@
 //!                            kept frames ◄──┘   └── answers: what releases kept frames
 //! ```
 //!
-//! The brokers advertise the proxy's ports (`ClusterOptions::advertised_ports`), so that every
-//! client comes through here; what brokers say to each other does not.
+//! The brokers advertise the proxy's ports (`ClusterOptions::advertised_ports`), so that every client connects through
+//! the proxy. The traffic between brokers does not pass through it.
 //!
 //! ```no_run
 //! # use integration_tests::proxy::{Act, ApiKey, Hold, Rule, behind};
@@ -28,10 +29,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Every act is logged and counted. It is scripted (the n-th request of an API of a client) or
-//! drawn with a seed; within one rule the draws follow from the seed and the order of requests.
+//! Every act is logged and counted. An act is scripted (the n-th request of an API of a client) or drawn at random.
+//! Within one rule, the draws depend only on the seed and on the order of requests.
 //!
-//! What it leaves out: TLS, SASL, and anything that needs to know a record's content.
+//! The proxy does not support TLS or SASL, and it does not read the content of records.
 
 mod answers;
 mod book;
@@ -53,11 +54,11 @@ pub use late::Late;
 pub use listen::Proxy;
 pub use rule::{Act, Cut, Hold, On, Rule, RuleId, Until};
 
-/// A cluster of the test's own whose clients all come through a proxy; `None` if tests on a real
-/// Kafka are to be skipped.
+/// Starts a cluster for one test, with a proxy between the cluster and its clients. Returns `None` if tests on a real
+/// Kafka are skipped.
 ///
 /// # Errors
-/// When no port can be had or the cluster does not start.
+/// When no port is free, or the cluster does not start.
 pub fn behind(options: &ClusterOptions) -> Result<Option<(Proxy, Cluster)>> {
     let proxy = Proxy::start(options.count())?;
     let options = options.clone().advertised_ports(proxy.ports());

@@ -1,7 +1,7 @@
-//! A fault at one step of one process: the app crashes, freezes or meets an error there, others or
-//! itself go on, and the judge looks at what is left.
+//! Faults at one step of one process. The app crashes, freezes or gets an error at this step. Then the same process or
+//! a successor continues, and the judge checks the output.
 //!
-//! Many cases run beside each other on one cluster, each with its own topics, group and processes.
+//! Many cases run at the same time on one cluster, each with its own topics, group and processes.
 
 mod case;
 mod member;

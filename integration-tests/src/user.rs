@@ -1,7 +1,7 @@
 //! A user who runs the commands of written instructions.
 //!
-//! With a cache, a state directory, installed programs and a Kafka of their own, so that a Kafka which is already up on
-//! this machine is left alone; and with a directory beside the repository, for crates of their own.
+//! The user has their own cache, state directory, installed programs and Kafka, so that a running Kafka on this machine
+//! is not affected. They also have a directory beside the repository for their own crates.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use crate::wait::wait_until;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where instructions say that Kafka is.
+/// The address of Kafka in the instructions.
 const USUAL: &str = "localhost:9092";
 
 /// The command that installs `eos`.
@@ -35,13 +35,14 @@ pub struct Pipeline<'a> {
     pub app: &'a str,
     /// Its inputs that are not written in transactions.
     pub inputs: &'a [&'a str],
-    /// Those that are: what it writes itself, and reads after the others.
+    /// Its inputs that are written in transactions, by the program itself. Checked after `inputs`.
     pub own_outputs: &'a [&'a str],
-    /// Output topics, with the minimum number of committed records. For programs that write after their inputs are committed.
+    /// Output topics, with the minimum number of committed records. For programs that write after their inputs are
+    /// committed.
     pub results: &'a [(&'a str, usize)],
 }
 
-/// Who follows instructions.
+/// A user who follows instructions.
 #[derive(Debug)]
 pub struct User<'a> {
     root: PathBuf,
@@ -52,14 +53,14 @@ pub struct User<'a> {
 }
 
 impl Pipeline<'_> {
-    /// Whether it has joined its group and committed all that is there.
+    /// Returns whether the program has joined its group, committed all its inputs, and written enough results.
     fn is_done(&self, client: &mut Client) -> Result<bool> {
-        // One that has not joined may not hear Ctrl-C yet.
+        // Before the program has joined, it may not handle Ctrl-C yet.
         if client.group_members(self.app)?.members.is_empty() {
             return Ok(false);
         }
         let inputs = self.inputs.iter().map(|input| (input, 0));
-        // The marker of the last transaction is an offset that is never committed.
+        // The marker of the last transaction takes an offset, and the committed offset stays below it.
         let own = self.own_outputs.iter().map(|own| (own, 1));
         for (topic, rest) in inputs.chain(own) {
             let ends = client.end_offsets(topic, Isolation::ReadCommitted)?;
@@ -81,7 +82,7 @@ impl Pipeline<'_> {
     }
 }
 
-/// The lines of all blocks of a kind in a Markdown text, block by block.
+/// Returns the text of each code block of this kind in a Markdown text.
 #[must_use]
 pub fn blocks(markdown: &str, kind: &str) -> Vec<String> {
     let fence = format!("```{kind}\n");
@@ -93,10 +94,10 @@ pub fn blocks(markdown: &str, kind: &str) -> Vec<String> {
 }
 
 impl<'a> User<'a> {
-    /// A new user, who has only the repository and what was downloaded before.
+    /// Creates a user who has only the repository and the Kafka archives in the cache.
     ///
     /// # Errors
-    /// When `xtask` does not build or there is no room.
+    /// When `xtask` does not build, or the directory can't be created.
     pub fn new(pipelines: &'a [Pipeline<'a>]) -> Result<Self> {
         let root = kafka_launcher::workspace_root().to_owned();
         let home = tempfile::tempdir()?;
@@ -118,16 +119,16 @@ impl<'a> User<'a> {
         })
     }
 
-    /// A file beside the repository, where instructions run in it say `../name`.
+    /// Returns the path of a file beside the repository. Instructions in the repository name it `../name`.
     #[must_use]
     pub fn beside(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// Runs one line. Returns what it printed.
+    /// Runs one line of instructions. Returns its output.
     ///
     /// # Errors
-    /// When it fails, or this type does not know how to run it.
+    /// When the command fails, or is not supported here.
     pub fn run(&self, line: &str) -> Result<String> {
         self.run_with(&[], line)
     }
@@ -145,7 +146,7 @@ impl<'a> User<'a> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             _ if line == INSTALL => self.install(),
-            // It is what runs this test; one of its tests stands for all.
+            // This command runs the current test, so only the `rule_` tests of one package are run.
             ["cargo", "xtask", "test"] => self.shell("cargo xtask test -p eos-protocol rule_"),
             ["cargo", "run", "-p", package, "--bin", bin, ref rest @ ..] => {
                 let program = build(package, Program::Bin(bin), &[])?;
@@ -191,12 +192,12 @@ impl<'a> User<'a> {
         let mut cargo = Command::new("cargo");
         cargo.args(["new", "--quiet", "--vcs", "none"]).arg(&path);
         let printed = output(&mut cargo)?;
-        // The versions that are there already: a test needs no newer ones.
+        // Uses the versions that are already downloaded.
         fs::copy(self.root.join("Cargo.lock"), path.join("Cargo.lock"))?;
         Ok(printed)
     }
 
-    /// Puts `eos` on the PATH of this user: the program that cargo installs in a full run, otherwise the tested one.
+    /// Puts `eos` on the PATH of this user. In a full run, cargo installs it. Otherwise it is the program under test.
     fn install(&self) -> Result<String> {
         let eos = self.programs().join("eos");
         if is_full() {
@@ -211,7 +212,7 @@ impl<'a> User<'a> {
         Ok(String::new())
     }
 
-    /// The directory in which cargo installs programs for this user.
+    /// Returns the directory in which cargo installs programs for this user.
     fn programs(&self) -> PathBuf {
         self.beside("bin")
     }
@@ -225,7 +226,7 @@ impl<'a> User<'a> {
             .env("XTASK", &self.xtask)
             .env("PATH", std::env::join_paths(path)?)
             .env("CARGO_INSTALL_ROOT", self.home.path())
-            // Cargo sets it for tests. In a shell, `eos` finds the clone by the current directory.
+            // Cargo sets this variable for tests. In a shell, `eos` finds the clone by the current directory.
             .env_remove("CARGO_MANIFEST_DIR");
         self.be(&mut sh);
         output(&mut sh)
@@ -255,7 +256,7 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Runs an example on the Kafka that it brings along until it has printed a result, then Ctrl-C.
+    /// Runs an example on the Kafka that it starts itself. Sends Ctrl-C once it has printed a result.
     fn alone(&self, bin: &str, mut command: Command) -> Result<String> {
         self.be(&mut command);
         let paths = ["out", "err"].map(|stream| self.beside(&format!("{bin}.{stream}")));
@@ -281,13 +282,13 @@ impl<'a> User<'a> {
         Ok(said)
     }
 
-    /// Runs it until all its input is committed, then Ctrl-C.
+    /// Runs a pipeline until all its input is committed, and then sends Ctrl-C.
     fn pipeline(&self, pipeline: &Pipeline<'_>, mut command: Command) -> Result<String> {
         let kafka = self.bootstrap()?;
         let log = self.beside(&format!("{}.log", pipeline.bin));
         let file = File::create(&log)?;
         command.stdout(file.try_clone()?).stderr(file);
-        // Whatever the program says: an address in the environment comes first.
+        // An address in the environment overrides the address in the program.
         command.env("EOS_BOOTSTRAP_SERVERS", &kafka);
         let mut child = ChildGuard::spawn(command)?;
         let mut client = Client::connect(&kafka, PATIENCE)?;
@@ -308,7 +309,7 @@ impl<'a> User<'a> {
         Ok(said())
     }
 
-    /// Where `kafka up` really put it: another port if the usual one is taken.
+    /// Returns the address of the Kafka that this user started. Its port differs from the usual one if that is taken.
     ///
     /// # Errors
     /// When no Kafka is up.
@@ -336,13 +337,13 @@ impl<'a> User<'a> {
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
-        // Also where a command failed in between.
-        // An `eos` that this user has not installed could be another one.
+        // Stops Kafka, even if a command failed. Uses `xtask`, because an `eos` on the PATH that this user has not
+        // installed could be another program.
         let _down = self.shell("cargo xtask kafka down");
     }
 }
 
-/// Everything that a command that has to succeed printed: standard output, then errors.
+/// Runs a command that must succeed. Returns its standard output, followed by its standard error.
 fn output(command: &mut Command) -> Result<String> {
     let Output {
         status,

@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Checks `condition` repeatedly until it is true.
 ///
 /// # Errors
-/// When the condition stays false for `patience`: the error names `what`. When the check fails: its own error, at once.
+/// When the condition stays false for `patience`; the error names `what`. When the check itself fails.
 pub fn wait_until(
     patience: Duration,
     what: &str,
@@ -28,7 +28,7 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Whether the committed offsets of a group are at the end of a topic.
+/// Returns whether the committed offsets of a group are at the end of a topic.
 ///
 /// # Errors
 /// When the cluster does not respond.

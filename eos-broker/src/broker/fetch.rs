@@ -86,7 +86,7 @@ impl Fetches {
         );
     }
 
-    /// Records that something other than an append has changed the records of partitions.
+    /// Notes that partitions have changed without an append.
     pub(super) fn recheck(&mut self) {
         self.recheck = true;
     }
@@ -229,7 +229,7 @@ fn is_within(log: &PartitionLog, offset: i64) -> bool {
     (log.start()..=log.end()).contains(&offset)
 }
 
-/// There is only one leader, of epoch 0.
+/// Checks the epoch of a request. There is only one leader, of epoch 0.
 pub(super) fn check_epoch(epoch: i32) -> Result<(), Error> {
     match epoch {
         -1 | 0 => Ok(()),

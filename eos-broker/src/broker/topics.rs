@@ -81,7 +81,8 @@ impl Broker {
         self.topics.get(topic).map(|it| it.id)
     }
 
-    /// Returns how many topics were created or deleted so far. While the number is unchanged, each name has the same id.
+    /// Returns the number of topics that were created or deleted so far. While it is unchanged, each name has the same
+    /// id.
     pub fn topic_changes(&self) -> u64 {
         self.topic_changes
     }

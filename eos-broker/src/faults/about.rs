@@ -8,7 +8,7 @@ pub(crate) struct About {
     pub(super) names: Vec<String>,
     /// `None` means the whole topic: each of its partitions.
     partitions: Vec<(String, Option<i32>)>,
-    /// Whether the request is about everything that exists.
+    /// Whether the request concerns all topics and partitions.
     everywhere: bool,
 }
 

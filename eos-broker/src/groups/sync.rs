@@ -30,7 +30,7 @@ impl Group {
         if let Some(member) = self.members.get_mut(&id) {
             member.has_to_sync = false;
             if self.state == GroupState::Completing {
-                // As for a repeated join.
+                // A repeated request replaces the previous one, as with JoinGroup.
                 if let Some(before) = member.awaiting_sync.replace(caller) {
                     out.push(Answer::Sync(before, Err(Error::RebalanceInProgress)));
                 }

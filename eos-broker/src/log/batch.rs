@@ -5,7 +5,7 @@ use std::ops::Deref;
 use bytes::Bytes;
 use kafka_wire::batch::{self, DELETE_HORIZON, HEADER, Header, LOG_APPEND_TIME, ProducerIdentity};
 
-/// The only leader epoch, because the only node never hands over.
+/// The only leader epoch, because the only node is always the leader.
 const LEADER_EPOCH: i32 = 0;
 
 /// The minimum size of an uncompressed record, in bytes: seven fields of one byte.

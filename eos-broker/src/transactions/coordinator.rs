@@ -247,7 +247,7 @@ impl Transactions {
         open.map(|it| it.started + i64::from(it.timeout_ms)).min()
     }
 
-    /// Records that a participant has its marker. The last marker completes the transaction.
+    /// Notes that a participant has its marker. The last marker completes the transaction.
     pub(crate) fn marked(&mut self, id: &str, participant: &Participant) {
         let Some(transaction) = self.by_id.get_mut(id) else {
             return;
@@ -313,7 +313,7 @@ mod tests {
         Participant::Partition("t".into(), number)
     }
 
-    /// A coordinator with the id "x" at producer id 0, epoch 0.
+    /// Returns a coordinator with the id "x" at producer id 0, epoch 0.
     fn begun() -> Transactions {
         let mut all = Transactions::default();
         let (first, none) = all.init("x", 1_000, None);

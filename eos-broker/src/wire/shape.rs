@@ -5,7 +5,7 @@
 //!
 //! A shape is a short form of Kafka's schema. `1 2 4 8` are numbers of that many bytes, `U` an id of 16, `S` a string,
 //! `B` bytes, `[ .. ]` an array of structs, `< .. >` an array of plain values. `3+:` and `0-2:` are the versions that
-//! contain a field. From the version beside the name on, lengths are compact and structs end with tagged fields.
+//! contain a field. From the version next to the name on, lengths are compact and structs end with tagged fields.
 
 use kafka_protocol::messages::ApiKey;
 use kafka_wire::varint;

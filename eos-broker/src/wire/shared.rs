@@ -238,7 +238,7 @@ impl Shared {
 }
 
 impl State {
-    /// Gives a response to the connection that waits for it, or drops it if that connection is gone.
+    /// Gives a response to the connection that waits for it, or drops it if that connection is closed.
     fn deliver(&mut self, output: Output) {
         if let Some(sender) = self.held.remove(&output.ticket()) {
             let _ = sender.try_send(output);

@@ -80,9 +80,8 @@ impl Client {
     ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         let name = c_string(group)?;
         let mut list = std::ptr::null();
-        // SAFETY: a live instance and a C string. There is a list if the answer is whole or partial;
-        // it has as many groups and members as it says, and is ours to destroy. What is wanted of it
-        // is copied before.
+        // SAFETY: a live instance and a C string. If the response is complete or partial, there is a list. It has as
+        // many groups and members as its counts, and is ours to destroy. The needed values are copied before.
         unsafe {
             let code = codes::rd_kafka_list_groups(
                 self.raw(),
@@ -113,9 +112,8 @@ impl Client {
     /// Returns the names of all visible topics. Waits for the response.
     pub(crate) fn topic_names(&self, within: Duration) -> Result<Vec<String>, Failure> {
         let mut metadata = std::ptr::null();
-        // SAFETY: a live instance; on success the metadata is ours, and has as many topics as it says.
-        // Names are copied before it is destroyed. (Codes are not looked at: a Rust enum could not hold
-        // each of them.)
+        // SAFETY: a live instance; on success the metadata is ours, and has as many topics as its count. Names are
+        // copied before it is destroyed. (Codes are not read: a Rust enum could not hold each of them.)
         unsafe {
             let code = codes::rd_kafka_metadata(
                 self.raw(),
@@ -221,7 +219,7 @@ impl Event<'_> {
 }
 
 /// # Safety
-/// `first` points to so many elements, which live longer than what is made of this; or it is null.
+/// `first` is null, or points to `count` elements that outlive the slice.
 unsafe fn slice<'a, T>(first: *const T, count: c_int) -> &'a [T] {
     match usize::try_from(count) {
         // SAFETY: by the caller's contract.

@@ -41,8 +41,7 @@ pub(crate) struct Hooks {
 pub(crate) struct Client {
     ptr: NonNull<sys::rd_kafka_t>,
     kind: Kind,
-    // Boxed: librdkafka holds its address. Declared after nothing that needs it; fields are
-    // dropped after `Drop::drop`, hence after the instance.
+    // Boxed, because librdkafka holds its address. Fields are dropped after `Drop::drop`, and so after the instance.
     hooks: Box<Hooks>,
 }
 
@@ -199,8 +198,8 @@ impl Drop for Client {
         }
         // Without the consumer's close: `Source::close` closes properly. A drop must not wait for brokers, and to the
         // group a consumer that disappears looks like a crash.
-        // SAFETY: the last user of the instance; queues, topics and messages hold an `Arc` of it
-        // and are gone.
+        // SAFETY: the last user of the instance; queues, topics and messages hold an `Arc` of it, so they were dropped
+        // before.
         unsafe {
             sys::rd_kafka_destroy_flags(self.raw(), sys::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
         }
@@ -275,8 +274,8 @@ impl Conf {
             // No code reads them, so errors are logged.
             Kind::Lookup => sys::RD_KAFKA_EVENT_NONE,
         };
-        // SAFETY: a live configuration; the callbacks have the types that librdkafka asks for, and
-        // `hooks` outlives the instance (see `Client`).
+        // SAFETY: a live configuration; the callbacks have the types that librdkafka requires, and `hooks` outlives the
+        // instance (see `Client`).
         unsafe {
             sys::rd_kafka_conf_set_opaque(conf, opaque);
             sys::rd_kafka_conf_set_log_cb(conf, Some(on_log));
@@ -329,7 +328,7 @@ impl Conf {
 
 impl Drop for Conf {
     fn drop(&mut self) {
-        // SAFETY: still ours: `build` forgets it when librdkafka takes it over.
+        // SAFETY: ours, because `build` forgets it when librdkafka takes it over.
         unsafe { sys::rd_kafka_conf_destroy(self.0.as_ptr()) };
     }
 }

@@ -193,8 +193,8 @@ unsafe extern "C" {
 
 /// Returns librdkafka's text for a code.
 pub(super) fn text(code: c_int) -> String {
-    // SAFETY: accepts any integer and returns a static string, or a thread-local one for codes it
-    // does not know, which is copied at once.
+    // SAFETY: accepts any integer and returns a static string. For unknown codes the string is thread-local; it is
+    // copied at once.
     unsafe { super::copy_text(rd_kafka_err2str(code)) }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Connections(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order of their first request.
+    /// The open sockets, in the order of their first request.
     sockets: Vec<Socket>,
     /// The number of requests in flight, in the order of [`COUNTED`].
     in_flight: [u32; COUNTED.len()],

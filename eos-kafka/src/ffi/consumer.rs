@@ -32,7 +32,7 @@ impl Client {
         check_code(unsafe { codes::rd_kafka_unsubscribe(self.raw()) })
     }
 
-    /// Whether the partitions of the current rebalance are already lost.
+    /// Returns whether the partitions of the current rebalance are already lost.
     pub(crate) fn assignment_lost(&self) -> bool {
         // SAFETY: a live consumer.
         unsafe { sys::rd_kafka_assignment_lost(self.raw()) != 0 }

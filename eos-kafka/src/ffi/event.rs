@@ -72,7 +72,7 @@ impl Event<'_> {
         let text = unsafe { copy_text(sys::rd_kafka_event_error_string(self.raw())) };
         let mut failure = Failure::new(code, text);
         // For any other event librdkafka 2.12.1 reads beyond its end: a response to a query is smaller than an error,
-        // and the flag lies behind it.
+        // and the flag lies after it.
         if self.kind() == EventKind::Error {
             // SAFETY: a live event, and an error.
             failure.fault.fatal = unsafe { sys::rd_kafka_event_error_is_fatal(self.raw()) } != 0;

@@ -71,9 +71,9 @@ impl PartitionList {
         };
         added.offset = offset;
         if let Some(metadata) = metadata {
-            // One byte more: librdkafka itself ends metadata with a NUL beyond its size.
-            // SAFETY: librdkafka's own allocator, for the list frees it. It aborts when memory is
-            // out, so the pointer is valid for the bytes asked for.
+            // One byte more, because librdkafka ends metadata with a NUL beyond its size.
+            // SAFETY: librdkafka's own allocator, because the list frees the bytes. It aborts if memory is exhausted,
+            // so the pointer is valid for the requested bytes.
             unsafe {
                 let copy =
                     sys::rd_kafka_mem_malloc(std::ptr::null_mut(), metadata.len() + 1).cast::<u8>();

@@ -37,7 +37,7 @@ impl KafkaRecords {
         self.clear();
         self.messages.reserve(room);
         let count = fill(self.messages.as_mut_ptr().cast());
-        // SAFETY: so many were written, and a message is its pointer (`repr(transparent)`).
+        // SAFETY: `count` messages were written, and a message is its pointer (`repr(transparent)`).
         unsafe { self.messages.set_len(count) };
         if self.client.as_ref().is_none_or(|c| !Arc::ptr_eq(c, client)) {
             self.client = Some(Arc::clone(client));
@@ -76,8 +76,8 @@ impl Records for KafkaRecords {
     #[inline]
     fn drop_first(&mut self) {
         if let Some(message) = self.messages.get_mut(self.at) {
-            // SAFETY: ours, and not looked at again: `at` is past it from here on, and `clear`
-            // forgets those before `at`.
+            // SAFETY: ours, and not accessed again: `at` is past it from here on, and `clear` forgets the messages
+            // before `at`.
             unsafe { std::ptr::drop_in_place(message) };
             self.at += 1;
         }
@@ -117,8 +117,8 @@ pub struct KafkaMessage(NonNull<sys::rd_kafka_message_t>);
 unsafe impl Send for KafkaMessage {}
 
 impl KafkaMessage {
-    /// Whether the record certainly has no headers, without a librdkafka call. That call would build and destroy a
-    /// parser for each record.
+    /// Returns whether the record certainly has no headers, without a librdkafka call. That call would build and
+    /// destroy a parser for each record.
     ///
     /// Only a record batch of version 2 has a leader epoch. In it, the number of headers follows the value (KIP-82),
     /// and librdkafka's value points into the batch. (An empty value points elsewhere.) librdkafka keeps the epoch for
@@ -202,7 +202,7 @@ impl Message for KafkaMessage {
             let mut name: *const c_char = std::ptr::null();
             let mut value = std::ptr::null();
             let mut size = 0;
-            // SAFETY: live headers; what they point to lives as long as the message, and is copied.
+            // SAFETY: live headers; their names and values live as long as the message, and are copied.
             unsafe {
                 let code = codes::rd_kafka_header_get_all(
                     headers,

@@ -89,7 +89,7 @@ impl Failure {
         }
     }
 
-    /// Takes over what a call returned; null is success.
+    /// Converts the returned error object of a call, and destroys it. Null is success.
     ///
     /// # Safety
     /// `error` is null or an error object that no other code destroys.

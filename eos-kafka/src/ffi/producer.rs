@@ -108,8 +108,9 @@ impl Topic {
         sent
     }
 
-    /// Copies the changes into the producer's queue with one call of `rd_kafka_produce_batch`: one look at the clock and
-    /// one at the partition for all of them. Returns the number of those before the first one that did not fit.
+    /// Copies the changes into the producer's queue with one call of `rd_kafka_produce_batch`, which reads the clock
+    /// and looks up the partition once for all changes. Returns the number of copied changes before the first one that
+    /// did not fit.
     pub(crate) fn produce_changes(
         &self,
         partition: i32,
@@ -226,7 +227,7 @@ impl Client {
         unsafe { Failure::check(sys::rd_kafka_abort_transaction(self.raw(), millis(at_most))) }
     }
 
-    /// Whether all records were acknowledged, or given up, within the time.
+    /// Waits until all records are acknowledged or have failed. Returns whether that happened within the time.
     pub(crate) fn flush(&self, at_most: Duration) -> Result<bool, Failure> {
         // SAFETY: a live producer.
         match unsafe { codes::rd_kafka_flush(self.raw(), millis(at_most)) } {

@@ -147,8 +147,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: a live queue and our reference to it. The callback is removed, under the lock
-        // that it is called with, before what it touches goes away.
+        // SAFETY: a live queue and our reference to it. The callback is removed before its target is dropped, under the
+        // lock that is held during its calls.
         unsafe {
             if self.hook.is_some() {
                 sys::rd_kafka_queue_cb_event_enable(self.raw(), None, std::ptr::null_mut());

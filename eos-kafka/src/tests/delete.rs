@@ -13,8 +13,8 @@ fn at(topic: &TopicName, partition: i32, offset: i64) -> (TopicPartition, Offset
     (TopicPartition::new(topic.clone(), partition), offset)
 }
 
-/// A topic from which only this test deletes records. The timestamps of its records are small numbers, so retention
-/// would delete them half a minute after the broker's start.
+/// Returns a topic from which only this test deletes records. The timestamps of its records are small numbers, so
+/// retention would delete them half a minute after the broker's start.
 fn kept(fixture: &mut Fixture, partitions: i32) -> TopicName {
     let name = format!("{}-in", fixture.group());
     let settings = [("retention.ms", "-1")];

@@ -114,9 +114,10 @@ fn a_member_learns_of_a_rebalance_with_its_next_heartbeat() {
         close(second);
         took
     };
-    // A stall makes one of them slow, not all. With a wrong interval, neither would be twice as fast as the other.
+    // A stall makes one of the joins slow, not all of them. With a wrong interval, neither would be twice as fast as
+    // the other.
     let often = (0..3).map(|nth| second_joins(nth, 500)).min().unwrap();
-    // It may also bring the second to join right before a heartbeat.
+    // A stall may also delay a join until just before a heartbeat.
     let mut seldom: Vec<Duration> = Vec::new();
     while seldom.len() < 3 && seldom.last().is_none_or(|seldom| often * 2 >= *seldom) {
         seldom.push(second_joins(3 + seldom.len() as u32, 10_000));

@@ -26,7 +26,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// machine and than the creation of the group's own topic.
 pub(super) const OUTLASTS: Duration = Duration::from_secs(60);
 
-/// One broker for all scenarios that run at the same time.
+/// Returns one broker for all scenarios that run at the same time.
 fn shared_kafka() -> Option<Arc<Provided>> {
     static SHARED: Mutex<Weak<Provided>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,19 +124,19 @@ impl Fixture {
         }
     }
 
-    /// A member that has no partitions yet.
+    /// Returns a member that has no partitions yet.
     pub(super) fn subscriber(&self, topic: &TopicName) -> KafkaSource {
         subscribed(&self.client, &self.source_spec(), topic)
     }
 
-    /// A member that owns its partitions.
+    /// Returns a member that owns its partitions.
     pub(super) fn reader(&self, topic: &TopicName) -> KafkaSource {
         let mut source = self.subscriber(topic);
         take_over(&mut source);
         source
     }
 
-    /// A producer that has fenced its predecessor.
+    /// Returns a producer that has fenced its predecessor.
     #[track_caller]
     pub(super) fn producer(&self, topics: &[&TopicName]) -> KafkaProducer {
         let mut producer = self.client.producer(&self.producer_spec(topics)).unwrap();
@@ -174,12 +174,12 @@ pub(super) fn subscribed(
     source
 }
 
-/// A dynamic member under the classic protocol.
+/// Returns a dynamic member under the classic protocol.
 pub(super) fn dynamic() -> GroupProtocol {
     classic(None, OUTLASTS)
 }
 
-/// A member under the classic protocol. Short heartbeats report a rebalance soon, even in a long session.
+/// Returns a member under the classic protocol. Short heartbeats report a rebalance soon, even in a long session.
 pub(super) fn classic(instance_id: Option<String>, session_timeout: Duration) -> GroupProtocol {
     GroupProtocol::Classic {
         instance_id,
@@ -295,7 +295,7 @@ pub(super) fn committed(source: &mut KafkaSource, of: &[TopicPartition]) -> Vec<
     ready(|slice| source.committed(of, slice)).unwrap()
 }
 
-/// A committed offset of the group.
+/// Returns a committed offset of the group.
 pub(super) fn committed_at(of: &TopicPartition, at: i64, metadata: &str) -> CommittedOffset {
     CommittedOffset {
         partition: of.clone(),
@@ -394,7 +394,7 @@ pub(super) fn offsets(records: &[Taken]) -> Vec<i64> {
     records.iter().map(|record| record.offset.get()).collect()
 }
 
-/// The code of a fatal error.
+/// Returns the code of a fatal error.
 #[track_caller]
 pub(super) fn fatal_code(error: &ClientError) -> i32 {
     assert!(error.fault.fatal, "{error:?}");

@@ -1,8 +1,8 @@
 //! Asynchronous calls: their order, limits, deadlines and ids.
 //!
-//! A task *admits* records ahead of their turn and starts their calls. It *merges* them in the order of admission, each one
-//! after all of its calls have ended. [`CallQueue`] decides which call may start, whether a result counts, and whose turn it
-//! is. It holds no record and no result.
+//! A task *admits* records ahead of their turn and starts their calls. It *merges* them in the order of admission, each
+//! one after all of its calls have ended. [`CallQueue`] decides which call may start, whether a result counts, and
+//! which record is next. It holds no record and no result.
 
 mod id;
 mod origin;

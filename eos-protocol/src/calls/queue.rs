@@ -56,9 +56,9 @@ type Lane = VecDeque<Place>;
 
 /// The admitted records of one task, and the states of their calls.
 ///
-/// Records are admitted in the order in which the task takes them, and leave in that order. The calls of one key run one after
-/// another. A call that failed for good holds back those behind it until its record leaves; the other calls of its record
-/// do not start any more.
+/// Records are admitted in the order in which the task takes them, and leave in that order. The calls of one key run
+/// one after another. A call that failed for good holds back later calls of its key until its record leaves. The other
+/// calls of its record no longer start.
 #[derive(Debug)]
 pub struct CallQueue {
     plan: CallPlan,
@@ -143,7 +143,7 @@ impl CallQueue {
         self.incarnation
     }
 
-    /// Whether a further record may be admitted.
+    /// Returns whether a further record may be admitted.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.records.len() < self.plan.max_admitted() && self.bytes < MOST_BYTES
@@ -163,7 +163,7 @@ impl CallQueue {
         self.records.len()
     }
 
-    /// Whether no record is admitted.
+    /// Returns whether no record is admitted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -275,7 +275,7 @@ impl CallQueue {
         Counted::Ended { tries }
     }
 
-    /// Whether a call of a record has failed for good.
+    /// Returns whether a call of a record has failed for good.
     fn has_failed(&self, number: u64) -> bool {
         let mut calls = self
             .records
@@ -299,7 +299,7 @@ impl CallQueue {
         }
     }
 
-    /// Returns the record whose turn it is: the first one, once its calls have ended.
+    /// Returns the record with the current turn: the first one, once its calls have ended.
     #[must_use]
     pub fn turn(&self) -> Option<u64> {
         let (number, record) = self.records.first_key_value()?;
@@ -327,12 +327,12 @@ impl CallQueue {
             Some((first, self.call(first)?.state))
         });
         let at = match begun {
-            // It gives its place back.
+            // The call that was ready waits again.
             Some((first, CallState::Ready)) => {
                 self.set(first, CallState::Waiting);
                 0
             }
-            // It waits for the turn of a later record.
+            // The failed call waits for the turn of a later record.
             Some((first, CallState::Failed)) if first.0 > number => 0,
             Some(_) => 1,
             None => 0,
@@ -467,8 +467,8 @@ impl CallQueue {
         self.ready_lane(&lane);
     }
 
-    /// Moves a failed call behind the calls of earlier records, which came behind it because they were repeated while it
-    /// ran. A failed call waits for the turn of its record, so they would wait for ever.
+    /// Moves a failed call after the calls of earlier records, which were queued after it because they were repeated
+    /// while it ran. A failed call waits for the turn of its record, so they would wait forever.
     fn let_earlier_pass(&mut self, place: Place) {
         let lane = self.records.get(&place.0).and_then(|it| it.lane.clone());
         let Some((lane, queue)) = lane.and_then(|lane| {

@@ -339,7 +339,7 @@ fn a_record_that_failed_before_its_calls_keeps_its_place() {
     assert_eq!(queue.start(at(0)).unwrap().record, other);
     assert_eq!(queue.start(at(0)), None, "the second waits for the first");
     assert_eq!(queue.turn(), Some(first), "which waits for no call");
-    // It fails once more, and then calls.
+    // It fails again, and then calls.
     queue.repeat(first, 0);
     queue.hold(first);
     assert_eq!(queue.start(at(0)), None);
@@ -349,7 +349,7 @@ fn a_record_that_failed_before_its_calls_keeps_its_place() {
     queue.ended(called, CallEnd::Done, at(0), 0);
     assert_eq!(queue.start(at(0)).unwrap().record, second);
     queue.remove(first);
-    // It is given up.
+    // The next record is given up.
     let third = queue.admit(Some(b"m"), 0);
     queue.hold(third);
     let fourth = queue.admit(Some(b"m"), 1);

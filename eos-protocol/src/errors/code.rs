@@ -67,7 +67,7 @@ pub const LEDGER_FATAL: i32 = 20_006;
 /// eos: a ledger ended the transaction because of another one, or because it lacks a resource.
 pub const LEDGER_CONTENDED: i32 = 20_007;
 
-/// Whether a ledger reported this code.
+/// Returns whether a ledger reported this code.
 #[must_use]
 pub const fn is_of_ledger(code: i32) -> bool {
     matches!(code, LEDGER_UNAVAILABLE..=LEDGER_CONTENDED)

@@ -171,9 +171,9 @@ pub enum ErrorClass {
     Fatal,
 }
 
-/// Whether the content of a record can have caused this error, so that the same record causes it again. An absent
-/// broker, a timeout or a fence does not depend on the records that it hits. A search for a culprit among them would
-/// condemn an innocent record.
+/// Returns whether the content of a record can have caused this error, so that the same record causes it again. An
+/// absent broker, a timeout or a fence does not depend on the records that it hits. A search for a culprit among them
+/// would condemn an innocent record.
 #[must_use]
 pub const fn blames_a_record(code: i32) -> bool {
     matches!(

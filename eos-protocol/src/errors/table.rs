@@ -27,7 +27,7 @@ pub enum Calls {
 }
 
 impl Calls {
-    /// Whether the set holds this call.
+    /// Returns whether the set holds this call.
     #[must_use]
     pub fn contains(self, call: CallSite) -> bool {
         use CallSite::{Abort, Begin, Commit, Flush, Init, Send, SendOffsets};
@@ -202,7 +202,7 @@ pub const TABLE: &[Row] = &[
         class: Corrupted,
     },
     // One broker does not list a subscribed topic ("Subscribed topic not available"). The query for the topics decides
-    // whether it is gone, because brokers learn of a topic at different times.
+    // whether it is deleted, because brokers receive the metadata of a topic at different times.
     Row {
         calls: Calls::Only(CallSite::Poll),
         codes: &[code::UNKNOWN_TOPIC_OR_PARTITION],

@@ -1,4 +1,4 @@
-//! How far an update of a right row has reached its subscribers.
+//! The progress of an update of a right row through its subscribers.
 
 use super::{Fields, ForeignError, push_bytes, push_time};
 use crate::Timestamp;
@@ -8,10 +8,10 @@ const VERSION: u8 = 2;
 const HAS_BEGUN: u8 = 1;
 const HAS_END: u8 = 2;
 
-/// How far an update of a right row has reached its subscribers. The rest is background work.
+/// The progress of an update of a right row through its subscribers. The rest is background work.
 ///
-/// The subscribers of a foreign key are a circle, in the order of their left keys. An answer always has the right row as it is
-/// then. So an update that comes meanwhile goes on at the place of the earlier one, for a whole circle from there. If it began
+/// The subscribers of a foreign key form a circle, in the order of their left keys. An answer always has the current
+/// right row. So a newer update continues at the place of the earlier one, for a whole circle from there. If it began
 /// at the first subscriber instead, frequent updates would never reach the last ones.
 ///
 /// ```text
@@ -46,7 +46,7 @@ impl FanOut {
         self.time
     }
 
-    /// Whether the circle has passed the last subscriber, and goes on from the first one to its end.
+    /// Returns whether the circle has passed the last subscriber, and continues from the first one to its end.
     fn has_wrapped(&self) -> bool {
         self.until.is_some() && self.after < self.until
     }
@@ -123,8 +123,8 @@ impl FanOut {
     }
 }
 
-/// What one unit of work may send: a number of answers, and about a number of bytes. Large rows would make its transaction
-/// too large otherwise.
+/// The maximum work of one unit: a number of answers, and about a number of bytes. Otherwise, large rows would make its
+/// transaction too large.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     answers: usize,
@@ -144,14 +144,14 @@ impl Share {
         }
     }
 
-    /// Takes an answer from the share. Returns whether it was the last one. The first answer fits, whatever its size.
+    /// Takes an answer from the share. Returns whether it was the last one. The first answer always fits.
     pub fn take(&mut self, bytes: usize) -> bool {
         self.answers = self.answers.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
         self.is_used_up()
     }
 
-    /// Whether no further answer fits.
+    /// Returns whether no further answer fits.
     #[must_use]
     pub const fn is_used_up(&self) -> bool {
         self.answers == 0 || self.bytes == 0

@@ -3,7 +3,7 @@
 use super::{Fields, ForeignError, ForeignKind, VERSION, push_bytes, push_time};
 use crate::Timestamp;
 
-/// The format of left rows that know their right row, and the newest that this version reads.
+/// The format of left rows with a known right row, and the newest that this version reads.
 const WITH_RIGHT: u8 = 2;
 
 /// The key of the counter of tokens.
@@ -80,15 +80,15 @@ impl Right {
     }
 }
 
-/// What a join knows of a left row.
+/// The state that a join keeps for a left row.
 ///
 /// ```text
 /// version (1 byte) · token (8) · flags (1) [ · length (4) · foreign key ] [ · time (8) · length (4) · right value ]
 ///   [ · time (8) · result ]
 /// ```
 ///
-/// A row that knows its right row, or that there is none, has version 2. All others have version 1, which earlier versions of
-/// this library wrote for all rows.
+/// A row has version 2 if its right row is known, or is known to be missing. All others have version 1, which earlier
+/// versions of this library wrote for all rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftRow {
     /// The token of its subscription. Answers with another one do not count.
@@ -181,8 +181,8 @@ impl LeftRow {
     }
 }
 
-/// Whether a row of the store of left rows has a result that is out. Those of the counter, and of rows that wait for their first
-/// answer, have none. Damaged rows may have one.
+/// Returns whether a row of the store of left rows has an emitted result. The counter, and rows that wait for their
+/// first answer, have none. Damaged rows may have one.
 #[must_use]
 pub fn has_result(key: &[u8], row: &[u8]) -> bool {
     let waits = matches!(
@@ -211,14 +211,14 @@ pub struct LeftStep {
     /// Whether the right task of the new foreign key keeps the row, and answers. Then the row needs a new token. `Some(true)` if
     /// it answers even without a right row.
     pub subscribes: Option<bool>,
-    /// The result that goes out at once.
+    /// The result that is emitted at once.
     pub outcome: Outcome,
 }
 
-/// The result that goes out at once.
+/// The result that is emitted at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// None. The result that is out remains.
+    /// None. The emitted result remains.
     Unchanged,
     /// The result is deleted.
     Deleted,
@@ -228,7 +228,7 @@ pub enum Outcome {
     Joined,
 }
 
-/// Decides about an update of a left row. `row` is what the join knows of it.
+/// Decides about an update of a left row. `row` is the stored state of the join.
 ///
 /// - Deleted: the result is deleted at once, without the right task.
 /// - Without a foreign key: an inner join deletes the result, a left join has the result of the left value alone.
@@ -290,7 +290,7 @@ pub enum Reached {
     Result,
 }
 
-/// Decides about an answer with this token. `has_right` tells whether it has a right value.
+/// Decides about an answer with this token. `has_right`: whether it has a right value.
 #[must_use]
 pub fn resolve(kind: ForeignKind, row: Option<&LeftRow>, token: u64, has_right: bool) -> Reached {
     let Some(row) = row.filter(|row| row.token == token && row.foreign.is_some()) else {

@@ -194,7 +194,7 @@ fn rows_are_read_as_they_were_written() {
     let expected = b"\x02\0\0\0\0\0\0\0\x04\x07\0\0\0\x01a\0\0\0\0\0\0\0\x03\0\0\0\x05right\0\0\0\0\0\0\0\x09r";
     assert_eq!(right, *expected);
     for bytes in [&missing, &right] {
-        // Version 1 has no right row, and no row knows one and misses it.
+        // Version 1 has no right row. A row cannot both have a right row and lack one.
         for (at, byte) in [(0, 1), (9, 0x0f)] {
             let mut wrong = bytes.clone();
             wrong[at] = byte;

@@ -29,7 +29,7 @@ pub enum Message {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// What to do.
+    /// The request to the right task.
     pub message: Message,
     /// The token of the subscription, or of the one that ends.
     pub token: u64,

@@ -1,12 +1,12 @@
-//! Foreign-key joins of tables (KIP-213): who subscribes to whom, which answer counts, and the formats of rows and messages.
+//! Foreign-key joins of tables (KIP-213): subscriptions, valid answers, and the formats of rows and messages.
 //!
 //! A left row names a right row by its *foreign key*. The rows are in different partitions, so the left task sends a
 //! *subscription* to the task of the right row. That task keeps it, and sends an *answer*: the right value, now and at each
 //! of its updates.
 //!
-//! **Tokens.** Each subscription has a token, a number of the left task that only grows. An answer counts only if its token is
-//! that of the left row. So the answer of a former subscription changes nothing, in whatever order answers come. Kafka
-//! Streams compares hashes of the left value instead (`ResponseJoinProcessorSupplier`).
+//! **Tokens.** Each subscription has a token, a number of the left task that only grows. An answer counts only if its
+//! token is that of the left row. So the answer of a former subscription changes nothing, regardless of the order of
+//! answers. Kafka Streams compares hashes of the left value instead (`ResponseJoinProcessorSupplier`).
 //!
 //! **Known right rows.** A left row keeps the right value of its last answer. If an update of the left row keeps the foreign key,
 //! its result needs no answer. Kafka Streams subscribes again at each update.
@@ -34,7 +34,7 @@ pub use right::{
 
 use crate::Timestamp;
 
-/// The format of all rows and messages but the cursors, and left rows that know their right row.
+/// The format of all rows and messages, except the cursors and the left rows with a known right row.
 const VERSION: u8 = 1;
 /// No time.
 const NO_TIME: i64 = i64::MIN;
@@ -59,7 +59,7 @@ impl ForeignKind {
     }
 }
 
-/// Why bytes are not a valid row or message of a foreign-key join.
+/// The reason why bytes are not a valid row or message of a foreign-key join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignError {
@@ -82,7 +82,7 @@ pub enum ForeignError {
     Damaged {
         /// The row or message.
         what: &'static str,
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
     },
 }
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
         Ok(Self::up_to(VERSION, what, bytes)?.1)
     }
 
-    /// The same, for something with formats up to `newest`. Returns the format, too.
+    /// Reads the version of a format up to `newest` first. Returns it, too.
     fn up_to(newest: u8, what: &'static str, bytes: &'a [u8]) -> Result<(u8, Self), ForeignError> {
         let mut fields = Self::of_key(what, bytes);
         match fields.byte()? {
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Keys have no version: that of their row counts.
+    /// Returns the fields of a key. Keys have no version of their own: that of their row counts.
     fn of_key(what: &'static str, bytes: &'a [u8]) -> Self {
         Self {
             what,

@@ -42,7 +42,7 @@ impl Subscriber {
     }
 }
 
-/// What becomes of a message from a left task.
+/// The effect of a message from a left task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// It is older than the subscription that is kept, and changes nothing.
@@ -53,12 +53,12 @@ pub enum Received {
     Unsubscribed,
 }
 
-/// Decides about a message of a left task with this token. A later subscription of a row has a higher token. A message from
-/// before it comes only as a dead letter that is replayed. If it counted, the answers would have its token, and the left task
+/// Decides about a message of a left task with this token. A later subscription of a row has a higher token. An older
+/// message only arrives as a replayed dead letter. If it counted, the answers would have its token, and the left task
 /// would ignore all of them.
 ///
-/// Each left task counts its own tokens. If the left key is in two tasks, because another partitioner wrote it, the last one
-/// that subscribes has the answers, and the other one does not end that.
+/// Each left task counts its own tokens. If the left key is in two tasks, because another partitioner wrote it, the
+/// last subscriber gets the answers, and the other task cannot end its subscription.
 #[must_use]
 pub fn receive(kept: Option<Subscriber>, message: Message, from: Subscriber) -> Received {
     let is_own = |kept: &Subscriber| kept.partition == from.partition;
@@ -70,8 +70,8 @@ pub fn receive(kept: Option<Subscriber>, message: Message, from: Subscriber) -> 
     }
 }
 
-/// Whether [`receive`] needs the kept subscriber. Messages of a left row arrive in the order of their tokens, unless they are
-/// replayed. So a subscription that is not replayed is never stale.
+/// Returns whether [`receive`] needs the kept subscriber. Messages of a left row arrive in the order of their tokens,
+/// unless they are replayed. So a subscription that is not replayed is never stale.
 #[must_use]
 pub fn needs_kept(message: Message, is_replayed: bool) -> bool {
     match message {

@@ -1,4 +1,4 @@
-//! Until when the copy of a running reader is complete.
+//! The time until which the copy of a running reader is complete.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use crate::ids::Timestamp;
 /// The shortest limit of the age of a copy that is being read.
 const LEAST: Duration = Duration::from_secs(60);
 
-/// Until when a copy is complete, by this host's clock.
+/// The time until which a copy is complete, by this host's clock.
 ///
-/// A reader asks for the ends of the topic, and reads up to them. Then the copy had all records of the time at which it asked.
-/// Later tombstones may be compacted away half of `delete.retention.ms` after that. A reader asks every few seconds, so a topic
-/// with `delete.retention.ms` below two minutes is treated as one with two minutes.
+/// A reader queries the ends of the topic, and reads up to them. Then the copy has all records from before the query.
+/// Later tombstones may be compacted away half of `delete.retention.ms` after the query. A reader queries every few
+/// seconds, so a topic with `delete.retention.ms` below two minutes is treated as one with two minutes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GlobalAge {
     current: Timestamp,
-    /// When the ends were asked for that are not reached yet.
+    /// The time of the query of the ends that are not reached yet.
     asked: Option<Timestamp>,
-    /// When the start was over and how long it took, until the first ends after that are reached.
+    /// The end and the duration of the start, until ends that were queried after it are reached.
     opened: Option<(Timestamp, Duration)>,
 }
 
-/// Why a reader that finds records may have missed tombstones before them.
+/// The reason why a reader that finds records may have missed tombstones before them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MissedTombstones {
     /// The process was suspended, or saw no broker for hours.
@@ -35,7 +35,8 @@ pub enum MissedTombstones {
 }
 
 impl GlobalAge {
-    /// A reader starts with a copy that was complete at the time `current`. It asked for the ends at the time `asked`.
+    /// Returns the age of a reader that starts with a copy that was complete at the time `current`. It queried the ends
+    /// at the time `asked`.
     #[must_use]
     pub fn starting(current: Timestamp, asked: Timestamp) -> Self {
         Self {
@@ -51,18 +52,18 @@ impl GlobalAge {
         self.current
     }
 
-    /// Whether the reader has asked for ends that it has not reached yet.
+    /// Returns whether the reader has queried ends that it has not reached yet.
     #[must_use]
     pub fn has_targets(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// The reader asks for the ends.
+    /// Notes that the reader queries the ends.
     pub fn asks(&mut self, now: Timestamp) {
         self.asked = self.asked.or(Some(now));
     }
 
-    /// The reader has reached the ends. Returns whether it had asked for some.
+    /// Notes that the reader has reached the ends. Returns whether a query was open.
     pub fn reached(&mut self) -> bool {
         let Some(asked) = self.asked.take() else {
             return false;
@@ -72,7 +73,7 @@ impl GlobalAge {
         true
     }
 
-    /// The start is over, because the reader has reached the ends: the table is open to the tasks.
+    /// Notes the end of the start. The reader has reached the ends, and the table is open to the tasks.
     pub fn opens(&mut self, now: Timestamp) {
         let current = self.asked.unwrap_or(self.current);
         let took = Duration::from_millis(now.0.abs_diff(current.0));
@@ -125,7 +126,7 @@ mod tests {
             (at(half, day), at(half + 1, day), at(-half - 1, day)),
             (false, true, true)
         );
-        // It learns only every few seconds that it is up to date.
+        // The reader only finds out every few seconds that it is up to date.
         let none = Duration::ZERO;
         assert_eq!((at(60, none), at(61, none)), (false, true));
     }
@@ -161,7 +162,7 @@ mod tests {
         let slow = Some(MissedTombstones::SlowStart { took });
         let mut age = opened_after(180);
         assert_eq!(age.missed(seconds(180), minute), slow);
-        // Ends that were asked for before the start was over do not make the start shorter.
+        // Ends that were queried before the start was over do not make the start shorter.
         age.asks(seconds(179));
         age.reached();
         assert_eq!(age.missed(seconds(180), minute), slow);

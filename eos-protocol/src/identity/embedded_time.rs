@@ -120,7 +120,7 @@ fn ulid(text: &[u8]) -> Result<[u8; 16], TimedIdError> {
     Ok(number.to_be_bytes())
 }
 
-/// How long ids with a time of their own count as seen.
+/// The time for which ids with a time of their own count as seen.
 ///
 /// An id is stored in the bucket of its own time: a sixteenth of the window. So one read decides, and the store needs an
 /// id for one window and one bucket.
@@ -156,7 +156,7 @@ impl TimedIds {
         }
     }
 
-    /// How long ids are remembered.
+    /// Returns the time for which ids are remembered.
     #[must_use]
     pub fn remember(&self) -> Duration {
         duration(self.remember)
@@ -182,7 +182,7 @@ impl TimedIds {
         (self.remember / buckets + rest).max(1)
     }
 
-    /// How long buckets are kept.
+    /// Returns the time for which buckets are kept.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
         let bucket = self.bucket();

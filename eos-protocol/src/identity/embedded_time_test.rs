@@ -58,7 +58,7 @@ fn an_id_is_known_for_seven_days_and_accepted_ten_minutes_early() {
     assert_eq!(age(93 * DAY - 1), IdAge::TooOld(7 * day + ms));
     assert!(is_current(100 * DAY + 600_000));
     assert_eq!(age(100 * DAY + 600_001), IdAge::Future(MOST_SKEW + ms));
-    // What the design states: 1.06 windows.
+    // The design note has this value: 1.06 windows.
     assert_eq!(ids.expiry().retention(), 7 * day + 7 * day / 16);
 }
 

@@ -39,7 +39,7 @@ pub enum Seen {
     Stale,
 }
 
-/// For how long an id counts as seen.
+/// The time for which an id counts as seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenKind {
     /// For a window after the first record.

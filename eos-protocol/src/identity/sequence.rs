@@ -21,7 +21,7 @@ pub enum Follows {
     Next,
     /// Numbers between the high watermark and the record are missing.
     Gap {
-        /// How many.
+        /// The number of missing records.
         missing: u128,
     },
     /// The number is not above the high watermark.
@@ -31,7 +31,7 @@ pub enum Follows {
 }
 
 impl Follows {
-    /// Whether the record is above the high watermark, which it then replaces.
+    /// Returns whether the record is above the high watermark, which it then replaces.
     #[must_use]
     pub const fn is_above(self) -> bool {
         matches!(self, Self::First | Self::Next | Self::Gap { .. })

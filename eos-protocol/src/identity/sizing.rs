@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::SeenKind;
 use crate::windows::Expiry;
 
-/// The bytes of a row beside its scope, id and value, on disk: what RocksDB adds to an entry, the store, the bucket and
-/// the lengths, without what the entries of a block share.
+/// The bytes of a row on disk without its scope, id and value: the overhead of RocksDB for an entry, the store, the
+/// bucket and the lengths, without the data that the entries of a block share.
 const ENTRY: f64 = 6.0;
 /// The bytes of an entry in the index of a table, per row.
 const INDEX: f64 = 0.1;
 /// The bits of a filter per row.
 const FILTER: f64 = 10.0;
-/// The bytes of a row in the changelog beside its scope, id and value: lengths, store, bucket and kind.
+/// The bytes of a row in the changelog without its scope, id and value: lengths, store, bucket and kind.
 const CHANGELOG: f64 = 22.0;
 /// The length of a day, in seconds.
 const DAY: f64 = 86_400.0;
@@ -70,7 +70,7 @@ impl Sizing {
         }
     }
 
-    /// For how long an id is kept. `None` if it never expires.
+    /// Returns the time for which an id is kept. `None` if it never expires.
     #[must_use]
     pub fn kept(&self) -> Option<Duration> {
         self.expiry.map(|expiry| expiry.retention())

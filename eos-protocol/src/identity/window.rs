@@ -9,7 +9,7 @@ use crate::windows::Expiry;
 /// The upper limit of the default lateness.
 const DEFAULT_LATENESS: Duration = Duration::from_secs(3_600);
 
-/// How long an id counts as seen, and how late a record may be.
+/// The time for which an id counts as seen, and the accepted lateness of records.
 ///
 /// Sightings are stored by bucket. A bucket is half a window of event time. A bucket and an id make a key, and the
 /// value is a [`Sighting`]. Two first sightings of one id are at least a window apart, so each is in a bucket of its
@@ -179,7 +179,8 @@ impl SeenWindow {
         }
     }
 
-    /// How long buckets are kept. A sighting is needed as long as a record within the lateness can be its duplicate.
+    /// Returns the time for which buckets are kept. A sighting is needed as long as a record within the lateness can be
+    /// its duplicate.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
         let retention = self

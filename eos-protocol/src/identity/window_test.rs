@@ -205,7 +205,7 @@ proptest! {
         let mut store = Store::default();
         for (time, expected) in times.iter().zip(expected) {
             let seen = store.take(window, *time);
-            // The model never forgets, so it may know more about a record behind the lateness.
+            // The model never forgets, so it may find a duplicate behind the lateness that the store has forgotten.
             let forgotten = *time < store.stream_time - window.lateness;
             prop_assert!(seen == expected || (forgotten && seen != Seen::New));
         }

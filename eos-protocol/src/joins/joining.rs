@@ -1,4 +1,4 @@
-//! What happens to a record of a join, and when a record goes out alone.
+//! The rules of a join: the effect of a record, and results without a partner.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use crate::ids::Timestamp;
 
 /// A row that is longer than this is spread, in bytes.
 const SPREAD_ABOVE: usize = 4096;
-/// The number of records that the search for the next record alone reads at most. Then it goes on at a later moment.
+/// The number of records that the search for the next record alone reads at most. Then it continues at a later moment.
 const LOOK_AHEAD: usize = 256;
 
 /// Receives the key and the value of a row, and ends the scan with a break.
@@ -49,8 +49,8 @@ pub trait JoinStorage {
         planned: Option<Timestamp>,
     ) -> Result<(), Self::Error>;
 
-    /// Whether the last visit that has begun is that of this row at this moment, or a later one. So a row without an item can't
-    /// be visited at this moment again.
+    /// Returns whether the last visit that has begun is that of this row at this moment, or a later one. So a row
+    /// without an item can't be visited at this moment again.
     ///
     /// # Errors
     /// If the store can't read.
@@ -103,10 +103,10 @@ pub struct Arrival<'a> {
     pub value: &'a [u8],
 }
 
-/// What a record has found.
+/// The result of a record's arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrived {
-    /// It was closed when it came. It is not stored.
+    /// It was already closed. It is not stored.
     Late,
     /// It is stored.
     Taken {
@@ -138,7 +138,7 @@ enum Wanted<'w> {
     Next,
 }
 
-/// A row that is read, and what becomes of it.
+/// A row, and its change.
 struct Head<'a> {
     start: Timestamp,
     key: &'a [u8],
@@ -455,7 +455,7 @@ impl Joining {
     }
 
     /// The moment at which a record of a spread row may go out alone. A search over many records that have met their
-    /// partners goes on at the moment of the last one.
+    /// partners continues at the moment of the last one.
     fn next_spread<S: JoinStorage>(
         &self,
         store: &S,

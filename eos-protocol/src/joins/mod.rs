@@ -4,8 +4,8 @@
 //! sides. So a record reads two rows at most and writes one. A row that grows too large is *spread*: each of its records
 //! becomes a row of its own behind it.
 //!
-//! **A closed record has no further pairs**, in every kind of join. So no record is both alone and in a pair, whatever is still
-//! stored.
+//! **A closed record has no further pairs**, in every kind of join. So no record is both alone and in a pair, even if
+//! closed records are still stored.
 
 mod joining;
 mod keys;
@@ -68,7 +68,7 @@ pub enum JoinKind {
 }
 
 impl JoinKind {
-    /// Whether a record of this side goes out alone if it has no pair when it closes.
+    /// Returns whether a record of this side goes out alone if it has no pair when it closes.
     #[must_use]
     pub const fn emits_alone(self, side: Side) -> bool {
         match self {

@@ -23,7 +23,7 @@ const MET: u8 = 2;
 /// No moment.
 const NEVER: i64 = i64::MAX;
 
-/// Why bytes are not a valid row.
+/// The reason why bytes are not a valid row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinRowError {
@@ -41,7 +41,7 @@ pub enum JoinRowError {
         "a row of the join is damaged ({len} bytes): another program wrote to the changelog. Start under another app name"
     )]
     Damaged {
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
     },
 }
@@ -67,9 +67,9 @@ pub(super) struct Entry<'a> {
 /// time of the last record whose result alone was decided. *Due* is the moment at which the row wants to be visited next. If
 /// the row is spread, its records are in rows of their own, and *arrivals* is their number.
 ///
-/// In version 1, the moment is that of an item in another store. In version 2, the row is its own item. Its last visit does
-/// not write it, so it keeps the moment of this visit. After that visit, all its records are decided, whatever *handled to*
-/// is. A row without a moment has version 1.
+/// In version 1, the moment is that of an item in another store. In version 2, the row is its own item. Its last visit
+/// does not write it, so it keeps the moment of this visit. After that visit, all its records are decided, regardless
+/// of *handled to*. A row without a moment has version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinRow<'a> {
     pub(super) is_spread: bool,
@@ -211,7 +211,7 @@ impl<'a> JoinRow<'a> {
         self.entries.insert(at, entry);
     }
 
-    /// Whether the records are in rows of their own.
+    /// Returns whether the records are in rows of their own.
     #[must_use]
     pub fn is_spread(&self) -> bool {
         self.is_spread

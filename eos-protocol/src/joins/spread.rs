@@ -28,7 +28,7 @@ pub struct SpreadEntry {
 }
 
 impl SpreadEntry {
-    /// Whether this is a readable row of a record that has met a partner.
+    /// Returns whether this is a readable row of a record that has met a partner.
     pub(super) fn has_met(row: &[u8]) -> bool {
         matches!(row, [VERSION, 1, ..])
     }

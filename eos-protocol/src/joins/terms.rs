@@ -73,7 +73,7 @@ impl JoinTerms {
         &self.within
     }
 
-    /// Records of this side before this time are closed, whatever the grace.
+    /// Returns the time before which records of this side are closed, regardless of the grace.
     #[must_use]
     pub fn closed_before(&self, side: Side) -> Timestamp {
         let [left, right] = self.closed_before;
@@ -83,7 +83,7 @@ impl JoinTerms {
         }
     }
 
-    /// Whether a record of this side is closed at this stream time.
+    /// Returns whether a record of this side is closed at this stream time.
     #[must_use]
     pub fn is_closed(&self, side: Side, time: Timestamp, stream_time: Timestamp) -> bool {
         time < self.closed_before(side) || self.within.is_closed(side, time, stream_time)

@@ -11,7 +11,7 @@ use crate::windows::length::{WindowError, checked_ms, ms};
 /// A left record at `t` and a right record at `u` of one key belong together if `t - before <= u <= t + after`. Both ends
 /// are included.
 ///
-/// A record is open until no partner in time can come any more: a left record until stream time exceeds
+/// A record is open until no further partner can arrive in time: a left record until stream time exceeds
 /// `t + after + grace`, a right one until it exceeds `u + before + grace`. Then it is closed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Within {
@@ -32,13 +32,13 @@ impl Within {
         }
     }
 
-    /// Changes how much earlier a right record may be than the left one.
+    /// Changes the time by which a right record may be earlier than the left one.
     #[must_use]
     pub const fn before(self, before: Duration) -> Self {
         Self { before, ..self }
     }
 
-    /// Changes how much later a right record may be than the left one.
+    /// Changes the time by which a right record may be later than the left one.
     #[must_use]
     pub const fn after(self, after: Duration) -> Self {
         Self { after, ..self }
@@ -50,13 +50,13 @@ impl Within {
         Self { grace, ..self }
     }
 
-    /// How much earlier a right record may be.
+    /// Returns the time by which a right record may be earlier.
     #[must_use]
     pub const fn before_time(&self) -> Duration {
         self.before
     }
 
-    /// How much later a right record may be.
+    /// Returns the time by which a right record may be later.
     #[must_use]
     pub const fn after_time(&self) -> Duration {
         self.after
@@ -115,13 +115,14 @@ impl Within {
         Timestamp(stream_time.0.saturating_sub(open))
     }
 
-    /// Whether a record of this side is closed at this stream time. A record at or after [`Timestamp::LAST_DUE`] is closed.
+    /// Returns whether a record of this side is closed at this stream time. A record at or after
+    /// [`Timestamp::LAST_DUE`] is closed.
     #[must_use]
     pub fn is_closed(&self, side: Side, time: Timestamp, stream_time: Timestamp) -> bool {
         self.closes_at(side, time) <= stream_time
     }
 
-    /// How far stream time may be ahead of an open record of this side, in milliseconds.
+    /// Returns the time by which stream time may be ahead of an open record of this side, in milliseconds.
     pub(super) fn open_for(&self, side: Side) -> i64 {
         let partners = match side {
             Side::Left => self.after,
@@ -138,8 +139,8 @@ impl Within {
         sum.max(Duration::from_millis(1))
     }
 
-    /// How long a row is kept after its start: until no open record can have a partner in it. This includes closed
-    /// partners: a record that finds only these is counted.
+    /// Returns the time for which a row is kept after its start: until no open record can have a partner in it. This
+    /// includes closed partners: a record that finds only these is counted.
     #[must_use]
     pub fn retention(&self) -> Duration {
         let sum = self.before.saturating_add(self.after);

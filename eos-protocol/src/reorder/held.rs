@@ -6,7 +6,7 @@ use crate::ids::Timestamp;
 /// The format that this version writes, and the newest that it reads.
 const FORMAT: u8 = 1;
 
-/// A record that waits, and where it came from.
+/// A record that waits, and its origin.
 ///
 /// ```text
 /// format (1 byte) · time (8) · offset (8) · topic · key · value · headers: name and value, to the end

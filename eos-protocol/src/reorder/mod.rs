@@ -13,7 +13,7 @@ use crate::ids::Timestamp;
 /// The largest number of bytes of a task's waiting records.
 pub const MOST_WAITING: u64 = 64 << 20;
 
-/// Whether a record comes too late to be put in order: later records may already have been forwarded.
+/// Returns whether a record comes too late to be put in order: later records may already have been forwarded.
 ///
 /// Records wait until they are `within` milliseconds behind stream time. So no forwarded record is later than
 /// `stream_time - within`. A record at exactly this time is still in order.

@@ -110,7 +110,7 @@ impl Turn {
         self.waiting = self.waiting.saturating_sub(records);
     }
 
-    /// Goes on behind a number that leaves. Missing numbers before it are given up. Returns whether there were any.
+    /// Continues after a number that leaves, and gives up missing numbers before it. Returns whether there were any.
     pub fn pass(&mut self, number: u64) -> bool {
         let (before, number) = (self.next, u128::from(number));
         self.next = before.max(number + 1);

@@ -125,7 +125,7 @@ impl Owner {
         }
     }
 
-    /// The owner learns the outcome of its transaction.
+    /// Applies the outcome of the owner's sealed transaction.
     fn learns(&mut self) {
         match self.sealed.take() {
             Some((write, true)) => {
@@ -139,8 +139,8 @@ impl Owner {
 
 proptest! {
     /// Whenever an owner returns, its copy and the records from its stored offset are the whole state. LSOs may be
-    /// observed at any time, also by a former owner. An owner may learn late that its transaction committed, and hear an
-    /// LSO before that.
+    /// observed at any time, also by a former owner. An owner may find out late that its transaction committed, and
+    /// observe an LSO before that.
     #[test]
     fn a_copy_and_the_rest_of_the_log_are_always_the_whole_state(
         steps in proptest::collection::vec((0u8..6, 0usize..2, 0u8..4), 0..120),

@@ -31,9 +31,9 @@ impl fmt::Display for Family {
 /// One value for each family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PerFamily<T> {
-    /// Of the plain stores.
+    /// The value of the plain stores.
     pub plain: T,
-    /// Of the windowed stores.
+    /// The value of the windowed stores.
     pub windowed: T,
 }
 

@@ -173,8 +173,8 @@ pub enum Difference {
 }
 
 impl Difference {
-    /// Whether the state has a foreign origin: another cluster, app, stage or task, or earlier topics of the same
-    /// names. The other differences are changes of the program or the topics during this task's life.
+    /// Returns whether the state has a foreign origin: another cluster, app, stage or task, or earlier topics of the
+    /// same names. The other differences are changes of the program or the topics during this task's life.
     #[must_use]
     pub const fn is_foreign(&self) -> bool {
         matches!(

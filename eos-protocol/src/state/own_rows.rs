@@ -27,7 +27,7 @@ pub enum OwnRows {
     ForeignLeft,
     /// The subscribers of a foreign-key join.
     ForeignRight,
-    /// How far updates have reached the subscribers of a foreign-key join.
+    /// The progress of updates through the subscribers of a foreign-key join.
     ForeignFanOut,
 }
 
@@ -88,19 +88,19 @@ impl OwnRows {
         }
     }
 
-    /// Whether the rows are in a windowed store.
+    /// Returns whether the rows are in a windowed store.
     #[must_use]
     pub const fn are_windowed(self) -> bool {
         matches!(self, Self::Joined)
     }
 
-    /// Whether the rows are records that wait for their turn.
+    /// Returns whether the rows are records that wait for their turn.
     #[must_use]
     pub const fn are_waiting(self) -> bool {
         matches!(self, Self::WaitingByTime | Self::WaitingByNumber)
     }
 
-    /// Whether the store has the name of another one, which belongs to the same operator.
+    /// Returns whether the store has the name of another one, which belongs to the same operator.
     #[must_use]
     pub const fn share_a_name(self) -> bool {
         matches!(self, Self::Alone | Self::ForeignRight | Self::ForeignFanOut)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::errors::code;
 use crate::ids::{Offset, TopicPartition};
 
-/// Whether this error of a deletion means that the log no longer exists. Its offsets do not apply to the next
+/// Returns whether this error of a deletion means that the log no longer exists. Its offsets do not apply to the next
 /// log of the same name: a deletion up to such an offset would lose unread records.
 #[must_use]
 pub fn is_of_another_log(error: i32) -> bool {
@@ -20,8 +20,8 @@ pub fn is_of_another_log(error: i32) -> bool {
 
 /// The partitions with records that are no longer needed, and the offset up to which they can be deleted.
 ///
-/// The caller of [`told`](Self::told) guarantees that every record below the offset is processed for good, whatever
-/// fails later. Several owners of a partition may call it in any order, even an owner that lost the partition long
+/// The caller of [`told`](Self::told) guarantees that every record below the offset is processed for good, even after
+/// later failures. Several owners of a partition may call it in any order, even an owner that lost the partition long
 /// ago. The highest offset counts, and each of them was right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Purge {
@@ -37,7 +37,7 @@ struct Front {
 }
 
 impl Purge {
-    /// Records below this offset are no longer needed.
+    /// Notes that records below this offset are no longer needed.
     pub fn told(&mut self, partition: &TopicPartition, needless: Offset) {
         match self.partitions.get_mut(partition) {
             Some(front) => front.needless = front.needless.max(needless),

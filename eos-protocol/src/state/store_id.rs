@@ -14,9 +14,9 @@ const DUE: &str = "\0due";
 
 /// A store's number: the first four bytes of its keys, in the database and in the changelog.
 ///
-/// FNV-1a (32 bit) of the store's name, and of a mark behind it where values begin with a time or rows have moments. The top bit is set
-/// for windowed stores instead, so the id alone shows the changelog of a key. The smallest id of each family is
-/// reserved for its commit record; a name with this hash gets the next id. If two names of one app have the same id,
+/// FNV-1a (32 bit) of the store's name, followed by a mark if values begin with a time or rows have moments. The top
+/// bit is set for windowed stores instead, so the id alone shows the changelog of a key. The smallest id of each family
+/// is reserved for its commit record; a name with this hash gets the next id. If two names of one app have the same id,
 /// the declaration of stores is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(u32);
@@ -69,7 +69,7 @@ impl StoreId {
         Self::named(name, &format!("\0seen-{kind}-{scope}"), class)
     }
 
-    /// Whether this is the id of a deduplication store of this name, of any kind and scope.
+    /// Returns whether this is the id of a deduplication store of this name, of any kind and scope.
     #[must_use]
     pub fn is_seen(self, name: &str) -> bool {
         self.seen_kind(name).is_some()
@@ -116,13 +116,13 @@ impl StoreId {
         Self(if id & !WINDOWED == 0 { id + 1 } else { id })
     }
 
-    /// Whether the id belongs to a windowed store.
+    /// Returns whether the id belongs to a windowed store.
     #[must_use]
     pub const fn is_windowed(self) -> bool {
         self.0 & WINDOWED != 0
     }
 
-    /// Whether it is the id of a commit record.
+    /// Returns whether it is the id of a commit record.
     #[must_use]
     pub const fn is_reserved(self) -> bool {
         self.0 & !WINDOWED == 0

@@ -48,7 +48,7 @@ impl StoreNames {
         are_names.then(|| Self { joined: joined() })
     }
 
-    /// Whether the list has no names.
+    /// Returns whether the list has no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.joined.is_empty()
@@ -59,7 +59,7 @@ impl StoreNames {
         self.joined.split(',').filter(|name| !name.is_empty())
     }
 
-    /// Whether the list shows that a step with this name is new. An empty list shows nothing.
+    /// Returns whether the list shows that a step with this name is new. An empty list shows nothing.
     #[must_use]
     pub fn lacks(&self, name: &str) -> bool {
         !self.is_empty() && self.iter().all(|known| known != name)

@@ -80,8 +80,8 @@ impl Trim {
         }
         self.newest = Some(lso);
         let seen = seen.unwrap_or(Timestamp(i64::MIN));
-        // A higher LSO with an earlier time says more. A restore knows the latest window only, and an abort sets stream time
-        // back.
+        // A higher LSO with an earlier time is better evidence. A restore knows the latest window only, and an abort
+        // sets stream time back.
         let mut is_move = false;
         while let Some((_, time)) = self.observed.back().filter(|(_, time)| *time >= seen) {
             is_move = *time == seen;

@@ -23,11 +23,11 @@ pub struct TopicChanged {
     pub topic: TopicName,
     /// Its role in the app.
     pub role: TopicRole,
-    /// How it has changed.
+    /// The change.
     pub change: TopicChange,
 }
 
-/// How a topic has changed.
+/// The change of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopicChange {

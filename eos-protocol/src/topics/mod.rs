@@ -23,10 +23,10 @@ use crate::time::Now;
 
 pub use error::{TopicChange, TopicChanged};
 
-/// How long brokers must report a topic as missing or smaller before the app stops.
+/// The time for which brokers must report a topic as missing or smaller before the app stops.
 ///
-/// One broker may learn of a topic or of its new partitions later than another. A report that shows the whole
-/// topic resets the time, so at least two reports in a row are needed.
+/// One broker may receive the metadata of a topic or of its new partitions later than another. A report that shows the
+/// whole topic resets the time, so at least two reports in a row are needed.
 pub const LASTS: Duration = Duration::from_secs(5);
 
 /// The role of a topic in the app.
@@ -56,7 +56,7 @@ pub enum TopicRole {
 }
 
 impl TopicRole {
-    /// Whether new partitions only add tasks. The producers of the topic are responsible for the order of keys
+    /// Returns whether new partitions only add tasks. The producers of the topic are responsible for the order of keys
     /// that move between partitions.
     #[must_use]
     pub fn may_grow(self) -> bool {

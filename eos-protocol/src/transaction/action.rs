@@ -83,7 +83,7 @@ pub enum Action {
     Stop(StopReason),
 }
 
-/// Why the machine stops the worker.
+/// The reason why the machine stops the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StopReason {
     /// A call failed permanently.
@@ -142,7 +142,7 @@ impl Actions {
         self
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items[0].is_none()

@@ -19,7 +19,7 @@
 //! the states are the same, but no transaction begins, and the consumer commits once all records are acknowledged.
 //!
 //! Under [`Guarantee::AtMostOnce`] the consumer commits first: `Idle ─Touched→ Claiming ─Committed→ Open`. The worker
-//! processes only the claimed records. The commit at the end gives back the claimed records that it did not process.
+//! processes only the claimed records. The commit at the end returns the claimed records that it did not process.
 //!
 //! Without transactions, a commit that ends without a clear response may still arrive later. [`Action::Leave`] then
 //! makes the worker leave the group, which refuses requests of a former member.
@@ -100,7 +100,7 @@ impl Transaction {
         self.state
     }
 
-    /// Whether a record may be processed now.
+    /// Returns whether a record may be processed now.
     #[must_use]
     pub fn takes_records(&self) -> bool {
         matches!(self.state, State::Idle | State::Open)
@@ -287,7 +287,7 @@ impl Transaction {
         Actions::one(Action::Discard).then(self.rest())
     }
 
-    /// No abort comes before the next transaction.
+    /// Resets the counters of aborts. The next transaction follows no abort.
     fn settled(&mut self) {
         self.contended = false;
         self.aborted_before = false;
@@ -396,8 +396,8 @@ impl Transaction {
         }
     }
 
-    /// Whether a failure of this call counts now. While EndTxn is on its way, only the response to the commit itself
-    /// counts (rule 5).
+    /// Returns whether a failure of this call counts now. While EndTxn is on its way, only the response to the commit
+    /// itself counts (rule 5).
     fn concerns(&self, call: CallSite) -> bool {
         match self.state {
             State::Committing | State::Claiming => {

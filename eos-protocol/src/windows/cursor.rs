@@ -21,13 +21,13 @@ impl Cursor {
     /// No result is emitted.
     pub const BEGIN: Cursor = Cursor::before(Timestamp(i64::MIN));
 
-    /// The results of all windows that start before this time are emitted.
+    /// Returns the cursor after the results of all windows that start before this time.
     #[must_use]
     pub const fn before(start: Timestamp) -> Self {
         Self { start, key: None }
     }
 
-    /// This result is the last emitted one.
+    /// Returns the cursor after this result.
     #[must_use]
     pub fn at(start: Timestamp, key: &[u8]) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Cursor {
         self.key.as_deref()
     }
 
-    /// Whether this result is emitted.
+    /// Returns whether this result is emitted.
     #[must_use]
     pub fn includes(&self, start: Timestamp, key: &[u8]) -> bool {
         start < self.start || start == self.start && self.key().is_some_and(|last| key <= last)

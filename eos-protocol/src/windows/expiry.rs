@@ -161,13 +161,13 @@ impl Expiry {
         self.closed = self.closed.max(start);
     }
 
-    /// Whether the window with this start accepts no record, regardless of its grace.
+    /// Returns whether the window with this start accepts no record, regardless of its grace.
     #[must_use]
     pub fn is_closed(&self, start: Timestamp) -> bool {
         start < self.closed
     }
 
-    /// Whether the windows are buckets: see [`of_buckets`](Self::of_buckets).
+    /// Returns whether the windows are buckets: see [`of_buckets`](Self::of_buckets).
     #[must_use]
     pub fn has_buckets(&self) -> bool {
         self.are_buckets
@@ -192,7 +192,7 @@ impl Expiry {
         expired_before(self.retention, stream_time).max(self.prior_expired_before)
     }
 
-    /// Whether the window with this start is expired.
+    /// Returns whether the window with this start is expired.
     #[must_use]
     pub fn is_expired(&self, start: Timestamp, stream_time: Option<Timestamp>) -> bool {
         start < self.expired_before(stream_time)

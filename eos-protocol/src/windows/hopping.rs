@@ -108,7 +108,7 @@ impl Hopping {
         self.windows.at(start)
     }
 
-    /// Whether a window is closed at this stream time, which includes the current record. See
+    /// Returns whether a window is closed at this stream time, which includes the current record. See
     /// [`Tumbling::is_closed`].
     #[must_use]
     pub fn is_closed(&self, window: Window, stream_time: Timestamp) -> bool {

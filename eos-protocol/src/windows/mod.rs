@@ -113,8 +113,8 @@ impl Tumbling {
         }
     }
 
-    /// Whether a window is closed at this stream time, which includes the current record (`KStreamWindowAggregate`:
-    /// a window accepts a record if `windowEnd > observedStreamTime - grace`).
+    /// Returns whether a window is closed at this stream time, which includes the current record
+    /// (`KStreamWindowAggregate`: a window accepts a record if `windowEnd > observedStreamTime - grace`).
     #[must_use]
     pub fn is_closed(&self, window: Window, stream_time: Timestamp) -> bool {
         window.end.0 <= stream_time.0.saturating_sub(ms(self.grace))

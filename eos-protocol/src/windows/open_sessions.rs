@@ -114,7 +114,7 @@ impl<'a> OpenSessions<'a> {
         self.0.iter()
     }
 
-    /// Whether there is no session.
+    /// Returns whether there is no session.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -68,7 +68,7 @@ impl RowTerms {
         self.closed_before
     }
 
-    /// Whether results are final.
+    /// Returns whether results are final.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.is_final

@@ -81,7 +81,7 @@ impl Session {
         Timestamp(closed.0.saturating_add(open.saturating_mul(KEPT))).min(Place::LAST)
     }
 
-    /// Whether a session with this last record is closed at this stream time, which includes the current record
+    /// Returns whether a session with this last record is closed at this stream time, which includes the current record
     /// (`KStreamSessionWindowAggregate`: a session accepts a record if its end is not before
     /// `observedStreamTime - grace - gap`).
     #[must_use]
@@ -89,7 +89,7 @@ impl Session {
         self.closes_at(last) <= stream_time
     }
 
-    /// Whether a record at this time belongs to the session from `first` to `last`.
+    /// Returns whether a record at this time belongs to the session from `first` to `last`.
     #[must_use]
     pub fn joins(&self, (first, last): (Timestamp, Timestamp), time: Timestamp) -> bool {
         let gap = ms(self.gap);

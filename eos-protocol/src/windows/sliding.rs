@@ -89,14 +89,14 @@ impl Sliding {
         Timestamp(start.0.saturating_add(ms)).min(Place::LAST)
     }
 
-    /// Whether the window with this start is closed at this stream time.
+    /// Returns whether the window with this start is closed at this stream time.
     #[must_use]
     pub fn is_closed(&self, start: Timestamp, stream_time: Timestamp) -> bool {
         self.closes_at(start) <= stream_time
     }
 
-    /// Whether a record is late: the window that starts after it is closed (`KStreamSlidingWindowAggregate`). A record
-    /// at or after [`Place::LAST`] is late, because all of its windows are closed.
+    /// Returns whether a record is late: the window that starts after it is closed (`KStreamSlidingWindowAggregate`). A
+    /// record at or after [`Place::LAST`] is late, because all of its windows are closed.
     #[must_use]
     pub fn is_late(&self, time: Timestamp, stream_time: Timestamp) -> bool {
         time.0.saturating_add(1 + ms(self.difference))
@@ -182,7 +182,7 @@ impl<'a> SlidingRow<'a> {
         }
     }
 
-    /// Whether there is no window.
+    /// Returns whether there is no window.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()

@@ -100,7 +100,7 @@ impl Terms {
         duration(self.retention)
     }
 
-    /// Which final results are emitted. `None` if the windows emit every update.
+    /// Returns the position of the last emitted final result. `None` if the windows emit every update.
     #[must_use]
     pub fn cursor(&self) -> Option<&Cursor> {
         self.cursor.as_ref()

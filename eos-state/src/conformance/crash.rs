@@ -19,7 +19,7 @@ pub struct Crash {
 }
 
 impl Crash {
-    /// The number of steps of one transaction: its writes, the apply, and an occasional flush.
+    /// Returns the number of steps of one transaction: its writes, the apply, and an occasional flush.
     #[must_use]
     pub fn steps_of_one() -> u64 {
         History.writes() + 2

@@ -19,7 +19,7 @@ use super::operation::Key;
 use super::{Engine, Lasts, Violation, position, run_sequences};
 use crate::{Defences, Load, NextDue, StoreKind, TaskStore};
 
-/// A store without moments beside them.
+/// A store whose rows have no moments.
 const PLAIN: StoreId = StoreId::from_be_bytes([0, 0, 0, 3]);
 /// The maximum number of items that one operation handles.
 const AT_ONCE: usize = 12;
@@ -63,7 +63,7 @@ pub(crate) fn check_defended(
     })
 }
 
-/// The name of the store with these rows.
+/// Returns the name of the store with these rows.
 fn name() -> Arc<str> {
     "rows".into()
 }
@@ -81,7 +81,7 @@ struct Run<'a> {
     committed: Items,
     kept: Items,
     shown: Items,
-    /// Whether the transaction and the record have writes.
+    /// Whether the transaction has writes, and whether the current record has.
     is_open: (bool, bool),
     changelog: Rows,
     /// The first version of each row in the changelog.

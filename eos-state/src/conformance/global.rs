@@ -19,7 +19,7 @@ pub trait GlobalUnderTest {
     /// As the engine's own.
     fn open(&self, dir: &Path) -> Result<Box<dyn GlobalEngine>, StoreError>;
 
-    /// The durability of written rows.
+    /// Returns the durability of written rows.
     fn lasts(&self) -> Lasts;
 }
 

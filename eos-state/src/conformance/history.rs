@@ -21,7 +21,7 @@ pub type Contents = BTreeMap<(StoreId, Vec<u8>), Vec<u8>>;
 const KEYS: u64 = 40;
 const WRITES: u64 = 12;
 
-/// Creates the transactions of the history, and knows their result.
+/// Creates the transactions of the history, and computes their result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct History;
 
@@ -46,7 +46,7 @@ impl History {
         store.apply(&position(seq))
     }
 
-    /// The stores over an engine.
+    /// Returns the stores over an engine.
     ///
     /// # Errors
     /// As the store's.
@@ -55,7 +55,7 @@ impl History {
         TaskStore::new(backend, STORES.into_iter().chain(due))?.with_due([(DUE, Clock::Stream)])
     }
 
-    /// The content of the stores after transaction `seq`.
+    /// Returns the content of the stores after transaction `seq`.
     #[must_use]
     pub fn after(self, seq: u64) -> Contents {
         let mut contents = Contents::new();
@@ -114,7 +114,7 @@ impl History {
     }
 }
 
-/// The whole content of the stores. The index of the due store determines its items.
+/// Returns the whole content of the stores. The index of the due store determines its items.
 ///
 /// # Errors
 /// If it can't be read.
@@ -137,12 +137,12 @@ pub fn contents(store: &TaskStore) -> Result<Contents, StoreError> {
     Ok(contents)
 }
 
-/// The moment of a value of the due store.
+/// Returns the moment of a value of the due store.
 fn moment(value: &[u8]) -> Timestamp {
     Timestamp(value.iter().map(|byte| i64::from(*byte)).sum())
 }
 
-/// Write `n` of transaction `seq`: one in five deletes, and every value identifies its write.
+/// Returns write `n` of transaction `seq`: one in five deletes, and every value identifies its write.
 fn one(seq: u64, n: u64) -> (StoreId, Vec<u8>, Option<Vec<u8>>) {
     let drawn = mix(seq * WRITES + n);
     let stores = STORES.len() as u64 + 1;
@@ -161,7 +161,7 @@ fn one(seq: u64, n: u64) -> (StoreId, Vec<u8>, Option<Vec<u8>>) {
     )
 }
 
-/// SplitMix64: pseudorandom numbers, the same ones each time.
+/// Returns a pseudorandom number, the same one each time (SplitMix64).
 const fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,13 @@
 //! The test suite for engines.
 //!
-//! [`check`] runs random sequences of operations on a [`TaskStore`](crate::TaskStore) over the engine and on a model
-//! beside it, a plain ordered map. It compares every result, and closes and reopens the engine in between. If the engine
-//! has a [`reader`](crate::StoreBackend::reader), its snapshots are compared as well: each has whole transactions, stays
-//! the same, and is refused once the engine is closed. [`Crash`]
-//! lets a process die between any two writes, and checks the remaining state. [`check_due`] runs random sequences on due
-//! stores, and compares items, their order and the index with a model. [`check_global`] does the same for engines of
-//! global tables and their snapshots.
+//! [`check`] runs random sequences of operations on a [`TaskStore`](crate::TaskStore) over the engine and on a model, a
+//! plain ordered map. It compares every result, and closes and reopens the engine in between. If the engine has a
+//! [`reader`](crate::StoreBackend::reader), its snapshots are compared as well: each has whole transactions, stays the
+//! same, and is refused once the engine is closed. [`Crash`] aborts a process between any two writes, and checks the
+//! remaining state. [`check_due`] runs random sequences on due stores, and compares items, their order and the index
+//! with a model. [`check_global`] does the same for engines of global tables and their snapshots.
 //!
-//! Write an [`Engine`] for yours and a test for each of the three.
+//! To test an engine, implement [`Engine`] for it, and write a test for each of these.
 
 mod crash;
 mod due;
@@ -42,7 +41,7 @@ pub trait Engine {
     /// As the engine's own.
     fn open(&self, dir: &Path) -> Result<Box<dyn StoreBackend>, StoreError>;
 
-    /// The durability of applied data.
+    /// Returns the durability of applied data.
     fn lasts(&self) -> Lasts;
 }
 
@@ -98,7 +97,7 @@ fn run_sequences<S: Strategy>(
         .map_err(|error| Violation(error.to_string()))
 }
 
-/// A position of the test task: transaction `seq`.
+/// Returns a position of the test task: transaction `seq`.
 #[must_use]
 pub fn position(seq: u64) -> Position {
     Position {
@@ -121,7 +120,7 @@ pub fn position(seq: u64) -> Position {
     }
 }
 
-/// The transaction of a position.
+/// Returns the transaction of a position.
 pub(crate) fn seq_of(position: &Position) -> Option<u64> {
     match position.standing {
         Standing::At { seq, .. } => Some(seq.0),

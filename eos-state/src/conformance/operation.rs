@@ -86,12 +86,12 @@ fn store() -> impl Strategy<Value = StoreId> {
     proptest::sample::select(STORES.map(|(id, _)| id).to_vec())
 }
 
-/// Only a few keys, so that sequences use them repeatedly. Includes the empty key.
+/// Generates one of a few keys, so that sequences use them repeatedly. Includes the empty key.
 fn key() -> impl Strategy<Value = Key> {
     proptest::collection::vec(proptest::sample::select(vec![0, 1, b'k', 0xff]), 0..3)
 }
 
-/// A store, and a key of it. Most keys of windowed stores begin with the start of a window.
+/// Returns a store, and a key of it. Most keys of windowed stores begin with the start of a window.
 fn row() -> impl Strategy<Value = (StoreId, Key)> {
     let start = prop_oneof![
         12 => (0..6_u64).prop_map(Some),

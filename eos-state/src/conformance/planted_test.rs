@@ -1,4 +1,4 @@
-//! Engines with planted bugs: each of them has to fail.
+//! Engines with planted bugs. The suite must reject each of them.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -39,7 +39,7 @@ struct Faulty {
     inner: MemoryBackend,
     bug: &'static str,
     late: RefCell<Vec<OwnWrite>>,
-    /// What its snapshots show.
+    /// The data of its snapshots.
     shown: Arc<Mutex<MemoryBackend>>,
     reader: StateReader,
 }
@@ -161,7 +161,7 @@ impl Drop for Faulty {
     }
 }
 
-/// Takes snapshots of what is shown, or shows what is there at each read: a planted bug.
+/// Takes snapshots of `shown`. If true, a snapshot reads the current data instead: a planted bug.
 struct Shown(Arc<Mutex<MemoryBackend>>, bool);
 
 impl TakeSnapshot for Shown {

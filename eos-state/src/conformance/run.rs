@@ -163,7 +163,7 @@ impl Run<'_> {
         same("the stores", held, expected.into_iter().collect())
     }
 
-    /// Applied to the committed state, the changes for the changelog lead to the transaction's view.
+    /// Checks that the changes for the changelog, applied to the committed state, lead to the transaction's view.
     fn compare_changes(&mut self) -> Outcome {
         let mut after = self.expected.committed.clone();
         for family in [Family::Plain, Family::Windowed] {

@@ -34,7 +34,7 @@ fn refused(slot: &Path, owner: &Owner) -> (DirectoryError, String) {
     (error, text)
 }
 
-/// A slot with the directory of task `0_3` and a file of its engine.
+/// Returns a slot with the directory of task `0_3` and a file of its engine.
 fn slot() -> tempfile::TempDir {
     let slot = tempfile::tempdir().unwrap();
     let directory = own(slot.path(), &owner());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use eos_protocol::AppId;
 
-/// Why the directory of a task can't be used.
+/// The reason why the directory of a task can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {

@@ -5,8 +5,8 @@
 //! <slot>/globals/rates/condemned   there if the engine found damage: the next start clears the directory
 //! ```
 //!
-//! The lock of the slot protects it, and the mark in the database names the topic that it belongs to. So it needs neither
-//! a lock nor an owner of its own. The topic has all rows, so whatever is wrong with the directory, it can be cleared.
+//! The lock of the slot protects it, and the mark in the database names its topic. So it needs neither a lock nor an
+//! owner file. It can always be cleared, because the topic has all rows.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ impl GlobalDirectory {
         Ok(removed)
     }
 
-    /// The directory of the engine's files. The engine creates it.
+    /// Returns the directory of the engine's files. The engine creates it.
     #[must_use]
     pub fn engine(&self) -> PathBuf {
         self.0.join(DB)

@@ -57,7 +57,7 @@ pub fn left_over(slot: &Path, now: SystemTime) -> Result<Vec<LeftOver>, Director
 /// Removes a directory that is not open. Returns whether it existed.
 ///
 /// # Errors
-/// If it was opened meanwhile, or a file can't be removed.
+/// If it is open now, or a file can't be removed.
 pub fn remove(left: &LeftOver) -> Result<bool, DirectoryError> {
     if kind(&left.path)?.is_none() {
         return Ok(false);
@@ -71,7 +71,7 @@ pub fn remove(left: &LeftOver) -> Result<bool, DirectoryError> {
     Ok(true)
 }
 
-/// Modification time of its newest file: a killed process leaves no other trace.
+/// Returns the modification time of the newest file, because a killed process leaves no other trace.
 fn last_written(path: &Path) -> SystemTime {
     let times = [path.to_owned(), path.join(DB)]
         .into_iter()

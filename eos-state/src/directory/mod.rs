@@ -101,13 +101,13 @@ impl TaskDirectory {
         }
     }
 
-    /// The directory of the engine's files. The engine creates it.
+    /// Returns the directory of the engine's files. The engine creates it.
     #[must_use]
     pub fn engine(&self) -> PathBuf {
         self.path.join(DB)
     }
 
-    /// The path of the task's directory.
+    /// Returns the path of the task's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -195,7 +195,7 @@ fn close_to_others(_: &Path, _: &fs::Metadata) -> Result<(), DirectoryError> {
     Ok(())
 }
 
-/// The metadata of the path, if it exists. Refuses a symbolic link.
+/// Returns the metadata of the path, if it exists. Refuses a symbolic link.
 fn kind(path: &Path) -> Result<Option<fs::Metadata>, DirectoryError> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => Err(DirectoryError::Symlink {
@@ -243,8 +243,8 @@ fn lock(directory: &Path) -> Result<Option<File>, DirectoryError> {
     }
 }
 
-/// Whether the path still names this file. A cleanup may have removed it between the open and the lock, and a lock on
-/// a file without a name has no effect.
+/// Returns whether the path still names this file. A cleanup may have removed it between the open and the lock, and a
+/// lock on a file without a name has no effect.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> Result<bool, DirectoryError> {
     use std::os::unix::fs::MetadataExt;

@@ -110,7 +110,7 @@ pub(super) fn compare(directory: &Path, owner: &Owner) -> Result<Verdict, Direct
     Ok(foreign.map_or(Verdict::Own, Verdict::Foreign))
 }
 
-/// The difference between a directory's owner and `now`, if any.
+/// Returns the difference between a directory's owner and `now`, if any.
 fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, DirectoryError> {
     let mut lines = text.lines();
     let mut field = |name: &str| {
@@ -161,7 +161,7 @@ fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, D
     })
 }
 
-/// Whether the directory holds only files that a crash may leave during its creation.
+/// Returns whether the directory holds only files that a crash may leave during its creation.
 fn is_empty(directory: &Path) -> Result<bool, DirectoryError> {
     for entry in fs::read_dir(directory).map_err(unusable(directory))? {
         let name = entry.map_err(unusable(directory))?.file_name();

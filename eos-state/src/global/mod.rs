@@ -1,7 +1,7 @@
 //! The copy of a global table: one writer, and readers that see one version for each record.
 //!
-//! The engine holds the newest rows only. Beside it, [`GlobalRows`] keeps what the last batches replaced, as long as a
-//! reader still needs it:
+//! The engine holds the newest rows only. [`GlobalRows`] keeps the rows that the last batches replaced, as long as a
+//! reader needs them:
 //!
 //! ```text
 //! version 7 ──(rows before batch 8)──► version 8 ──(rows before batch 9)──► version 9: the newest
@@ -56,7 +56,7 @@ pub struct GlobalWriter {
 }
 
 impl GlobalWriter {
-    /// Returns a writer to this engine. No reader comes before [`serve`](Self::serve).
+    /// Returns a writer to this engine. There are no readers before [`serve`](Self::serve).
     #[must_use]
     pub fn new(engine: Box<dyn GlobalEngine>) -> Self {
         Self {
@@ -89,7 +89,8 @@ impl GlobalWriter {
             return self.shared.engine.write(batch, mark);
         }
         let before = self.shared.before(batch)?;
-        // A snapshot of the old version finds these rows from here on, whatever it reads in the engine.
+        // From here on, a snapshot of the old version finds these rows, whether the engine already has the batch or
+        // not.
         let next = self.shared.newest().replaced(before);
         self.shared.engine.write(batch, mark)?;
         let mut newest = self.shared.newest.write();
@@ -109,8 +110,8 @@ impl GlobalWriter {
 pub struct GlobalRows(Arc<Shared>);
 
 impl GlobalRows {
-    /// Returns the newest version. It stays the same while the writer goes on, and costs memory for what the writer
-    /// replaces meanwhile: drop it after the record.
+    /// Returns the newest version, which never changes. It keeps the rows that the writer replaces from now on in
+    /// memory, so drop it after the record.
     #[must_use]
     pub fn snapshot(&self) -> GlobalSnapshot {
         GlobalSnapshot {

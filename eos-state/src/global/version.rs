@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::GlobalBatch;
 
 /// A version of the rows, with the way to the newest one. Only readers and later versions keep it: a version without
-/// readers is freed with what the next batch replaced.
+/// readers is freed with the rows that the next batch replaced.
 #[derive(Debug, Default)]
 pub(super) struct Version(OnceLock<Change>);
 
@@ -40,7 +40,7 @@ impl Version {
 }
 
 impl Drop for Version {
-    /// Frees the versions behind it one by one. By recursion, a reader of long ago would overflow the stack.
+    /// Frees the following versions one by one. Recursion from a very old version would overflow the stack.
     fn drop(&mut self) {
         let mut next = self.0.take().map(|change| change.next);
         while let Some(version) = next.and_then(Arc::into_inner) {

@@ -78,7 +78,7 @@ impl Overlay {
         }
     }
 
-    /// All entries, in the order of their keys.
+    /// Returns all entries, in the order of their keys.
     pub(crate) fn sorted(&self) -> Vec<u32> {
         match self.order.get() {
             Some(order) => order.values().copied().collect(),
@@ -86,7 +86,7 @@ impl Overlay {
         }
     }
 
-    /// The entries of a range, in order.
+    /// Returns the entries of a range, in order.
     pub(crate) fn scan(&self, range: &KeyRange, direction: Direction) -> Entries<'_> {
         let from = match self.kind {
             _ if range.is_empty() => Source::Sorted(Vec::new().into_iter()),

@@ -45,7 +45,7 @@ impl KeyHasher {
 }
 
 const TOMBSTONE: u32 = u32::MAX;
-/// Vectors smaller than this are kept between transactions, whatever their fill level.
+/// Vectors smaller than this are kept between transactions, regardless of their fill level.
 const KEEP_BYTES: usize = 64 * 1024;
 
 /// The maximum size of key and value together to be stored in the entry itself.
@@ -97,14 +97,14 @@ impl Table {
         self.entries.is_empty()
     }
 
-    /// Allocated bytes, used or not.
+    /// Returns the allocated bytes, used or not.
     pub(crate) fn room(&self) -> usize {
         let entries = self.entries.capacity() * size_of::<Entry>();
         self.bytes.capacity() + entries + self.slots.len() * size_of::<u32>()
     }
 
-    /// Whether the table has at most `limit` allocated bytes after the write of a key and a value. `len` is the length of
-    /// both, in bytes.
+    /// Returns whether the table has at most `limit` allocated bytes after the write of a key and a value. `len` is the
+    /// length of both, in bytes.
     pub(crate) fn fits(&self, len: usize, limit: usize) -> bool {
         let mut room = self.room();
         if self.entries.len() == self.entries.capacity() {
@@ -119,8 +119,8 @@ impl Table {
         room <= limit
     }
 
-    /// Whether this table, once it is cleared, takes the entries of another one without new memory, and one more entry with
-    /// a key and a value of `len` bytes.
+    /// Returns whether this table, once it is cleared, takes the entries of another one without new memory, and one
+    /// more entry with a key and a value of `len` bytes.
     pub(crate) fn can_take(&self, other: &Self, len: usize) -> bool {
         let entries = other.entries.len() + 1;
         entries <= self.entries.capacity()
@@ -128,14 +128,14 @@ impl Table {
             && other.bytes.len() + len <= self.bytes.capacity()
     }
 
-    /// Whether a key is there with enough room for this value.
+    /// Returns whether a key is there with enough room for this value.
     pub(crate) fn takes_in_place(&self, hash: KeyHash, key: &[u8], value: Written<'_>) -> bool {
         let room = |number| self.entries[number as usize].room as usize;
         let len = value.map_or(0, <[u8]>::len);
         self.find(hash, key).is_ok_and(|number| len <= room(number))
     }
 
-    /// Bytes in use: keys, values and their index.
+    /// Returns the bytes in use: keys, values and their index.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len() + self.entries.len() * (size_of::<Entry>() + 2 * size_of::<u32>())
     }
@@ -145,7 +145,7 @@ impl Table {
         Some(self.value(entry))
     }
 
-    /// The number of a key's entry.
+    /// Returns the number of a key's entry.
     pub(crate) fn number(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
         self.find(hash, key).ok()
     }
@@ -209,7 +209,7 @@ impl Table {
         })
     }
 
-    /// The bytes of the key, the value and the room reserved behind it.
+    /// Returns the bytes of the key, the value and the room reserved behind it.
     fn bytes_of<'a>(&'a self, entry: &'a Entry) -> &'a [u8] {
         match entry.at {
             HERE => &entry.short,
@@ -226,12 +226,12 @@ impl Table {
         0..self.entries.len() as u32
     }
 
-    /// The highest key, deleted or not.
+    /// Returns the highest key, deleted or not.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
         self.numbers().map(|number| self.key(number)).max()
     }
 
-    /// The numbers of the entries that match `wanted`, in the order of their keys.
+    /// Returns the numbers of the entries that match `wanted`, in the order of their keys.
     pub(crate) fn sorted(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u32> {
         let mut numbers: Vec<u32> = (self.numbers())
             .filter(|number| wanted(self.key(*number)))
@@ -254,7 +254,7 @@ impl Table {
         numbers
     }
 
-    /// The length of the longest common prefix of these keys.
+    /// Returns the length of the longest common prefix of these keys.
     fn common_prefix(&self, numbers: &[u32]) -> usize {
         let Some(first) = numbers.first().map(|number| self.key(*number)) else {
             return 0;
@@ -314,7 +314,7 @@ impl Table {
         std::hint::black_box(read);
     }
 
-    /// The entry of this key, or its free slot.
+    /// Returns the entry of this key, or its free slot.
     fn find(&self, hash: KeyHash, key: &[u8]) -> Result<u32, usize> {
         if self.slots.is_empty() {
             return Err(0);
@@ -403,8 +403,8 @@ impl Table {
     }
 }
 
-/// The growth of a full vector that needs room for `len` more elements. Vectors do not double, because the cache counts
-/// unused room.
+/// Returns the growth of a full vector that needs room for `len` more elements. Vectors do not double, because the
+/// cache counts unused room.
 fn more(capacity: usize, len: usize) -> usize {
     (capacity / 4).max(len)
 }
@@ -414,7 +414,7 @@ fn slot_content(number: u32, hash: u32, mask: u32) -> u32 {
     (hash & !mask) | (number + 1)
 }
 
-/// The first twelve bytes in an order-preserving form. The last four bytes of the result are 0.
+/// Returns the first twelve bytes in an order-preserving form. The last four bytes of the result are 0.
 fn first_bytes(key: &[u8]) -> u128 {
     let mut first = [0; 16];
     let len = key.len().min(12);

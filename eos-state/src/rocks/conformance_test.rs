@@ -1,4 +1,4 @@
-//! The engine on disk beside the model, and after its process died.
+//! The engine on disk compared with the model, and after the death of its process.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,7 +43,7 @@ const STEPS: &str = "EOS_STATE_TEST_STEPS";
 const FLUSHING: &str = "until it is killed, flushing now and then";
 const LOGGING: &str = "until it fails, the log growing";
 
-/// The same test binary, running only the life below. `told` also runs shell commands before it.
+/// Returns the same test binary, which runs only the life below. `told` also runs shell commands before it.
 fn life(dir: &Path, steps: &str) -> Command {
     told("", dir, steps)
 }

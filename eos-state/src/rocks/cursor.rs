@@ -76,7 +76,8 @@ impl Cursor for RocksCursor<'_> {
     }
 }
 
-/// The range with the store's prefix: from (included) to (excluded). Only the last possible id has no upper end.
+/// Returns the range with the store's prefix: from (included) to (excluded). Only the last possible id has no upper
+/// end.
 pub(super) fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut from = Vec::new();
     prefixed(&mut from, store, range.from());

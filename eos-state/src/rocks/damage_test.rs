@@ -15,8 +15,8 @@ use crate::conformance::{History, Violation, position};
 const FLUSHED: u64 = 30;
 const LAST: u64 = 40;
 
-/// Each engine has a cache of its own. Copies of one table share a place in a cache, and a reader of the whole table
-/// would never see the damage.
+/// Opens the stores. Each engine has a cache of its own, because copies of one table share a place in a cache. With a
+/// shared cache, a reader of the whole table would never see the damage.
 fn open(dir: &Path) -> Result<TaskStore, StoreError> {
     let backend = RocksBackend::open(dir, &Family::ALL, &StateMemory::new(1 << 20))?;
     History.stores(Box::new(backend))
@@ -50,7 +50,7 @@ fn newest_log(dir: &Path) -> PathBuf {
     files(dir, |name| name.ends_with(".log")).pop().unwrap()
 }
 
-/// The files of a killed process: flushed transactions, and some in the log.
+/// Returns the files of a killed process: flushed transactions, and some in the log.
 fn life() -> TempDir {
     let dir = tempdir().unwrap();
     let live = dir.path().join("live");

@@ -12,14 +12,14 @@ use crate::{ExpiredRows, StateReader};
 /// The rows of a bucket.
 const ROWS: usize = 100;
 
-/// Two stores of windows. The first one's rows are before the second one's.
+/// Returns two stores of windows. The rows of the first one are before those of the second one.
 fn stores() -> [StoreId; 2] {
     let mut stores = ["a", "b"].map(StoreId::windowed);
     stores.sort_by_key(|store| store.to_be_bytes());
     stores
 }
 
-/// The first possible key of a bucket.
+/// Returns the first possible key of a bucket.
 fn start(bucket: i64) -> Vec<u8> {
     (bucket ^ i64::MIN).to_be_bytes().to_vec()
 }
@@ -58,7 +58,7 @@ fn database(path: &Path) -> RocksBackend {
     database
 }
 
-/// The number of tables with rows of windowed stores. Ignores tables that contain only deletions.
+/// Returns the number of tables with rows of windowed stores. Ignores tables that contain only deletions.
 fn tables(database: &RocksBackend) -> usize {
     let files = database.db.live_files().unwrap();
     let files = files.iter();
@@ -66,7 +66,7 @@ fn tables(database: &RocksBackend) -> usize {
     files.filter(|it| it.num_entries > it.num_deletions).count()
 }
 
-/// The number of rows of a store.
+/// Returns the number of rows of a store.
 fn rows(database: &RocksBackend, store: StoreId) -> usize {
     let rows = database.scan(store, &KeyRange::all(), Direction::Forward);
     let (mut rows, mut count) = (rows.unwrap(), 0);
@@ -83,7 +83,7 @@ fn delete(database: &mut RocksBackend, expired: &ExpiredRows) {
     database.apply(&batch, &at(2)).unwrap();
 }
 
-/// The end of the range is not in it, and neither are the rows beside the windows and those of the other store.
+/// The range excludes its end, the rows outside of the windows, and the rows of the other store.
 #[test]
 fn tables_of_expired_rows_are_removed_at_once() {
     let dir = tempdir().unwrap();

@@ -19,7 +19,7 @@ pub struct Flusher {
 }
 
 impl RocksBackend {
-    /// A handle of this database.
+    /// Returns a handle of this database.
     #[must_use]
     pub fn flusher(&self) -> Flusher {
         Flusher {
@@ -31,7 +31,7 @@ impl RocksBackend {
 }
 
 impl Flusher {
-    /// The memory use of the database.
+    /// Returns the memory use of the database.
     #[must_use]
     pub fn unflushed(&self) -> Unflushed {
         // A flush does not free the filters: the next write buffers have new ones.
@@ -46,7 +46,7 @@ impl Flusher {
     /// Starts a flush to disk, and does not wait for its end.
     ///
     /// # Errors
-    /// If the database can't be written any more. Its owner gets the error at its next write.
+    /// If the database can no longer be written. Its owner gets the error at its next write.
     pub fn begin(&self) -> Result<(), StoreError> {
         let mut options = FlushOptions::default();
         options.set_wait(false);
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Flusher {
     }
 }
 
-/// A property summed over all families of a database. An unreadable value counts as zero.
+/// Returns a property summed over all families of a database. An unreadable value counts as zero.
 pub(super) fn sum_of(db: &DB, property: &properties::PropName) -> u64 {
     let names = [PLAIN, WINDOWED].into_iter();
     let numbers = names.filter_map(|name| {

@@ -31,7 +31,7 @@ impl GlobalRocks {
     /// If it is open elsewhere or damaged, or the disk refuses.
     pub fn open(path: &Path, memory: &StateMemory) -> Result<Self, StoreError> {
         let at = |error| fault(path, error);
-        // Removes what an interrupted creation left.
+        // Removes the files of an interrupted creation.
         exists(path)?;
         let options = memory.options().map_err(at)?;
         Ok(Self {

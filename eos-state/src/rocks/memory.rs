@@ -18,7 +18,7 @@ const MIB: usize = 1024 * KIB;
 const WRITES_SHARE: usize = 3;
 /// The divisor for the part of that memory that filters of write buffers may use.
 const FILTERS_SHARE: usize = 8;
-/// A database flushes at this much unflushed data, whatever the memory. A start has to read these bytes again from
+/// A database flushes at this much unflushed data, regardless of the memory. A start has to read these bytes again from
 /// the log, and each write has to find its place among them. At 16 MiB a write took twice as long as at 4
 /// (docs/design/0024).
 const WRITE_BUFFER: std::ops::RangeInclusive<usize> = MIB..=4 * MIB;
@@ -48,7 +48,7 @@ impl StateMemory {
     /// Memory of this many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        // The cache has no locks, and no estimate of the size of a block: it learns the size.
+        // The cache has no locks, and no estimate of the size of a block: it measures the size.
         let cache = Cache::new_hyper_clock_cache(bytes, 0);
         // Charged to the cache, so that one number bounds both. Stalling is off: it would stop every
         // task of the process for one database's flush.
@@ -68,32 +68,32 @@ impl StateMemory {
         }
     }
 
-    /// The configured size in bytes.
+    /// Returns the configured size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The used bytes.
+    /// Returns the used bytes.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.cache.get_usage()
     }
 
-    /// The bytes of unflushed writes, of all databases.
+    /// Returns the bytes of unflushed writes, of all databases.
     #[must_use]
     pub fn unflushed(&self) -> usize {
         self.writes.get_usage()
     }
 
-    /// The bytes of unflushed writes, of all databases, beyond which one should flush. At seven eighths of their
-    /// share, RocksDB would itself flush the database of the next write (`WriteBufferManager::ShouldFlush`).
+    /// Returns the bytes of unflushed writes, of all databases, beyond which one should flush. At seven eighths of
+    /// their share, RocksDB would itself flush the database of the next write (`WriteBufferManager::ShouldFlush`).
     #[must_use]
     pub const fn flushes_beyond(&self) -> usize {
         self.bytes / WRITES_SHARE / 4 * 3
     }
 
-    /// The settings of a task's database.
+    /// Returns the settings of a task's database.
     pub(super) fn options(&self) -> Result<Options, rocksdb::Error> {
         // Two settings that the wrapper has no method for. No preallocation: with hundreds of
         // small databases it fills a disk with zeros. Logs name their predecessor: a lost tail of
@@ -116,14 +116,14 @@ impl StateMemory {
         Ok(options)
     }
 
-    /// The settings of a table of restored records. Like a flushed table, it is rewritten soon.
+    /// Returns the settings of a table of restored records. Like a flushed table, it is rewritten soon.
     pub(super) fn tables_of_loads(&self) -> Result<Options, rocksdb::Error> {
         let mut options = self.options()?;
         options.set_compression_per_level(&[DBCompressionType::None]);
         Ok(options)
     }
 
-    /// The size of a write buffer.
+    /// Returns the size of a write buffer.
     pub(super) fn write_buffer(&self) -> usize {
         let share = self.bytes / WRITES_SHARE / 2;
         share.clamp(*WRITE_BUFFER.start(), *WRITE_BUFFER.end())

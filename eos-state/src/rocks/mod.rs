@@ -121,7 +121,7 @@ impl RocksBackend {
         Ok(backend)
     }
 
-    /// The format of the layout and the position, or a fresh format.
+    /// Reads the format of the layout, and the position. Writes the format into a new database.
     fn read_layout(&mut self) -> Result<(), StoreError> {
         let format = self.checked(self.db.get(FORMAT_KEY))?;
         let position = self.checked(self.db.get(POSITION_KEY))?;
@@ -450,7 +450,7 @@ fn prefixed(full: &mut Vec<u8>, store: StoreId, key: &[u8]) {
     full.extend_from_slice(key);
 }
 
-/// Whether there is a database.
+/// Returns whether there is a database.
 ///
 /// Two incomplete databases differ from it. With tables but without its `CURRENT`, RocksDB would open it as an empty
 /// one and delete its content: that is damage. With neither tables nor a log it is empty: its creation was

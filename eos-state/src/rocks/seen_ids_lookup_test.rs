@@ -1,4 +1,4 @@
-//! The work of a look-up in a deduplication store.
+//! The cost of a look-up in a deduplication store.
 
 use std::time::{Duration, Instant};
 
@@ -20,21 +20,21 @@ fn is_full() -> bool {
     std::env::var_os("EOS_FULL").is_some()
 }
 
-/// What the filters of the tables said of ids.
+/// The results of the tables' filters for ids.
 #[derive(Debug, Default, Clone, Copy)]
 struct Filters {
-    /// "It is not there": no block is read.
+    /// The id is absent, so no block is read.
     absent: u64,
-    /// "It may be there."
+    /// The id may be present.
     maybe: u64,
 }
 
-/// Looks an id up, and returns whether it is there.
+/// Looks an id up, and returns whether it is present.
 fn is_known(store: &TaskStore, id: StoreId, key: &[u8]) -> bool {
     store.get(id, key, &mut Vec::new()).unwrap()
 }
 
-/// Counts the answers of filters to look-ups of this thread.
+/// Counts the results of filters for look-ups of this thread.
 fn filters(look_up: impl FnOnce()) -> Filters {
     set_perf_stats(PerfStatsLevel::EnableCount);
     let mut context = PerfContext::default();
@@ -48,8 +48,8 @@ fn filters(look_up: impl FnOnce()) -> Filters {
     counted
 }
 
-/// R61: the filters answer for nearly all new ids, and the rows are the truth: no unique id is taken for a duplicate.
-/// `EOS_FULL=1` has ten million ids.
+/// R61: the filters decide for nearly all new ids, and the rows decide for the others. No unique id counts as a
+/// duplicate. `EOS_FULL=1` has ten million ids.
 #[test]
 fn filters_only_save_reads() {
     let ids = if is_full() { 10_000_000 } else { 1_000_000 };
@@ -86,8 +86,8 @@ fn filters_only_save_reads() {
 /// The days whose look-ups are compared with those of the last day.
 const EARLY: [i64; 5] = [7, 9, 11, 13, 15];
 
-/// R60: after a year, a look-up costs what it did on the eighth day, for a window of seven days. In tables that are asked;
-/// with `EOS_FULL=1` (a million ids per day for a year) also in time.
+/// R60: after a year, a look-up costs as much as on the eighth day, for a window of seven days. The cost is the number
+/// of queried tables, and with `EOS_FULL=1` (a million ids per day for a year) also the time.
 #[test]
 fn a_year_of_ids_does_not_slow_look_ups_down() {
     let (days, per_day) = if is_full() {

@@ -1,4 +1,4 @@
-//! The size of a deduplication store on disk, beside the estimate.
+//! The size of a deduplication store on disk, compared with the estimate.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ const TRANSACTION: u64 = 10_000;
 /// The length of a simulated key.
 const KEY: usize = 8;
 
-/// A pseudo-random permutation of the numbers of ids: equal numbers have equal ids.
+/// Returns the number's place in a pseudo-random permutation. Equal numbers have equal ids.
 fn scattered(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,7 +31,7 @@ fn scattered(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// The key of a row in its store.
+/// Returns the key of a row in its store.
 pub(super) fn row(bucket: Timestamp, number: u64, timed: Option<Timestamp>) -> Vec<u8> {
     let (a, b) = (scattered(number), scattered(!number));
     let mut id = [0; 16];
@@ -56,7 +56,7 @@ pub(super) fn row(bucket: Timestamp, number: u64, timed: Option<Timestamp>) -> V
     key
 }
 
-/// An empty store of this kind.
+/// Returns an empty store of this kind.
 pub(super) fn store_of(dir: &Path, kind: SeenKind) -> (TaskStore, StoreId) {
     let memory = StateMemory::new(64 << 20);
     let backend = RocksBackend::open(dir, &Family::ALL, &memory).unwrap();
@@ -65,7 +65,7 @@ pub(super) fn store_of(dir: &Path, kind: SeenKind) -> (TaskStore, StoreId) {
     (store.unwrap(), id)
 }
 
-/// The rows of the buckets that start in a range.
+/// Returns the rows of the buckets that start in a range.
 pub(super) fn buckets(store: StoreId, from: Option<Timestamp>, before: Timestamp) -> ExpiredRows {
     let between = |from: Option<Timestamp>| {
         let from = from.unwrap_or(Timestamp(i64::MIN));
@@ -99,7 +99,7 @@ fn measured(
     let window = u64::try_from(WINDOW.as_millis()).unwrap();
     let life = expiry.retention();
     let end = 4 * per_window * u64::try_from(life.as_millis()).unwrap() / window;
-    // Of each life of an id.
+    // The sizes of the tables during each of four lifetimes of an id.
     let mut samples: [Vec<u64>; 4] = Default::default();
     for number in 0..end {
         let time = (number * window / per_window).cast_signed();
@@ -136,7 +136,7 @@ fn measured(
     }
 }
 
-/// The bytes of the filters of all tables, per row.
+/// Returns the bytes of the filters of all tables, per row.
 fn filter_per_row(dir: &Path, store: StoreId) -> f64 {
     let memory = StateMemory::new(64 << 20);
     let backend = RocksBackend::open(dir, &Family::ALL, &memory).unwrap();
@@ -151,8 +151,8 @@ fn filter_per_row(dir: &Path, store: StoreId) -> f64 {
     number("filter block size=") / number("# entries=")
 }
 
-/// The bytes of the tables once compactions have stopped. The test writes an hour of ids in a minute, so without a pause
-/// compactions would lag behind on a loaded machine, as they do not at the real rate.
+/// Returns the bytes of the tables once compactions have stopped. The test writes an hour of ids in a minute, so
+/// without a pause compactions would lag behind on a loaded machine, as they do not at the real rate.
 pub(super) fn settled(dir: &Path) -> u64 {
     let (mut bytes, mut quiet) = (tables(dir), 0);
     // On a busy machine, a compaction may do nothing for some time.
@@ -165,7 +165,7 @@ pub(super) fn settled(dir: &Path) -> u64 {
     bytes
 }
 
-/// The bytes of the tables in a directory.
+/// Returns the bytes of the tables in a directory.
 fn tables(dir: &Path) -> u64 {
     let files = fs::read_dir(dir).unwrap().filter_map(Result::ok);
     let tables = files.filter(|file| file.path().extension().is_some_and(|it| it == "sst"));

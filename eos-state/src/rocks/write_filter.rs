@@ -69,7 +69,7 @@ impl WriteFilter {
         }
     }
 
-    /// The bytes of the filters of the buffers that accept writes.
+    /// Returns the bytes of the filters of the buffers that accept writes.
     pub(super) fn bytes(&self) -> usize {
         match self.is_on.load(Ordering::Relaxed) {
             true => self.families * (self.write_buffer / PART),
@@ -77,7 +77,7 @@ impl WriteFilter {
         }
     }
 
-    /// The most bytes of all filters of the database.
+    /// Returns the maximum size of all filters of the database, in bytes.
     fn size(&self) -> usize {
         self.families * BUFFERS * (self.write_buffer / PART)
     }
@@ -121,7 +121,7 @@ fn has_nearly_full_buffer(db: &DB, write_buffer: usize) -> bool {
         .any(|size| size >= full)
 }
 
-/// The part of a write buffer that its filter uses, as the setting of RocksDB.
+/// Returns the part of a write buffer that its filter uses, as the setting of RocksDB.
 pub(super) fn ratio() -> f64 {
     1.0 / PART as f64
 }

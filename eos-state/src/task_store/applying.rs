@@ -75,7 +75,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// Whether a transaction is being applied, or records of a changelog are being written.
+    /// Returns whether a transaction is being applied, or records of a changelog are being written.
     /// [`end_apply`](Self::end_apply) updates this.
     #[must_use]
     pub fn is_applying(&self) -> bool {

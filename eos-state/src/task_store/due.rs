@@ -448,7 +448,7 @@ impl TaskStore {
         }
     }
 
-    /// The moment under which the index lists a row.
+    /// Returns the moment under which the index lists a row.
     fn listed(
         &self,
         store: StoreId,

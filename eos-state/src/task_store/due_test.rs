@@ -23,7 +23,7 @@ fn commit(store: &mut TaskStore, seq: u64) {
     assert!(store.end_apply(true).is_ready());
 }
 
-/// H6 of the design: a time-out per order, set and cancelled within a second.
+/// H6 of the design: a timeout per order, set and cancelled within a second.
 #[test]
 fn a_cancelled_item_leaves_no_entry_until_its_moment() {
     let (id, mut store) = store();

@@ -11,11 +11,12 @@ use crate::range::{Direction, KeyRange};
 const START: usize = 8;
 
 impl TaskStore {
-    /// Whether a windowed store certainly has no row with the id of `key` in the window of `key` or in a later one. The id is
-    /// what follows the start of the window, the first 8 bytes. If false, only reads can tell.
+    /// Returns whether a windowed store certainly has no row with the id of `key` in the window of `key` or in a later
+    /// one. The id is the part of a key after the first 8 bytes, which are the start of the window. If false, the
+    /// caller must read the rows.
     ///
-    /// A filter of the newest windows answers. A read of each window would need as long to find nothing as to find a row. The
-    /// filter is part of the [cache](Self::cached); without one, the answer is false.
+    /// A filter of the newest windows gives the result, because a read of each missing row would take as long as that
+    /// of an existing one. The filter is part of the [cache](Self::cached). Without a cache, the result is false.
     ///
     /// # Errors
     /// If the engine can't read.
@@ -105,7 +106,7 @@ mod tests {
         Begin,
         End,
         Load(u64, u32),
-        /// Another store takes half of the memory, and gives it back.
+        /// Another store takes half of the memory, and returns it.
         Share,
         Ask,
     }

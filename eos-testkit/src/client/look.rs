@@ -22,7 +22,7 @@ use super::requests::text;
 /// The time between two queries, in milliseconds, and the shorter one while a topic is missing.
 const LATER: i64 = 10_000;
 const SOON: i64 = 1_000;
-/// How long records wait for a response, in milliseconds.
+/// The time for which records wait for a response, in milliseconds.
 const HOLD: i64 = 1_000;
 
 /// The topics of an app, as a consumer knows them from Metadata responses.
@@ -36,8 +36,8 @@ pub(super) struct Look {
     /// The time of the last response.
     answered: Option<i64>,
     /// The value of [`Wire::topic_changes`] when the last comparison found no known topic with another id. While it is
-    /// unchanged, the ids are not compared again. A comparison of all topics in each step of a worker takes a fifth of a
-    /// simulation's time.
+    /// unchanged, the ids are not compared again. A comparison of all topics in each step of a worker takes a fifth of
+    /// a simulation's time.
     unchanged: Option<u64>,
     /// The time since which a response is pending.
     suspicious: Option<i64>,

@@ -35,7 +35,7 @@ pub enum Reaction {
     /// The process dies here. The value is thrown as a panic.
     Dies(Box<dyn Any + Send>),
     /// The call takes this many milliseconds. A call that can be repeated returns `Poll::Pending` until then, so all
-    /// clients go on. In any other call, only the clients' own threads go on.
+    /// clients continue. In any other call, only the clients' own threads continue.
     Stalls(i64),
 }
 

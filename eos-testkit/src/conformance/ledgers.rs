@@ -80,7 +80,7 @@ fn waits_for_or_ends_a_transaction(subject: &Subject) {
         .and_then(|()| a.writes(1))
         .and_then(|()| a.sets(&[moved(&before, 10, "a")]));
     assert!(well.is_ok(), "L3: {well:?}");
-    // The owner stands still, all but committed.
+    // The owner has done everything but the commit, and is frozen.
     let after = b.take_over(0);
     let done = a.ends();
     assert!(
@@ -118,7 +118,7 @@ fn forgets_a_pending_take_over(subject: &Subject) {
     let aborted = until(|| a.session.abort(SLICE));
     assert!(aborted.is_ok(), "L4: {aborted:?}");
     let taken = b.take_over(0);
-    // What the reader still does for the first call, it does before this.
+    // Work of the reader for the first call completes before this call.
     b.take_over(1);
     let found = b.look(0);
     assert!(

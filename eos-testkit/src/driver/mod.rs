@@ -197,8 +197,7 @@ impl TestDriver {
         Builder::default()
     }
 
-    /// The time of the clock: the start time plus all advances, or what [`set_wall_clock`](Self::set_wall_clock) made of
-    /// it.
+    /// The time of the clock: the start time plus all advances. [`set_wall_clock`](Self::set_wall_clock) changes it.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp(self.begin + self.advanced + self.set.load(Ordering::Relaxed))

@@ -132,7 +132,8 @@ impl TestDriver {
         Ok(())
     }
 
-    /// Steps every worker once. Returns how long all of them are idle, in milliseconds; `None` if one has work.
+    /// Steps every worker once. Returns the time for which all of them are idle, in milliseconds. Returns `None` if one
+    /// has work.
     fn step_all(&mut self) -> Result<Option<i64>, Ended> {
         let mut nap = Some(NAP);
         for at in 0..self.seats.len() {

@@ -6,8 +6,8 @@ use eos_core::Error;
 
 use super::TestDriver;
 
-/// How long the app runs after a change, in milliseconds of the broker's time. The app compares its topics every ten
-/// seconds, and a missing topic must stay missing for some time.
+/// The time for which the app runs after a change, in milliseconds of the broker's time. The app compares its topics
+/// every ten seconds, and a missing topic must stay missing for some time.
 const LOOKS: i64 = 25_000;
 
 impl TestDriver {

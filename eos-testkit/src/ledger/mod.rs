@@ -26,9 +26,9 @@ use world::World;
 
 /// A ledger in memory, for tests of apps and of eos itself.
 ///
-/// It keeps positions with epochs and locks, as a database does, and appends the rows of each place. A clone is the same
-/// ledger, so rows and positions outlive a crash of the app. [`TestDriver::ledger`](crate::TestDriver::ledger) makes its
-/// calls places of crashes.
+/// It keeps positions with epochs and locks, as a database does, and appends the rows of each place. A clone is the
+/// same ledger, so rows and positions outlive a crash of the app. [`TestDriver::ledger`](crate::TestDriver::ledger)
+/// makes its calls places of crashes.
 ///
 /// ```
 /// use eos_core::{App, Topic};
@@ -70,11 +70,11 @@ pub enum LedgerFault {
     Late,
     /// The ledger aborts the transaction, as in a deadlock.
     Aborted,
-    /// The ledger takes longer than a slice to move positions. It answers when the call is repeated.
+    /// The ledger takes longer than a slice to move positions. It responds when the call is repeated.
     Slow,
 }
 
-/// A defence of a ledger. The model can leave it out, so that tests show what it is good for.
+/// A defence of a ledger. The model can leave it out, so that tests show its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum LedgerDefence {
@@ -191,7 +191,7 @@ impl ModelLedger {
         self.world().fail_over(commits);
     }
 
-    /// Takes over a partition in the name of another worker, as one that the group has removed may still do.
+    /// Takes over a partition as another worker. A worker that the group has removed may still do this.
     pub fn steal(&self, partition: &TopicPartition) {
         self.world().steal(partition);
     }

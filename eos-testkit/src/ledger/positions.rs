@@ -18,7 +18,7 @@ pub(super) struct ModelPositions {
     ledger: ModelLedger,
     plan: Plan,
     worker: String,
-    /// How often each held position was asked for.
+    /// The number of requests for each held position.
     waited: BTreeMap<TopicPartition, u32>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct ModelSession {
     is_spoiled: bool,
     /// Whether a call of the open transaction failed.
     has_failed: bool,
-    /// The answer of a slow move of positions.
+    /// The response to a slow move of positions.
     slow: Option<Answer>,
 }
 

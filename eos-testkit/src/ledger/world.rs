@@ -14,7 +14,7 @@ pub(super) type Of = (String, TopicPartition);
 
 type Rows = BTreeMap<String, Vec<(Vec<u8>, Option<Vec<u8>>)>>;
 
-/// What a crash of the ledger keeps.
+/// The data that survives a crash of the ledger.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Committed {
     pub(super) positions: BTreeMap<Of, Position>,
@@ -61,7 +61,7 @@ pub(super) struct World {
     /// The session epochs of the workers.
     sessions: BTreeMap<String, u64>,
     pub(super) faults: Vec<(CallSite, LedgerFault)>,
-    /// The faults that are drawn: one in so many calls.
+    /// The random faults: one in this number of calls.
     pub(super) chaos: Option<(Rng, usize)>,
     pub(super) occurred: usize,
     pub(super) missing: BTreeSet<LedgerDefence>,

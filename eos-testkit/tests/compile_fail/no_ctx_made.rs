@@ -1,4 +1,4 @@
-//! Only the runtime makes a context, and only a context writes.
+//! Only the runtime creates a context, and only a context can write.
 use eos_core::{App, Ctx, Topic};
 
 fn main() {

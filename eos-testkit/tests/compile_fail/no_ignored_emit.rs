@@ -1,4 +1,4 @@
-//! An output that can't be encoded would be missing without notice.
+//! If the result is ignored, an output that can't be encoded is lost without an error.
 #![deny(unused_must_use)]
 
 use eos_core::{App, Topic};

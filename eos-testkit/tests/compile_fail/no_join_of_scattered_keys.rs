@@ -12,7 +12,7 @@ fn main() {
         .key_by(|page| page.clone())
         .join(&names, |page, name| format!("{name} on {page}"))
         .to(&Topic::plain("visits-with-names"));
-    // Nor is a table of other keys asked.
+    // A table with other keys can't be joined either.
     app.source(&Topic::<u64, String>::plain("visits"))
         .left_join(&names, |page, _| page)
         .to(&Topic::plain("visits-with-names"));

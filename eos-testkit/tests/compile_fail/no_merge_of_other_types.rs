@@ -7,7 +7,7 @@ fn main() {
     let mut app = App::new("wrong");
     let other = app.source(&numbers);
     app.source(&texts).union(other).to(&texts);
-    // Nor by time once the key has changed: equal keys are not in one task any more.
+    // A merge by time is not possible after a change of the key, because equal keys may be in several tasks.
     let scattered = app.source(&texts).key_by(|text| text.clone());
     app.source(&texts).merge(scattered).to(&texts);
 }

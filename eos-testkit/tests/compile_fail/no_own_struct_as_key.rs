@@ -1,4 +1,4 @@
-//! Keys need an agreed encoding: an own struct has none unless a codec is named.
+//! Keys need a defined encoding. A user's struct has none unless a codec is named.
 use eos_core::{App, Topic};
 use serde::{Deserialize, Serialize};
 

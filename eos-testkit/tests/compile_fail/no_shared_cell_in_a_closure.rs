@@ -1,4 +1,4 @@
-//! Each worker is a thread: what closures share has to be fit for that.
+//! Each worker is a thread, so values that closures share must be thread-safe.
 use std::cell::Cell;
 
 use eos_core::{App, Topic};

@@ -1,4 +1,4 @@
-//! An aborted transaction would leave the count too high: what is kept belongs into a `Processor`.
+//! An aborted transaction would leave the count too high. State belongs into the stores of a `Processor`.
 use eos_core::{App, Topic};
 
 fn main() {

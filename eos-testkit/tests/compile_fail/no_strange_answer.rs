@@ -1,4 +1,4 @@
-//! A `process` closure answers nothing or a result.
+//! A `process` closure returns nothing or a result.
 use eos_core::{App, Topic};
 
 fn main() {

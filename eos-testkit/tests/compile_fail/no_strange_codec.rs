@@ -1,4 +1,4 @@
-//! A codec has to know the type.
+//! A codec must support the type.
 use eos_core::codec::{Json, Plain};
 use eos_core::{App, Topic};
 

@@ -1,4 +1,4 @@
-//! Keys need an agreed encoding: a float has none.
+//! Keys need a defined encoding. A float has none.
 use eos_core::{App, Topic};
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A stream is used up by what comes next: a second use needs a clone.
+//! The next step consumes a stream. A second use needs a clone.
 use eos_core::{App, Topic};
 
 fn main() {

@@ -1,4 +1,4 @@
-//! The twin of the misuses: everything that they do wrong, done right.
+//! The correct uses that correspond to the misuses.
 use std::convert::Infallible;
 use std::time::Duration;
 

@@ -163,7 +163,7 @@ fn a_moment_that_is_set_in_the_unit_of_another_comes_before_the_record() {
     crash_everywhere(start, scenario);
 }
 
-/// The record comes again and again while the search for the culprit goes on. The moments come once.
+/// The record is processed repeatedly during the search for the culprit. The moments come once.
 #[test]
 fn moments_come_once_before_a_record_that_aborts_its_transactions() {
     let mut driver = TestDriver::new(nested());
@@ -189,8 +189,9 @@ fn any_number_of_moments_comes_before_a_record() {
     assert_eq!(pending(&driver), [("a".to_owned(), Timestamp(1_000_000))]);
 }
 
-/// Two steps with timers of these names. Each record sets both timers 60 ms after its time, and their handlers set them again
-/// twice. The handler of the first step forwards its moment to the second step. The results go into windows of 50 ms.
+/// Two steps with timers of these names. Each record sets both timers 60 ms after its time, and their handlers set them
+/// again twice. The handler of the first step forwards its moment to the second step. The results go into windows of 50
+/// ms.
 fn two_steps(first: &str, second: &str) -> App {
     let mut app = App::new("a");
     let first = app.timer(&Timer::<String>::event_time(first));
@@ -234,8 +235,8 @@ fn two_steps(first: &str, second: &str) -> App {
     app
 }
 
-/// A moment of the second step comes before a moment of the first one, far behind stream time. The names decide which of
-/// the timers comes first.
+/// A moment of the second step comes before a moment of the first one, far behind stream time. The names decide which
+/// of the timers comes first.
 #[test]
 fn a_moment_before_another_moment_sees_its_own_time() {
     for (first, second) in [("a", "b"), ("b", "a"), ("timer", "second"), ("x", "y")] {

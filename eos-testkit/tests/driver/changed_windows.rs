@@ -131,11 +131,12 @@ fn another_length_of_sliding_windows_does_not_start() {
     );
 }
 
-/// A closed window stays closed, whether its row is still there or not.
+/// A closed window stays closed, whether its row still exists or not.
 #[test]
 fn a_longer_grace_opens_no_closed_sliding_window() {
     for is_final in [true, false] {
-        // The last stream time of the first program: the row of `a` is there, or gone.
+        // The last stream time of the first program. The row of `a` exists at the first one, and is deleted at the
+        // second.
         for time in [115, 500] {
             let grace = |version| MS([0, 1_000][version]);
             let (mut driver, go_to) = versions(move |version| {

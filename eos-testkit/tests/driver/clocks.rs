@@ -122,7 +122,7 @@ fn an_aborted_transaction_does_not_end_the_schedule() {
     }
 }
 
-/// Sets the moment of each record's key to as many seconds from now as its value says, and writes the moments.
+/// Sets the moment of each record's key. The value is the number of seconds from now. Writes the moments.
 fn timed() -> App {
     let mut app = App::new("a");
     let timer = app.timer(&Timer::<String>::wall_clock("timer"));

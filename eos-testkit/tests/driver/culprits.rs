@@ -63,7 +63,8 @@ fn large() -> String {
     "x".repeat(3_000)
 }
 
-/// The worker knows the limit of its start, so the brokers refuse what it sends.
+/// Starts an app and then lowers the limit of its output. The worker only knows the limit from its start, so the
+/// brokers reject its records.
 fn start(app: App) -> TestDriver {
     let driver = TestDriver::new(app);
     let set = driver
@@ -112,8 +113,8 @@ fn a_moment_whose_output_is_refused_is_found_among_others() {
     assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
 }
 
-/// H1 of the design: the moment comes in the unit of the record, and its output aborts the transaction. The first moment
-/// of the key and the record are innocent.
+/// H1 of the design: the moment comes in the unit of the record, and its output aborts the transaction. The first
+/// moment of the key and the record are innocent.
 #[test]
 fn a_record_is_not_skipped_for_a_moment_of_its_key_whose_output_is_refused() {
     let mut driver = start(app(ErrorPolicy::skip()));
@@ -186,8 +187,8 @@ fn without_a_policy_the_error_names_the_moment_and_not_the_record() {
     );
 }
 
-/// After an abort other items may come first: a record sets a moment of the machine's clock that is earlier than the one
-/// that aborts. The search for the culprit must not take it for this one.
+/// After an abort other items may come first: a record sets a moment of the machine's clock that is earlier than the
+/// one that aborts. The search for the culprit must not take it for this one.
 #[test]
 fn a_moment_that_aborts_is_not_taken_for_an_earlier_one_that_comes_in_between() {
     for early in 0..12 {

@@ -1,4 +1,4 @@
-//! Transactions that stay open, abort, and die; state that is lost; tasks that move.
+//! Transactions that stay open, abort, or end with their process. Lost state, and tasks that move.
 
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ fn tasks_move_with_their_state() {
         driver.pipe(&clicks(), key, "x");
     }
     driver.add_instance();
-    // The first process has given some away: what it counted is not all that was processed.
+    // The first process has returned some tasks, so its count does not include all processed records.
     let before = driver.metrics().unwrap().totals.records_in;
     for key in keys {
         driver.pipe(&clicks(), key, "x");

@@ -201,8 +201,8 @@ fn a_moment_sees_the_rows_of_its_time() {
     crash_everywhere(start, scenario);
 }
 
-/// Keeps two rows per record and pauses at the value `stop`. With a timer of the machine's clock, each record sets a moment
-/// that has passed.
+/// Keeps two rows per record and pauses at the value `stop`. With a timer of the machine's clock, each record sets a
+/// moment that has passed.
 fn pausing(sets_moments: bool) -> App {
     let mut app = App::new("a");
     let codes = app.store(&store());
@@ -260,7 +260,7 @@ fn expired_rows_go_while_records_wait() {
     }
 }
 
-/// H7 of the design: after a jump of stream time, no record waits for the removal of all rows that have expired.
+/// H7 of the design: after a jump of stream time, no record waits for the removal of all expired rows.
 #[test]
 fn a_record_does_not_wait_until_all_expired_rows_are_gone() {
     let times = (0..1_000).map(|_| 0).chain([1_000_000, 1_000_001]);

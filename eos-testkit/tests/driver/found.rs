@@ -1,4 +1,4 @@
-//! A crash everywhere finds what is not exactly once.
+//! A crash everywhere finds violations of exactly once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn out() -> PlainTopic<String, String> {
     Topic::plain("out")
 }
 
-/// The text with which a crash everywhere ends.
+/// Returns the text with which a crash everywhere panics.
 fn found(start: impl Fn() -> TestDriver) -> String {
     let crashing = || {
         crash_everywhere(start, |driver| {

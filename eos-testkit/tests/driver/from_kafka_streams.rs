@@ -20,7 +20,7 @@ const LEFT_OUT: [&str; 9] = [
 /// Names by class or type.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// The cells beside a method that name nothing of eos.
+/// The cells beside a method that name no item of eos.
 const WITHOUT_A_NAME: [&str; 1] = ["not built"];
 
 /// A row: a method of Kafka Streams, and the cell beside it.
@@ -34,7 +34,7 @@ fn page() -> String {
     fs::read_to_string(repository().join("docs/from-kafka-streams.md")).unwrap()
 }
 
-/// The methods of each class, without the parameters that are left out.
+/// Returns the methods of each class, without the parameters that are left out.
 fn methods() -> Names {
     let list = repository().join("integration-tests/golden/methods.txt");
     let list = fs::read_to_string(list).unwrap();
@@ -121,7 +121,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The type that a line without indentation begins to describe, and whether the line makes it public.
+/// Returns the type that a line without indentation begins to describe, and whether the line makes it public.
 fn described(line: &str) -> Option<(&str, bool)> {
     let (is_public, line) = match line.strip_prefix("pub ") {
         Some(line) => (true, line),
@@ -201,7 +201,7 @@ fn exists(name: &str, surface: &Names) -> bool {
     }
 }
 
-/// The names of eos in the page that do not exist: those of the rows, and all methods in the text.
+/// Returns the names of eos in the page that do not exist: those of the rows, and all methods in the text.
 fn unknown(page: &str, surface: &Names) -> Vec<String> {
     let rows = rows(page);
     let cells = rows.values().flatten().flat_map(|(_, ours)| spans(ours));
@@ -222,7 +222,7 @@ fn each_method_of_kafka_streams_has_a_row() {
     assert_eq!(differences(&page()), [""; 0]);
 }
 
-/// The cells beside methods that name nothing, and are not on the list.
+/// Returns the cells beside methods that name no item of eos, and are not on the list.
 fn nameless(page: &str) -> Vec<String> {
     let rows = rows(page);
     let cells = rows.values().flatten().map(|(_, ours)| ours.trim());

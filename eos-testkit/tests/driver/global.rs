@@ -73,7 +73,7 @@ fn write_raw(driver: &TestDriver, key: &str, value: Option<&[u8]>) {
     driver.cluster().produce("rates", 0, &record).unwrap();
 }
 
-/// The number of records that the process has read for the table since its start.
+/// Returns the number of records that the process has read for the table since its start.
 fn read(driver: &TestDriver) -> u64 {
     driver.metrics().unwrap().globals[0].records
 }
@@ -155,7 +155,7 @@ fn neither_partitions_nor_keys_have_to_fit() {
     assert_eq!(values, expected);
 }
 
-/// 20,000 rows take several fetches, and the order is there before.
+/// 20,000 rows take several fetches, and the order arrives before them.
 #[test]
 fn no_record_is_processed_before_the_table_is_read() {
     let mut driver = TestDriver::new(pricing());
@@ -266,7 +266,7 @@ fn new_partitions_stop_the_app_and_the_next_start_reads_them() {
     assert_eq!(priced(&mut driver, "eur"), "eur=7");
 }
 
-/// The tombstone is gone, so a reader that goes on would keep the row for ever.
+/// The tombstone is deleted, so a reader that continues would keep the row forever.
 #[test]
 fn a_copy_that_missed_deleted_records_is_read_again() {
     let mut driver = TestDriver::new(pricing());
@@ -302,7 +302,7 @@ fn a_copy_older_than_half_of_delete_retention_is_read_again() {
     }
 }
 
-/// A long run without updates is no age: the reader has seen that there are none.
+/// A long run without updates does not make a copy old, because the reader has seen that there were none.
 #[test]
 fn a_quiet_topic_does_not_make_a_copy_old() {
     let mut driver = TestDriver::new(pricing());
@@ -314,7 +314,7 @@ fn a_quiet_topic_does_not_make_a_copy_old() {
     assert_eq!(read(&driver), 1);
 }
 
-/// The process was suspended, and the tombstones of that time may be gone.
+/// The process was suspended, and the tombstones of that time may be deleted.
 #[test]
 fn a_reader_that_stood_still_for_too_long_stops_the_app() {
     let mut driver = TestDriver::new(pricing());
@@ -361,7 +361,7 @@ fn a_record_that_cannot_be_decoded_is_skipped_also_at_a_start() {
     driver.crash_and_lose_state();
     assert_eq!(skipped(&driver), 2);
     assert_eq!(priced(&mut driver, "usd"), "usd=5");
-    // What a copy has skipped, it does not read again.
+    // After the restart, the copy does not read the skipped record again.
     driver.crash();
     assert_eq!(skipped(&driver), 0);
 }

@@ -211,7 +211,7 @@ fn expected(out: &Value, is_session: bool) -> Shown {
     )
 }
 
-/// Kafka Streams writes a tombstone also for a session whose bounds stay.
+/// Removes the tombstones that Kafka Streams writes for sessions whose bounds stay.
 fn without_needless_tombstones(results: Vec<Shown>) -> Vec<Shown> {
     let span = |it: &Shown| (it.0.clone(), it.1, it.2);
     let is_needless = |pair: &[Shown]| pair[0].3.is_none() && span(&pair[0]) == span(&pair[1]);
@@ -223,8 +223,8 @@ fn without_needless_tombstones(results: Vec<Shown>) -> Vec<Shown> {
         .collect()
 }
 
-/// Replays a case. Final results of windows behind final results come earlier than in Kafka Streams, where each operator
-/// has its own stream time. So only their order is compared.
+/// Replays a case. Final results of windows behind final results come earlier than in Kafka Streams, where each
+/// operator has its own stream time. So only their order is compared.
 fn replay(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let lines: Vec<Value> = text

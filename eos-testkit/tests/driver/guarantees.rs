@@ -1,4 +1,4 @@
-//! The three guarantees: the same app, and what a crash may repeat or lose.
+//! The three guarantees. The tests run the same app, and check which records a crash may repeat or lose.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -152,7 +152,7 @@ fn at_least_once_a_crash_at_any_effect_may_count_twice_and_loses_nothing() {
             let found = count(driver);
             assert!((6..=9).contains(&found), "effect {effect}: {found}");
             repeated.fetch_add(usize::from(found > 6), Ordering::Relaxed);
-            // The changelog has at least what the database has.
+            // The changelog must contain at least the content of the database.
             driver.crash_and_lose_state();
             let rebuilt = count(driver);
             assert!(rebuilt >= found, "effect {effect}: {rebuilt} after {found}");
@@ -227,8 +227,8 @@ fn pipe_timed(driver: &mut TestDriver, records: &[(&str, &str, i64)]) {
     driver.pipe_all(&clicks(), records.iter().map(timed));
 }
 
-/// Runs the scenario, which returns the missing outputs, with a crash at each effect. `repeated`: the outputs that it found
-/// more than once.
+/// Runs the scenario, which returns the missing outputs, with a crash at each effect. `repeated` are the outputs that
+/// it found more than once.
 fn loses_nothing<T: Debug + PartialEq>(
     app: fn() -> App,
     scenario: impl Fn(&mut TestDriver) -> Vec<T>,
@@ -245,8 +245,8 @@ fn loses_nothing<T: Debug + PartialEq>(
     );
 }
 
-/// The output of a closed window is acknowledged before the changelog has the cursor behind the window. In the other order, a
-/// crash would lose the result.
+/// The output of a closed window is acknowledged before the changelog has the cursor behind the window. In the other
+/// order, a crash would lose the result.
 #[test]
 fn at_least_once_a_crash_at_any_effect_loses_no_result_of_a_closed_window() {
     // Key, the time of the last record in the window, and count.
@@ -291,7 +291,7 @@ fn at_least_once_a_crash_at_any_effect_loses_no_output_of_a_timer() {
         ("f", "x"),
         ("a", "due at 10"),
         ("b", "due at 15"),
-        // Its moment is set and comes in one transaction.
+        // The moment of `d` is set and fires in one transaction.
         ("d", "due at 20"),
     ];
     let repeated = AtomicUsize::new(0);

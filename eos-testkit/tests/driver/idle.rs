@@ -61,7 +61,7 @@ fn windows_close_while_nothing_arrives() {
     driver.advance_wall_clock(SECOND + SECOND / 2);
     assert_eq!(results(&mut driver), own(&[("a", 0, 1)]));
     assert!(driver.stream_time("views", 0) >= Some(Timestamp(12_000)));
-    // A later record of the window is late, and time goes on from the record or from the clock.
+    // A later record of the window is late, and time continues from the record or from the clock.
     pipe(&mut driver, "a", 9_000);
     assert_eq!(
         driver
@@ -94,7 +94,8 @@ fn a_window_of_hours_closes_while_nothing_arrives() {
     assert_eq!(results(&mut driver), own(&[("a", 0, 1)]));
 }
 
-/// A session closes at 110,001 ms of idle time. Then a record behind it is late, and a record of its key begins another session.
+/// A session closes at 110,001 ms of idle time. Then a record behind it is late, and a record of its key begins another
+/// session.
 #[test]
 fn sessions_without_final_results_close_while_nothing_arrives() {
     let updates = Topic::<Windowed<String>, Option<u64>, _, _>::with(

@@ -190,7 +190,8 @@ fn commits_that_a_failover_lost_are_written_again() {
     );
 }
 
-/// A deadlock, a lock or a full disk may come back for hours. After 32 other aborts in a row, a worker stops.
+/// A deadlock, a lock or a full disk may recur for hours, and stops no worker. After 32 other aborts in a row, a worker
+/// stops.
 #[test]
 fn contention_stops_no_worker() {
     for call in [CallSite::Send, CallSite::SendOffsets] {
@@ -221,7 +222,7 @@ fn the_group_has_copies_of_the_positions() {
     driver.pipe(&orders(), "c", 8_u64);
     driver.advance_wall_clock(seconds(6));
     assert_eq!(copied(&driver), Ok(Some(3)));
-    // The positions are where a start goes on. A copy may be behind.
+    // A start continues at the positions. A copy may be behind.
     driver.pipe(&orders(), "d", 9_u64);
     driver.crash();
     assert_eq!(

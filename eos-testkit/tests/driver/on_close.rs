@@ -275,13 +275,13 @@ fn windows_behind_final_results_need_a_longer_grace() {
     for part in ["sums", "windows", "31ms"] {
         assert!(error.contains(part), "{error}");
     }
-    // They do not.
+    // The longer windows do not end where the shorter ones end.
     assert_eq!(of(ms(80), ms(70)), None);
     let error = of(ms(79), ms(70)).unwrap();
     assert!(error.contains("80ms"), "{error}");
 }
 
-/// All results of a commit see the stream time at its end, so it would depend on the commits which of them are late.
+/// All results of a commit see the stream time at its end, so the times of commits would decide which results are late.
 #[test]
 fn windows_behind_results_of_commits_need_a_topic_between_them() {
     let of = |in_one_stage: bool| {

@@ -21,7 +21,7 @@ fn pair(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
-/// Runs an app plainly and with a crash everywhere; what comes out at `out` is this.
+/// Runs an app without crashes and with a crash everywhere. Checks the records of the topic `out`.
 #[track_caller]
 fn check(build: impl Fn(&mut App), records: &[(&str, &str)], expected: &[(&str, &str)]) {
     let start = || {

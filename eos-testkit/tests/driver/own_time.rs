@@ -110,7 +110,8 @@ impl Decode<String> for Registry {
     }
 }
 
-/// A replay: the timestamps are those of today. If a record counted with its timestamp, all later records would be late.
+/// In a replay, the timestamps are the current time. If a record counted with its timestamp, all later records would be
+/// late.
 #[test]
 fn a_record_that_can_not_be_decoded_for_a_while_keeps_its_own_time() {
     for down in 1..6 {

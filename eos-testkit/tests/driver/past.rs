@@ -28,8 +28,8 @@ fn by_clock() -> Timer<String> {
 type OnRecord = fn(&Ctx<'_>, TimerHandle<String>, String, i64) -> Result<(), Failure>;
 type OnMoment = fn(&Ctx<'_>, TimerHandle<String>, &Due<String>) -> Result<(), Failure>;
 
-/// An app whose records set moments with the first function, and whose moments set others with the second one. It writes
-/// the key of each moment.
+/// An app whose records set moments with the first function, and whose moments set others with the second one. It
+/// writes the key of each moment.
 fn app(
     timer: &Timer<String>,
     policy: impl Into<ErrorPolicy>,
@@ -262,7 +262,7 @@ fn c3c_a_key_that_is_set_to_the_moment_being_fired_comes_in_this_moment() {
     crash_everywhere(start, scenario);
 }
 
-/// The search for the next moment must not begin at the front of this moment again.
+/// The search for the next moment must not start at the beginning of the current moment again.
 #[test]
 fn a_million_moments_at_one_time_come_once_each_in_order() {
     let mut driver = TestDriver::new(app(

@@ -372,7 +372,7 @@ fn a_moment_that_a_repeated_record_cancels_ends_its_pause() {
     assert!(driver.paused().is_empty(), "{:?}", driver.paused());
 }
 
-/// The moment fails once. After an abort, the task stands still in front of it, as in front of a paused record.
+/// The moment fails once. After an abort, the task pauses before it again, as before a paused record.
 #[test]
 fn a_task_stands_still_again_at_its_moment_after_an_abort() {
     let clock = stream_timer();

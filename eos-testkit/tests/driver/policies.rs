@@ -152,7 +152,7 @@ fn retry() {
     });
 }
 
-/// A schema registry that answers only after some time.
+/// A schema registry that responds only after some time.
 struct Registry(AtomicU32);
 
 impl Decode<u64> for Registry {
@@ -333,7 +333,7 @@ fn a_fault_that_the_same_record_has_again_is_not_retried() {
     });
 }
 
-/// Without a policy after the retry, the app stops instead of waiting for ever.
+/// Without a policy after the retry, the app stops instead of waiting forever.
 #[test]
 fn a_permanent_failure_without_another_policy_stops_the_app() {
     let forever = ErrorPolicy::retry_forever(Backoff::fixed(Duration::from_secs(1)));

@@ -144,7 +144,7 @@ fn debezium_at_its_boundaries() {
     pipe(&mut driver, &changes);
     assert_eq!(read(&mut driver, "out"), changes);
     assert_eq!(read(&mut driver, "repeated"), changes);
-    // Another connector counts for itself.
+    // Another connector has its own numbers.
     pipe(&mut driver, &["bank [\"7\",\"8\"]"]);
     assert_eq!(read(&mut driver, "out").len(), 1);
 
@@ -192,7 +192,7 @@ fn behind_a_repartition(is_behind: bool) -> App {
     app
 }
 
-/// R52: a repartition lets 101 overtake 100. The app says so before it runs.
+/// R52: after a repartition, 101 may overtake 100. The description of the app contains a warning.
 #[test]
 fn a_repartition_before_a_sequence_is_a_warning() {
     let described = behind_a_repartition(true).describe().unwrap();

@@ -34,7 +34,8 @@ fn scenario(driver: &mut TestDriver) -> Vec<(String, u64)> {
     out
 }
 
-/// What comes out, and what the store holds in the end; the same with a crash everywhere.
+/// Checks the records of the topic `out`, and the final rows of the store. Runs without crashes and with a crash
+/// everywhere.
 #[track_caller]
 fn check(build: impl Fn(&mut App), out: &[(&str, u64)], rows: &[(&str, u64)]) {
     let start = || {
@@ -163,7 +164,7 @@ fn emission_per_commit_gives_the_same_table() {
     driver.pipe(&input(), "a", 1_u64);
     driver.commit();
     assert_eq!(driver.read_pairs(&output()), [pair("a", 5)]);
-    // How many results leave depends on the commits, the last one does not.
+    // The number of results depends on the commits, but the last result does not.
     crash_everywhere(start, |driver| {
         driver.pipe_all(&input(), RECORDS.map(|(key, value)| pair(key, value)));
         driver.pipe(&input(), "a", 1_u64);

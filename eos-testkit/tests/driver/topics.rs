@@ -63,7 +63,7 @@ fn changed(driver: &TestDriver) -> (String, TopicRole, TopicChange) {
     }
 }
 
-/// Writes beside the driver, as an upstream producer does.
+/// Writes a record without the driver, as an upstream producer does.
 fn write(driver: &TestDriver, topic: &str, partition: i32, key: &str, value: &str) {
     let record = Written {
         key: Some(key.as_bytes()),

@@ -1,4 +1,4 @@
-//! Views of stores beside the workers: interactive queries.
+//! Views of stores outside of the workers: interactive queries.
 
 use std::future::Future;
 use std::pin::pin;
@@ -186,7 +186,7 @@ fn a_key_of_another_process_is_refused_with_its_partition() {
     assert_eq!(driver.view(&counts()).unwrap().partitions(), [0, 1, 2, 3]);
     assert!(names.iter().all(|name| count(&driver, name) == Some(1)));
 
-    // And to a third one: the view of before ends.
+    // Some tasks move to a third process, and the earlier view ends.
     let before = driver.view(&counts()).unwrap();
     let tasks = before.tasks().unwrap();
     driver.add_instance();

@@ -115,7 +115,7 @@ fn a_timer_is_not_set_in_a_time_after_a_record_without_one() {
     assert_eq!(read(&mut driver), ["110"]);
 }
 
-/// All records have one time. Nothing closes, and nothing is late.
+/// All records have the same time. No window closes, and no record is late.
 #[test]
 fn stream_time_may_stand_still() {
     for kind in KINDS {

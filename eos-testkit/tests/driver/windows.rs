@@ -73,7 +73,7 @@ fn tumbling_windows_close_by_stream_time_and_late_records_go_elsewhere() {
     assert_eq!(late, ["f"]);
     assert_eq!(driver.metrics().unwrap().totals.late_records, 1);
     assert_eq!(driver.stream_time("views", 0), Some(Timestamp(210)));
-    // What is over is not there any more, whether the database has deleted it or not.
+    // Rows of closed windows are not returned, whether the database has deleted them or not.
     let rows = driver.store(&store());
     let key = |start| (Timestamp(start), "k".to_owned());
     assert_eq!(rows.entries(), [(key(100), 2), (key(200), 1)]);
@@ -106,7 +106,7 @@ fn what_has_no_windows_is_not_read_as_windows() {
         .to(&totals);
     let mut driver = TestDriver::new(app);
     let windows = WindowStore::<String, u64>::plain("store");
-    // Nothing is in it yet, whatever it is.
+    // An empty store has no rows of any kind.
     assert!(driver.store(&windows).is_empty());
     driver.pipe(&views(), "k", "a");
     let _rows = driver.store(&windows);
@@ -346,7 +346,7 @@ fn a_step_cannot_give_a_window_a_time_far_ahead_of_the_clock() {
     );
 }
 
-/// As for windows. Rows of a join would hold up the trimming of the changelog, and the others would stay for ever.
+/// As for windows. Rows of a join would delay the trimming of the changelog, and other rows would stay forever.
 #[test]
 fn no_store_of_times_takes_one_far_ahead_of_the_clock() {
     type Declare = fn(Stream<String, String>) -> Stream<String, String>;

@@ -16,7 +16,7 @@ fn topic(app: &str, end: &str) -> String {
     format!("{app}-{end}")
 }
 
-/// A pair is `left+right`.
+/// Formats a pair as `left+right`.
 fn shown(sides: Sides<&String, &String>) -> String {
     match sides {
         Sides::Both(left, right) => format!("{left}+{right}"),
@@ -82,8 +82,8 @@ pub(crate) fn tables(app: &mut App, topics: &Topics, name: &str) {
     .to(&Topic::plain(&topic(name, "sums")));
 }
 
-/// Joins of two tables by a foreign key, the first word of a left row: `-` is none. The results go to `<APP>-inner` and
-/// `<APP>-left`.
+/// Joins of two tables by a foreign key, which is the first word of a left row. `-` stands for no key. The results go
+/// to `<APP>-inner` and `<APP>-left`.
 pub(crate) fn foreign(app: &mut App, topics: &Topics, name: &str) -> Result<()> {
     let at_once = usize::try_from(number("AT_ONCE")?)?;
     let left = app.table(

@@ -1,8 +1,9 @@
-//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions, timers, parked keys, duplicates, joins and tables:
+//! The app of `tests/kafka/kill_time`, with pipelines of windows, sessions, timers, parked keys, duplicates, joins and
+//! tables:
 //! `APP=timed PIPELINE=sessions GAP_MS=2000 GRACE_MS=500 cargo run -p integration-tests --example timed --features failpoints`
 //!
-//! It reads `<APP>-in` and writes results to `<APP>-out`. Late records, dead letters and duplicates go to `<APP>-late`. The
-//! timers of the machine's clock write to `<APP>-wall`.
+//! It reads `<APP>-in` and writes results to `<APP>-out`. Late records, dead letters and duplicates go to `<APP>-late`.
+//! The timers of the machine's clock write to `<APP>-wall`.
 
 mod joined;
 
@@ -19,13 +20,13 @@ use eos_core::{
     App, ErrorPolicy, Failure, PlainTopic, ProcessCtx, Record, Timer, Timestamp, Topic,
 };
 
-/// A variable that holds a number.
+/// Returns the number in an environment variable.
 fn number(name: &str) -> Result<u64> {
     let text = var(name).with_context(|| format!("{name} is not set"))?;
     text.parse().with_context(|| format!("{name}={text}"))
 }
 
-/// A variable that holds milliseconds.
+/// Returns the duration in an environment variable, given in milliseconds.
 fn ms(name: &str) -> Result<Duration> {
     Ok(Duration::from_millis(number(name)?))
 }
@@ -123,9 +124,9 @@ fn idle(app: &mut App, topics: &Topics) -> Result<()> {
     Ok(())
 }
 
-/// A record sets a moment of each clock, as its value says: the event time and the time of the machine's clock, in
-/// milliseconds. `-` cancels the first one, and leaves the second one as it is. The record is written to the output, and its
-/// moment of event time follows.
+/// A pipeline with a timer of each clock. The value of a record holds two times in milliseconds: one for the timer of
+/// event time, and one for the timer of the machine's clock. `-` cancels the first timer, and leaves the second one
+/// unchanged. The record is written to the output. The fired timers of event time are written there, too.
 fn timers(app: &mut App, topics: &Topics) {
     let event = app.timer(&Timer::<String>::event_time("event"));
     let wall = app.timer(&Timer::<String>::wall_clock("wall"));
@@ -175,9 +176,8 @@ fn parked(app: &mut App, topics: &Topics, is_cured: bool) {
         .to(&Topic::<String, String>::plain(&topics.output));
 }
 
-/// Whether a replayed record fails at this offset, as at about every third one. A round of the replay may always advance the
-/// offset by the same number, so with a test of
-/// `offset % 3`, a record could fail for ever.
+/// Returns whether a replayed record fails at this offset. About a third of the offsets fail. A round of the replay may
+/// always advance the offset by the same number, so with a test of `offset % 3`, a record could fail forever.
 fn fails_at(offset: i64) -> bool {
     let scattered = offset.cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
     scattered < u64::MAX / 3
@@ -215,7 +215,7 @@ async fn main() -> Result<()> {
         "joins" => joined::streams(&mut app, &topics, &name)?,
         "tables" => joined::tables(&mut app, &topics, &name),
         "foreign" => joined::foreign(&mut app, &topics, &name)?,
-        // Letters that fail again come back at once.
+        // With this bound, letters that fail again are replayed at once.
         "replay" => {
             let replay = App::replay(topics.late.name()).to(topics.input.name());
             app = replay.until(Timestamp(i64::MAX)).app();

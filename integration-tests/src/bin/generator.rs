@@ -1,10 +1,10 @@
-//! Produces city records to a topic, paced or as fast as the cluster takes them.
+//! Produces city records to a topic, at a given rate or as fast as possible.
 //!
 //! `generator --bootstrap 127.0.0.1:9092 --topic cities --records 100000 --rate 5000`
 //!
-//! Each record carries a running number `seq`, by which the judge follows it through a run. With `--repeats 10`, one of
-//! ten records repeats an earlier one, and the number `event` is that of the first record. Prints progress on stderr
-//! and, once every record is acknowledged, one line of JSON on stdout.
+//! Each record has a running number `seq`, which the judge uses to follow it through a run. With `--repeats 10`, one of
+//! ten records repeats an earlier one, and `event` is the number of the first record. Prints progress on stderr. Prints
+//! one line of JSON on stdout once every record is acknowledged.
 
 use std::path::PathBuf;
 use std::thread;
@@ -17,11 +17,11 @@ use integration_tests::partitioner;
 use kafka_wire::{Client, Producer};
 use serde::Serialize;
 
-/// A paced run sends what is due this often.
+/// The interval at which a paced run sends the records that are due.
 const SLICE: Duration = Duration::from_millis(10);
-/// An unpaced run looks at the clock this often.
+/// The number of records after which an unpaced run reads the clock.
 const UNPACED_SLICE: u64 = 10_000;
-/// How long the cluster may take to create the topic.
+/// The time limit for the creation of the topic.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Produce real city records with running numbers.
@@ -33,7 +33,7 @@ struct Options {
     /// The topic to produce to.
     #[arg(long)]
     topic: String,
-    /// How many records to produce.
+    /// The number of records to produce.
     #[arg(long)]
     records: u64,
     /// Records per second; 0 is as fast as possible.
@@ -42,7 +42,7 @@ struct Options {
     /// The number of the first record, to continue an earlier run on the same topic.
     #[arg(long, default_value_t = 0)]
     first_seq: u64,
-    /// How many of a hundred records repeat an earlier one.
+    /// The percentage of records that repeat an earlier one.
     #[arg(long, value_parser = clap::value_parser!(u64).range(0..100))]
     repeats: Option<u64>,
     /// The largest distance of a repeated record to the first record of its event, in records.
@@ -59,7 +59,7 @@ struct Options {
     cities: Option<PathBuf>,
 }
 
-/// The line printed when all is done.
+/// The line that is printed once all records are acknowledged.
 #[derive(Debug, Serialize)]
 struct Report {
     records: u64,
@@ -83,7 +83,7 @@ fn main() -> Result<()> {
 struct Run<'a> {
     options: &'a Options,
     cities: &'a [City],
-    /// The partition of each city, by its id.
+    /// The key and the partition of each city, by its id.
     placement: Vec<(String, i32)>,
     producer: Producer,
     per_partition: Vec<u64>,
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
         self.finish()
     }
 
-    /// How many records should be sent by now.
+    /// Returns the number of records that should be sent by now.
     fn due(&self) -> u64 {
         let by_now = match self.options.rate {
             0 => self.sent + UNPACED_SLICE,
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         by_now.min(self.options.records)
     }
 
-    /// Sleeps to the beginning of the next slice, however long the last one took.
+    /// Sleeps until the next multiple of a slice since the start, however long the last slice took.
     fn sleep(&self) {
         let into = self.started.elapsed().as_nanos() % SLICE.as_nanos();
         thread::sleep(SLICE - Duration::from_nanos(into as u64));

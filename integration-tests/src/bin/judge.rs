@@ -1,4 +1,4 @@
-//! Tells whether a run processed each input exactly once, from what it left in Kafka.
+//! Checks whether a run processed each input exactly once, from its records and offsets in Kafka.
 //!
 //! `judge --bootstrap 127.0.0.1:9092 --input cities --output enriched --group enricher`
 //!
@@ -15,37 +15,37 @@ use clap::Parser;
 use integration_tests::judge::{self, Evidence, Expectation, Finding, Question, Verdict};
 use serde_json::{Map, Value, json};
 
-/// What only copies of state and running values show, which are not read.
+/// Kinds of violations that need state or running values as evidence. This program does not read them.
 const NOT_READ: [&str; 4] = ["state_ahead", "state_behind", "state_wrong", "stale"];
 
-/// The parts of a deduplication.
+/// The names of the two verdicts on an app that deduplicates.
 const PARTS: [&str; 2] = ["first records", "repetitions"];
 
-/// Judge a run by what it left in Kafka.
+/// Judge a run by its records and offsets in Kafka.
 #[derive(Debug, Parser)]
 struct Options {
     /// The cluster, as host:port, several separated by commas.
     #[arg(long)]
     bootstrap: String,
-    /// The topic the application read, written by the generator.
+    /// The topic that the app read, written by the generator.
     #[arg(long)]
     input: String,
-    /// A topic it wrote; repeat for more.
+    /// A topic that the app wrote. Repeat for more.
     #[arg(long = "output", required = true)]
     outputs: Vec<String>,
-    /// The app deduplicates: the topic of the records whose `event` an earlier record has.
+    /// The topic of repeated records, for an app that deduplicates by `event`.
     #[arg(long)]
     repeats: Option<String>,
-    /// Its consumer group.
+    /// The consumer group of the app.
     #[arg(long)]
     group: String,
-    /// The run was stopped on its way: judge what lies below the committed offsets.
+    /// Judge only the records below the committed offsets, for a run that was stopped early.
     #[arg(long)]
     allow_behind: bool,
-    /// Look only at transactional ids that begin so.
+    /// Check only transactional ids with this prefix.
     #[arg(long, default_value = "")]
     transactional_prefix: String,
-    /// Wait so many seconds for open transactions to end.
+    /// Wait this many seconds for open transactions to end.
     #[arg(long, default_value_t = 0)]
     wait: u64,
     /// Print one line of JSON instead of text. With `--repeats`, a second line is about the repetitions.

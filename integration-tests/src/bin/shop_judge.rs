@@ -1,4 +1,4 @@
-//! Tells whether an app booked each order exactly once, from the topic of the orders and the rows in PostgreSQL.
+//! Checks whether an app booked each order exactly once, from the topic of the orders and the rows in PostgreSQL.
 //!
 //! `shop_judge --bootstrap 127.0.0.1:9092 --topic orders --database postgres://localhost/shop --app shop --wait 60`
 //!
@@ -26,7 +26,7 @@ struct Options {
     /// The name of the app.
     #[arg(long)]
     app: String,
-    /// Wait so many seconds until the app has taken all orders.
+    /// Wait this many seconds until the app has taken all orders.
     #[arg(long, default_value_t = 0)]
     wait: u64,
 }

@@ -1,6 +1,7 @@
-//! Prints what the databases below a directory hold, one line per key: `store key value`, in
-//! hexadecimal. It shares no code with the framework: it knows that a key begins with four bytes
-//! that name its store, and that store 0 is bookkeeping.
+//! Prints the content of all databases below a directory, one line per key: `store key value`, in hexadecimal.
+//!
+//! The program shares no code with the framework. It relies on two facts: a key begins with the four-byte id of its
+//! store, and store 0 is the framework's own.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -36,7 +37,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The directories that are databases: those with a file called CURRENT.
+/// Collects the directories that are databases. These have a file called `CURRENT`.
 fn find(directory: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     if directory.join("CURRENT").is_file() {
         found.push(directory.to_owned());

@@ -1,6 +1,6 @@
-//! As much CSV as the file needs: commas, quoted fields, doubled quotes inside them.
+//! The part of CSV that the file needs: commas, quoted fields, and doubled quotes inside them.
 
-/// The rows of a text, each as its fields.
+/// Returns the fields of each row of a text. Skips empty lines.
 pub(super) fn rows(text: &str) -> impl Iterator<Item = Vec<String>> {
     text.lines().filter(|line| !line.is_empty()).map(fields)
 }

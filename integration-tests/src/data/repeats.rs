@@ -1,8 +1,8 @@
-//! Records that repeat earlier ones, as a producer sends them that received no response.
+//! Records that repeat earlier ones, as a producer sends them after it received no response.
 
 use crate::kill::Random;
 
-/// The share of records that repeat an earlier one. Which ones do follows from their numbers.
+/// The share of records that repeat an earlier one. The number of a record decides whether it does.
 #[derive(Debug, Clone, Copy)]
 pub struct Repeats {
     percent: u64,
@@ -11,7 +11,7 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// So many records of a hundred repeat an earlier one.
+    /// Makes `percent` of a hundred records repeat an earlier one.
     pub fn percent(percent: u64) -> Repeats {
         Repeats {
             percent,
@@ -19,7 +19,7 @@ impl Repeats {
         }
     }
 
-    /// A record that would repeat an event from further back is a new event instead.
+    /// Limits the distance to the first record of an event. A record that is further behind is a new event.
     #[must_use]
     pub fn within(self, records: u64) -> Repeats {
         Repeats {
@@ -28,7 +28,8 @@ impl Repeats {
         }
     }
 
-    /// The number of the first record of the event of record `seq`: `seq` itself, unless the record repeats another.
+    /// Returns the number of the first record of the event of record `seq`. This is `seq` itself, unless the record
+    /// repeats another.
     pub fn event(self, seq: u64) -> u64 {
         let mut event = seq;
         while let Some(earlier) = self.repeated_by(event) {
@@ -40,7 +41,8 @@ impl Repeats {
         }
     }
 
-    /// The number of the record that record `seq` repeats. Half of them are close behind it, and a quarter is anywhere.
+    /// Returns the number of the record that record `seq` repeats. Half of the repetitions come within 20 records, and
+    /// a quarter at any distance.
     fn repeated_by(self, seq: u64) -> Option<u64> {
         let mut random = Random::new(seq);
         if seq == 0 || random.roll() % 100 >= self.percent {

@@ -18,20 +18,20 @@ use crate::wait::wait_until;
 pub struct Question<'a> {
     /// The cluster.
     pub bootstrap: &'a str,
-    /// The topic the application read.
+    /// The topic that the app read.
     pub input: &'a str,
-    /// The topics it wrote.
+    /// The topics that the app wrote.
     pub outputs: &'a [String],
-    /// Its consumer group.
+    /// The consumer group of the app.
     pub group: &'a str,
     /// The prefix of the checked transactional ids.
     pub transactional_prefix: String,
-    /// How long to wait for open transactions to end before reading.
+    /// The time to wait for open transactions to end before the topics are read.
     pub patience: Duration,
 }
 
 impl<'a> Question<'a> {
-    /// The question about an app with this name.
+    /// Creates the question about an app with this name.
     pub fn of_app(
         bootstrap: &'a str,
         app: &'a str,
@@ -58,7 +58,8 @@ impl<'a> Question<'a> {
         Ok((evidence, verdict))
     }
 
-    /// Reads the evidence of an app that deduplicates, as [`split`] describes it. `repeats` is the topic of repetitions.
+    /// Reads the evidence of an app that deduplicates, as [`split`] describes it. `repeats` is the topic of
+    /// repetitions.
     ///
     /// # Errors
     /// As [`read`].
@@ -84,10 +85,10 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The time-out of one request to the cluster.
+/// The time limit of a request to the cluster.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long to wait for the group's offsets when a transaction is known to be open.
+/// The time to wait for the group's offsets if a transaction is known to be open.
 const HELD: Duration = Duration::from_secs(2);
 
 /// Reads the evidence of a verdict.
@@ -126,12 +127,12 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
         commits,
         hanging_offsets,
         keys,
-        // Judged beside it, by those who know where it lies and what it is to be.
+        // Tests with state judge it separately. They know its location and its expected content.
         state: Vec::new(),
     })
 }
 
-/// The oracle does not know who wrote the input.
+/// Adds a fix to the error. The oracle does not know which program wrote the input.
 fn with_fix(error: InputError) -> Error {
     let fix = match error {
         InputError::Unnumbered { .. } => "produce it with the generator",
@@ -141,7 +142,8 @@ fn with_fix(error: InputError) -> Error {
     anyhow!("{error}: {fix}")
 }
 
-/// Every topic exists and has lost nothing at its beginning, or much would look lost or foreign.
+/// Checks that every topic exists and still has its first records. Without them, many records would look lost or
+/// foreign.
 fn topics_are_whole(client: &mut Client, question: &Question<'_>) -> Result<()> {
     let cluster = client.metadata(None)?;
     let outputs = question.outputs.iter().map(String::as_str);
@@ -161,7 +163,7 @@ fn topics_are_whole(client: &mut Client, question: &Question<'_>) -> Result<()> 
     Ok(())
 }
 
-/// Waits for transactions to end, as long as the patience lasts; gives back those that do not.
+/// Waits until all transactions have ended, at most for the patience. Returns the transactions that are still open.
 fn settle(client: &mut Client, question: &Question<'_>) -> Result<Vec<TransactionState>> {
     let deadline = Instant::now() + question.patience;
     let mut open = Vec::new();
@@ -182,7 +184,7 @@ fn settle(client: &mut Client, question: &Question<'_>) -> Result<Vec<Transactio
     Ok(open)
 }
 
-/// Whether no open transaction holds back any output.
+/// Returns whether no open transaction holds back an output.
 fn decided(client: &mut Client, outputs: &[String]) -> Result<bool> {
     for topic in outputs {
         let ends = ends(client, topic)?;
@@ -211,8 +213,8 @@ fn output(client: &mut Client, topic: &str, keys: &mut Keys) -> Result<Output> {
     })
 }
 
-/// The transactions that are open in a topic without any coordinator that knows. Looked for before and
-/// after the coordinators are asked: what ends or begins meanwhile hangs not.
+/// Returns the transactions that are open in a topic and that no coordinator knows. Reads the topic before and after
+/// the coordinators, so that a transaction that ends or begins in between does not count.
 fn hanging(client: &mut Client, topic: &str) -> Result<Vec<OpenProducer>> {
     let mut open = client.open_producers(topic)?;
     let known = client.transactions()?;
@@ -223,8 +225,8 @@ fn hanging(client: &mut Client, topic: &str) -> Result<Vec<OpenProducer>> {
     Ok(open)
 }
 
-/// The last stable offset is read first: data that arrives in between cannot hide an open
-/// transaction, only show one that is not there, and the run is over by then.
+/// Returns the ends of each partition. Reads the last stable offsets first, so that records that arrive in between
+/// can't hide an open transaction. They could only show one that does not exist, but the run is over by then.
 fn ends(client: &mut Client, topic: &str) -> Result<Vec<LogEnd>> {
     let stable = client.end_offsets(topic, Isolation::ReadCommitted)?;
     let high = client.end_offsets(topic, Isolation::ReadUncommitted)?;
@@ -260,13 +262,13 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// The number of the record's event. Without one, the record is an event of its own.
+    /// Returns the number of the record's event. A record without this field is an event of its own.
     fn event(self) -> i64 {
         self.event.unwrap_or(self.seq) as i64
     }
 }
 
-/// The numbers in a record's value, if it is JSON with a `seq`.
+/// Returns the numbers in a record's value, or `None` if it is not JSON with a `seq`.
 fn number(record: &Record) -> Option<Numbered> {
     serde_json::from_slice(record.value.as_deref()?).ok()
 }

@@ -1,4 +1,4 @@
-//! The input: the generator, run again while faults are still to come.
+//! The input of a run. The generator is started again while faults are still due.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::process::ChildGuard;
 
-/// How long the generator may take for what it should have sent by now.
+/// The time limit for the end of the generator.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A paced stream of records.
@@ -44,21 +44,21 @@ impl Load {
         })
     }
 
-    /// How many records were or will be sent, as things stand.
+    /// Returns the number of records that are sent or planned so far.
     pub fn planned(&self) -> u64 {
         self.planned
     }
 
-    /// Whether records are being sent.
+    /// Returns whether records are being sent.
     ///
     /// # Errors
-    /// When the operating system cannot say.
+    /// When the operating system does not report the state of the generator.
     pub fn flows(&mut self) -> Result<bool> {
         self.running.is_running()
     }
 
-    /// Sends two seconds' worth more if the end has been reached: on a slow machine the faults
-    /// take longer than the records.
+    /// Sends records for two more seconds if all planned records are sent. On a slow machine, the faults take longer
+    /// than the planned records.
     ///
     /// # Errors
     /// When the generator failed or cannot be started.
@@ -74,7 +74,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits until everything planned is acknowledged.
+    /// Waits until all planned records are acknowledged.
     ///
     /// # Errors
     /// When the generator fails, or does not end in time.

@@ -1,4 +1,4 @@
-//! What a run did and what the judge says of it.
+//! The outcome of a run: its faults, and the verdict of the judge.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use serde_json::Value;
 /// A kill that hit a running stream.
 #[derive(Debug, Clone)]
 pub struct Kill {
-    /// Records in the input at that moment.
+    /// Records in the input at the time of the kill.
     pub input: i64,
-    /// Committed records in the output.
+    /// Committed records in the output at the time of the kill.
     pub committed: i64,
-    /// Whether records were being sent.
+    /// Whether records were being sent at the time of the kill.
     pub flowing: bool,
-    /// How long until each partition had new committed output; unknown at the end of the input.
+    /// The time until each partition had new committed output. Unknown for a kill at the end of the input.
     pub recovery: Option<Duration>,
 }
 
-/// The faults beside the kills.
+/// The numbers of other faults than kills.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fault {
     /// Kills of processes that had just been started.
@@ -33,54 +33,53 @@ pub struct Fault {
     pub retired: usize,
     /// Processes that were killed for good.
     pub vanished: usize,
-    /// The longest time from a signal to the end of a process for good.
+    /// The longest time from a signal to the end of a process that left, retired or vanished.
     pub slowest_parting: Duration,
 }
 
-/// Partitions that moved, as the processes logged it: each counts the times that a worker got some,
-/// or gave some back.
+/// The moves of partitions that the processes logged. Each counts the times that a worker got or returned partitions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rebalances {
-    /// Workers that were given partitions.
+    /// The number of assignments to a worker.
     pub assigned: usize,
-    /// Workers that had partitions taken away.
+    /// The number of revocations from a worker.
     pub revoked: usize,
 }
 
-/// The judge's answer.
+/// The result of the judge program.
 #[derive(Debug, Clone)]
 pub struct Judged {
-    /// Its exit code: 0 clean, 1 violated, 2 could not be judged.
+    /// Its exit code: 0 if clean, 1 if violated, 2 if the run could not be judged.
     pub code: Option<i32>,
     /// Its JSON.
     pub verdict: Value,
 }
 
 impl Judged {
-    /// How often a kind of violation was found.
+    /// Returns the number of violations of a kind.
     pub fn count(&self, violation: &str) -> Option<u64> {
         self.verdict["violations"][violation]["count"].as_u64()
     }
 }
 
-/// A run that came to its end.
+/// The outcome of a finished run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The records sent.
     pub records: u64,
     /// The kills, in order.
     pub kills: Vec<Kill>,
-    /// Everything else.
+    /// The other faults.
     pub faults: Fault,
-    /// What came of them.
+    /// The rebalances after the faults.
     pub rebalances: Rebalances,
     /// Processes started in all.
     pub started: usize,
-    /// From the first record to the last fault or record.
+    /// The time from the first record to the last fault or record.
     pub flowed: Duration,
-    /// From then until everything was committed.
+    /// The time from the last fault or record until everything was committed.
     pub caught_up: Duration,
-    /// The judge's answer.
+    /// The result of the judge.
     pub judged: Judged,
 }
 

@@ -1,18 +1,18 @@
-//! Which fault happens when: a pure function of the scenario and its seed.
+//! The schedule of faults: a pure function of the scenario and its seed.
 
 use std::time::Duration;
 
-/// A small generator of random numbers (SplitMix64): the same seed gives the same run.
+/// A small generator of random numbers (SplitMix64). The same seed gives the same numbers.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers that follow from `seed`.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -21,12 +21,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// An index below `len`.
+    /// Returns an index below `len`.
     pub fn index(&mut self, len: usize) -> usize {
         (self.roll() % len.max(1) as u64) as usize
     }
 
-    /// A share between `from` and `to`.
+    /// Returns a number between `from` and `to`.
     pub fn share(&mut self, from: f64, to: f64) -> f64 {
         from + (to - from) * (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -39,23 +39,23 @@ pub enum Strike {
     Kill,
     /// SIGKILL to a process that has just been started, which is started again at once.
     KillInStart {
-        /// How long it has run.
+        /// The time that the process has run.
         after: Duration,
     },
-    /// SIGTERM to a process; once it has ended it is started again.
+    /// SIGTERM to a process, which is started again once it has ended.
     Roll,
-    /// One process more.
+    /// The start of one more process.
     Join,
-    /// SIGINT to the process that joined: it leaves for good.
+    /// SIGINT to the process that was started last. It is not started again.
     Leave,
-    /// Any process ends, and none is started for it.
+    /// The end of a random process, which is not started again.
     Part(Parting),
 }
 
-/// How a process ends for good.
+/// The ways in which a process ends and is not started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parting {
-    /// SIGINT: it leaves its group.
+    /// SIGINT: the process leaves its group.
     Leave,
     /// SIGTERM: a static member keeps its place in the group for the next process in its slot.
     Retire,
@@ -66,14 +66,14 @@ pub enum Parting {
 /// A fault and its time after the first record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// When.
+    /// The time after the first record.
     pub at: Duration,
-    /// What.
+    /// The fault.
     pub strike: Strike,
 }
 
-/// `kills` over the whole of `span`, the first early and the last late, and about one of each
-/// other fault for every five kills in between.
+/// Plans `kills` kills over the whole of `span`, with the first one early and the last one late. For every five kills,
+/// plans one of each other fault in between.
 pub(super) fn kills(kills: usize, span: Duration, random: &mut Random) -> Vec<Step> {
     let at = |share: f64| span.mul_f64(share);
     let window = 1.0 / kills.max(1) as f64;
@@ -114,12 +114,12 @@ pub(super) fn kills(kills: usize, span: Duration, random: &mut Random) -> Vec<St
     steps
 }
 
-/// A process joins, then a process leaves, and so on in turn, from the first `every` to the end of
-/// `span`. Of five partings three are by leave, one by SIGTERM and one by SIGKILL.
+/// Plans joins and partings in turn, one per `every`, until the end of `span`. Of five partings, three are by SIGINT,
+/// one by SIGTERM and one by SIGKILL.
 pub(super) fn churn(every: Duration, span: Duration, random: &mut Random) -> Vec<Step> {
     use Parting::{Leave, Retire, Vanish};
     const WAYS: [Parting; 5] = [Leave, Vanish, Leave, Retire, Leave];
-    // A seed begins anywhere in the turn.
+    // The seed selects the first way.
     let first = random.index(WAYS.len());
     let mut steps = Vec::new();
     for nth in 0_u32.. {

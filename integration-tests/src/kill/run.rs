@@ -1,4 +1,4 @@
-//! One run: start, hurt, let finish, stop, judge.
+//! The execution of one run: start, faults, catch-up, stop, verdict.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,25 +16,26 @@ use super::watch::{Sample, Watch};
 use crate::fleet::Fleet;
 use crate::wait::wait_until;
 
-/// What the app under test, `02-enrich`, reads, writes and is called.
+/// The input, the outputs and the name of the app under test, `02-enrich`.
 const INPUT: &str = "cities";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
 const APP: &str = "enrich-v1";
 
-/// How long the cluster may take for one answer.
+/// The time limit of a request to the cluster.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the stream may stand still: longer than any time-out that a fault can lead to.
+/// The longest time without new committed output. It is longer than any timeout that a fault can cause.
 const STALL_LIMIT: Duration = Duration::from_secs(60);
-/// How long until everything is committed, after the last record and the last fault.
+/// The time limit from the last record and the last fault until everything is committed.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(90);
-/// The judge waits less than a transaction times out, so that none ends while it looks.
+/// The time, in seconds, for which the judge waits for open transactions. It is shorter than the transaction timeout,
+/// so that no transaction ends while the judge reads.
 const JUDGE_PATIENCE: &str = "10";
 
-/// Runs it on a fresh cluster.
+/// Runs the scenario on a fresh cluster.
 ///
 /// # Errors
-/// When a process of the app ends by itself, does not go on, or does not stop; when the faults
-/// were too few. The error holds the ends of the logs. What the judge says is no error.
+/// When a process of the app ends by itself, does not continue, or does not stop. When there were too few faults. The
+/// error contains the ends of the logs. The verdict of the judge is no error.
 pub fn run(scenario: &Scenario, bootstrap: &str, programs: &Programs) -> Result<Outcome> {
     let mut dir = tempfile::tempdir()?;
     if std::env::var_os("EOS_KEEP_LOGS").is_some() {
@@ -54,7 +55,7 @@ pub fn run(scenario: &Scenario, bootstrap: &str, programs: &Programs) -> Result<
     let members = members
         .iter()
         .map(|(key, value)| (*key, (*value).to_owned()));
-    // Each kill can then repeat a second of outputs, so that the control shows duplicates on a slow machine, too.
+    // With this interval, each kill can repeat a second of outputs. So the control shows duplicates on a slow machine.
     let rare = match scenario.promise {
         Promise::AtLeastOnce => &[
             ("EOS_COMMIT_PACE", "fixed"),
@@ -142,7 +143,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Waits until the first record is there.
+    /// Waits until the input has its first record.
     fn first_record(&mut self) -> Result<Instant> {
         wait_until(TIMEOUT, "the first record is in the input", || {
             self.fleet.check()?;
@@ -196,7 +197,7 @@ impl Run<'_> {
         }
     }
 
-    /// A process ends and none is started for it.
+    /// Ends a process without a successor.
     fn part(&mut self, victim: usize, parting: Parting) -> Result<()> {
         ensure!(self.load.flows()?, "a member parts while nothing flows");
         let since = Instant::now();
@@ -218,7 +219,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Kills a process, but not before something was committed since the kill before.
+    /// Kills a process. Waits before until there is new committed output since the previous kill.
     fn kill(&mut self) -> Result<()> {
         let committed = self.kills.last().map_or(-1, |(_, kill)| kill.committed);
         let mut latest: Option<Sample> = None;
@@ -254,9 +255,9 @@ impl Run<'_> {
 
     /// Waits until the group's offsets are at the end of the input.
     ///
-    /// A process that is sent away while it starts has not taken over what its killed predecessor held:
-    /// a place in the group and open transactions, which end by their time-outs. Offsets are pending
-    /// meanwhile, so each question waits as long as the whole.
+    /// A process that is stopped during its start has not taken over the membership and the open transactions of its
+    /// killed predecessor. These end only by their timeouts. Offsets are pending until then, so a single request may
+    /// take as long as the whole wait.
     fn catch_up(&mut self, bootstrap: &str) -> Result<()> {
         let mut client = Client::connect(bootstrap, CATCH_UP_LIMIT)?;
         let ends = client.end_offsets(INPUT, Isolation::ReadUncommitted)?;
@@ -273,7 +274,7 @@ impl Run<'_> {
         reached.with_context(|| format!("ends {ends:?}, committed {last:?}"))
     }
 
-    /// What the processes logged so far about partitions that came and went.
+    /// Counts the assignments and revocations in the logs so far.
     fn rebalances(&self) -> Result<Rebalances> {
         let moved = |word: &str| {
             self.fleet
@@ -285,7 +286,7 @@ impl Run<'_> {
         })
     }
 
-    /// Fails if the run did not hurt as much as it was to.
+    /// Fails if the run had too few faults.
     fn enough(&self, rebalances: Rebalances) -> Result<()> {
         match self.scenario.course {
             Course::Kills(wanted) => self.enough_kills(wanted),
@@ -317,7 +318,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Each kind of parting, and partitions that moved at least once for each member that came.
+    /// Fails unless each kind of parting happened, and there was at least one assignment for each member and one
+    /// revocation for each member that left.
     fn enough_churn(&self, rebalances: Rebalances) -> Result<()> {
         let Fault {
             joined,
@@ -333,7 +335,7 @@ impl Run<'_> {
             self.faults
         );
         let Rebalances { assigned, revoked } = rebalances;
-        // The first members were assigned something, too.
+        // The first members got an assignment, too.
         let wanted = joined + self.scenario.processes;
         ensure!(
             assigned >= wanted && revoked >= left,

@@ -1,4 +1,4 @@
-//! What a run is made of.
+//! The settings of a run.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,28 +8,28 @@ use anyhow::{Context, Result};
 
 use super::plan::{self, Random, Step};
 
-/// What the app promises.
+/// The guarantee of the app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
     /// Each record counts once.
     ExactlyOnce,
-    /// The control: without transactions the same faults must leave duplicates.
+    /// The control: without transactions, the same faults must cause duplicates.
     AtLeastOnce,
 }
 
-/// What happens in a run.
+/// The faults of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Course {
-    /// So many kills while records flow, and other faults in between.
+    /// This number of kills while records flow, and other faults in between.
     Kills(usize),
-    /// Members join and leave, one of them each time.
+    /// Members join and leave in turn, one at a time.
     Churn {
-        /// How long from one to the next.
+        /// The time between two of these faults.
         every: Duration,
     },
 }
 
-/// What the processes are to their consumer group.
+/// The kind of membership in the consumer group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Members {
     /// Static members of the classic protocol: the default.
@@ -41,11 +41,11 @@ pub enum Members {
 }
 
 impl Members {
-    /// What the app is told.
+    /// Returns the environment variables of the app.
     pub(super) fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Members::Static => &[],
-            // No process takes the place of a killed dynamic member before its session ends.
+            // The partitions of a killed dynamic member move only once its session ends.
             Members::Dynamic => &[
                 ("EOS_STATIC_MEMBERSHIP", "false"),
                 ("EOS_SESSION_TIMEOUT_MS", "6000"),
@@ -55,12 +55,12 @@ impl Members {
     }
 }
 
-/// The size of a run and what happens in it.
+/// The size and the faults of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scenario {
     /// Nodes of the cluster: 1 or 3.
     pub nodes: u8,
-    /// Records of the input; more are sent while faults are still to come.
+    /// Records of the input. More are sent while faults are still due.
     pub records: u64,
     /// Records per second.
     pub rate: u64,
@@ -68,15 +68,15 @@ pub struct Scenario {
     pub partitions: i32,
     /// Processes of the app.
     pub processes: usize,
-    /// Workers of each.
+    /// Workers of each process.
     pub workers: u16,
-    /// What happens to it.
+    /// The faults.
     pub course: Course,
-    /// What its processes are to their group.
+    /// The kind of membership of the processes.
     pub members: Members,
-    /// What the app is told to promise.
+    /// The guarantee that the app is configured with.
     pub promise: Promise,
-    /// What everything random follows from.
+    /// The seed of all random decisions.
     pub seed: u64,
 }
 
@@ -85,18 +85,18 @@ pub struct Scenario {
 pub struct Programs {
     /// The app under test.
     pub app: PathBuf,
-    /// Produces the input.
+    /// The generator of the input.
     pub generator: PathBuf,
-    /// Knows nothing of the app but its topics and its group.
+    /// The judge. It knows only the topics and the group of the app.
     pub judge: PathBuf,
 }
 
 impl Scenario {
-    /// Kills and the rest, in the size for each change, or with `EOS_FULL=1` in the full one;
-    /// `EOS_SEED` repeats a run.
+    /// Returns a scenario with kills and other faults. Its size is that of every change, or the full one with
+    /// `EOS_FULL=1`. `EOS_SEED` repeats a run.
     ///
     /// # Errors
-    /// When `EOS_SEED` is no number.
+    /// When `EOS_SEED` is not a number.
     pub fn kills(nodes: u8, promise: Promise) -> Result<Self> {
         let (records, rate, kills) = match is_full() {
             true => (1_200_000, 25_000, 30),
@@ -116,8 +116,8 @@ impl Scenario {
         })
     }
 
-    /// Every three seconds a process joins or leaves: for half a minute, or with `EOS_FULL=1` for
-    /// five.
+    /// Returns a scenario in which a process joins or leaves every three seconds. It takes 36 seconds, or five minutes
+    /// with `EOS_FULL=1`.
     ///
     /// # Errors
     /// As [`Scenario::kills`].
@@ -139,12 +139,12 @@ impl Scenario {
         })
     }
 
-    /// How long the input takes.
+    /// Returns the duration of the input.
     pub(super) fn span(&self) -> Duration {
         Duration::from_secs_f64(self.records as f64 / self.rate as f64)
     }
 
-    /// Which fault happens when.
+    /// Returns the schedule of the faults.
     pub(super) fn plan(&self, random: &mut Random) -> Vec<Step> {
         match self.course {
             Course::Kills(kills) => plan::kills(kills, self.span(), random),

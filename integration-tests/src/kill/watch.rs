@@ -1,4 +1,4 @@
-//! How far input and committed output are, looked at many times a second.
+//! Samples of the progress of input and committed output, taken many times a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,31 +10,31 @@ use kafka_wire::{Client, Isolation};
 
 const PERIOD: Duration = Duration::from_millis(30);
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long one broker may take to answer: a frozen one must not hide what the others do.
+/// The time limit for a response of one broker. A frozen broker must not hide the progress on the others.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long nothing may be heard of the cluster.
+/// The longest time without a sample if the cluster does not respond.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The ends of the logs at one moment.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// When.
+    /// The time of the sample.
     pub at: Instant,
     /// Records in the input.
     pub input: i64,
-    /// The records that readers of committed data see, in each partition of the output.
+    /// Records that are visible to a `read_committed` reader, by partition of the output.
     pub output: Vec<i64>,
 }
 
 impl Sample {
-    /// Over all partitions.
+    /// Returns the number of committed output records in all partitions.
     pub fn committed(&self) -> i64 {
         self.output.iter().sum()
     }
 }
 
-/// Looks until it is dropped.
+/// A thread that takes samples. It ends when the watch is dropped.
 #[derive(Debug)]
 pub struct Watch {
     seen: Arc<Mutex<Seen>>,
@@ -50,10 +50,10 @@ struct Seen {
 }
 
 impl Watch {
-    /// Starts to look.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When no broker answers.
+    /// When no broker responds.
     pub fn start(bootstrap: &str, input: &str, output: &str) -> Result<Self> {
         let mut client = Client::connect(bootstrap, TIMEOUT)?.impatient(ANSWER);
         let (seen, stop) = <(Arc<Mutex<Seen>>, Arc<AtomicBool>)>::default();
@@ -69,7 +69,7 @@ impl Watch {
                         seen.failed = None;
                         seen.samples.push(sample);
                     }
-                    // A broker is away: callers that wait for more have a limit of their own.
+                    // A broker is down. Callers that wait for progress have their own time limits.
                     Err(error) => seen.failed = Some(format!("{error:#}")),
                 }
                 drop(seen);
@@ -84,10 +84,10 @@ impl Watch {
         })
     }
 
-    /// The latest sample, none before the first.
+    /// Returns the latest sample, or `None` before the first one.
     ///
     /// # Errors
-    /// When the cluster could not be asked for a minute.
+    /// When the cluster has not responded for a minute.
     pub fn latest(&self) -> Result<Option<Sample>> {
         let seen = lock(&self.seen);
         let latest = seen.samples.last();
@@ -100,7 +100,7 @@ impl Watch {
         }
     }
 
-    /// How long after `moment` until every partition had committed more than it had then.
+    /// Returns the time from `moment` until every partition had more committed records than at `moment`.
     pub fn recovery(&self, moment: Instant) -> Option<Duration> {
         let seen = lock(&self.seen);
         let (before, after): (Vec<_>, Vec<_>) = seen.samples.iter().partition(|s| s.at <= moment);
@@ -115,20 +115,20 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
+            // A panic of the thread was already printed.
             let _ = thread.join();
         }
     }
 }
 
-/// How far a partition is counted.
+/// The progress of the count in one partition.
 #[derive(Debug, Clone, Default)]
 struct Followed {
     next: i64,
     visible: u64,
 }
 
-/// The end of what is decided says little: an abort moves it, too.
+/// Takes a sample. Counts visible records, because an abort also moves the last stable offset.
 fn look(
     client: &mut Client,
     input: &str,

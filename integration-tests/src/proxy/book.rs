@@ -1,4 +1,4 @@
-//! The rules in force, what they did, and what is kept: decides, and never touches a socket.
+//! The rules of the proxy, their log, and the kept requests. Decides about requests without any I/O.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,41 +13,41 @@ use crate::kill::Random;
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Since the proxy was started.
+    /// The time since the proxy was started.
     pub at: Duration,
-    /// Which connection, counted from 1.
+    /// The number of the connection, from 1.
     pub connection: u64,
-    /// Which broker, counted from 0.
+    /// The index of the broker, from 0.
     pub broker: usize,
     /// The request.
     pub header: Header,
-    /// What was done to it.
+    /// The action on the request.
     pub deed: Deed,
-    /// By which rule.
+    /// The rule that caused the action.
     pub rule: RuleId,
 }
 
-/// What was done to a request.
+/// The action on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
-    /// It is kept.
+    /// The request is kept.
     Held,
-    /// What was kept is delivered, and the broker answered so; `None` if it did not, or if its
-    /// answer has no code that is known here.
+    /// The kept request was delivered, and the broker responded with this error code. `None` if the broker did not
+    /// respond, or if the API of the request is not supported.
     Delivered(Option<i16>),
-    /// It is dropped.
+    /// The request was dropped.
     Dropped,
-    /// It was sent twice.
+    /// The request was sent twice.
     Duplicated,
-    /// It waits.
+    /// The request was delayed by this time.
     Delayed(Duration),
-    /// The connection was cut instead of passing it on.
+    /// The connection was cut, and the request was not sent.
     CutBefore,
-    /// It was passed on, and the connection cut.
+    /// The request was sent, and the connection was cut.
     CutAfter,
-    /// The broker's answer was dropped; its code, if it has one that is known here.
+    /// The broker's response with this error code was dropped. `None` if the API of the request is not supported.
     AnswerLost(Option<i16>),
-    /// The proxy answered in the broker's place.
+    /// The proxy responded in place of the broker, with this error code.
     Answered(i16),
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Everything that connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(super) struct Book {
     started: Instant,
@@ -78,19 +78,19 @@ pub(super) struct Book {
     kept: Vec<Kept>,
     log: Vec<Entry>,
     late: Vec<(RuleId, Late)>,
-    /// Requests of each API by each client, acted upon or not.
+    /// The number of requests by API and client. Requests without a matching rule count, too.
     requests: HashMap<(i16, String), u64>,
 }
 
-/// A rule and how it stands.
+/// A rule and its progress.
 #[derive(Debug)]
 struct Standing {
     rule: Rule,
     ended: bool,
-    /// Requests that fitted.
+    /// The number of matching requests.
     fitted: u64,
     fired: u64,
-    /// How far each client is on the way through `rule.after`.
+    /// The number of completed steps of `rule.after`, by client.
     progress: HashMap<String, usize>,
 }
 
@@ -128,7 +128,7 @@ impl Book {
         self.rules.get(rule.0).map_or(0, |standing| standing.fired)
     }
 
-    /// What is to be done to a request: the act of the first rule that fits.
+    /// Returns the act of the first matching rule for a request.
     pub(super) fn decide(&mut self, header: &Header) -> Option<(RuleId, Act)> {
         let seen = (header.key, header.client.clone());
         *self.requests.entry(seen).or_default() += 1;
@@ -140,7 +140,7 @@ impl Book {
         all.find_map(|(id, standing)| Some((RuleId(id), standing.act(header, random)?)))
     }
 
-    /// A request was answered without error: what is kept and due now.
+    /// Records a response without error. Returns the kept requests that are now due.
     pub(super) fn answered(&mut self, header: &Header) -> Vec<Kept> {
         for standing in &mut self.rules {
             standing.advance(header);
@@ -155,12 +155,12 @@ impl Book {
         self.kept.push(kept);
     }
 
-    /// What was kept by a rule, taken out.
+    /// Removes and returns the requests that a rule keeps.
     pub(super) fn take_of(&mut self, rule: RuleId) -> Vec<Kept> {
         self.take(|kept| kept.rule == rule)
     }
 
-    /// What was kept for a time that is over, taken out.
+    /// Removes and returns the requests whose time is over.
     pub(super) fn take_ripe(&mut self) -> Vec<Kept> {
         self.take(Kept::is_ripe)
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::book::{Book, Deed};
 use super::late::Kept;
 
-/// The book, and the addresses of the brokers.
+/// The book of the rules, and the addresses of the brokers.
 #[derive(Debug)]
 pub(super) struct Dispatch {
     pub(super) book: Mutex<Book>,
@@ -46,7 +46,7 @@ impl Dispatch {
     }
 }
 
-/// Locks it. A panic of another thread leaves nothing half-written.
+/// Locks a mutex. Ignores poisoning, because a panic of another thread leaves no inconsistent data.
 pub(super) fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }

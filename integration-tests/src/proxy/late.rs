@@ -1,4 +1,4 @@
-//! Requests that are kept, and what becomes of them when they are delivered at last.
+//! Kept requests, and their late delivery.
 
 use std::fmt;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use kafka_wire::frame::{self, Header};
 use super::answers;
 use super::rule::{Hold, On, RuleId};
 
-/// How long a broker may take to accept a connection, and to answer.
+/// The time limit of a broker to accept a connection, and to respond.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request that is kept.
@@ -22,7 +22,7 @@ pub(super) struct Kept {
     pub(super) frame: Bytes,
     pub(super) hold: Hold,
     pub(super) since: Instant,
-    /// Steps done of [`Until::Answered`](super::Until::Answered).
+    /// The number of completed steps of [`Until::Answered`](super::Until::Answered).
     pub(super) progress: usize,
     /// The connection that it came on.
     pub(super) origin: Arc<dyn Origin>,
@@ -30,28 +30,28 @@ pub(super) struct Kept {
 
 /// The connection of a kept request.
 pub(super) trait Origin: fmt::Debug + Send + Sync {
-    /// The number of the connection, and that of the broker.
+    /// Returns the number of the connection, and the index of the broker.
     fn place(&self) -> (u64, usize);
 
-    /// Sends the request. Its response is one of those of the connection.
+    /// Sends the request on this connection. Its response arrives on the same connection.
     fn send_late(&self, rule: RuleId, header: Header, request: &[u8], kept: Duration);
 }
 
-/// What became of a request that was delivered late.
+/// A request that was delivered late, and the broker's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Late {
     /// The request.
     pub header: Header,
-    /// How long it was kept.
+    /// The time for which it was kept.
     pub kept: Duration,
-    /// The broker's error code, 0 for none; nothing if it did not answer, or its answer has no code
-    /// that is known here.
+    /// The broker's error code, 0 for success. `None` if the broker did not respond, or if the API of the request is
+    /// not supported.
     pub code: Option<i16>,
 }
 
 impl Kept {
-    /// Delivers it. On a connection of its own it waits for the answer; on the old one the answer
-    /// comes with the others of that connection.
+    /// Delivers the request. On a new connection, waits for the response. On the old connection, the response arrives
+    /// with the others of this connection.
     pub(super) fn deliver(self, to: SocketAddr) -> Option<(RuleId, Late)> {
         let kept = self.since.elapsed();
         match self.hold.on {
@@ -70,14 +70,14 @@ impl Kept {
     }
 }
 
-/// One request on a connection of its own. Brokers ask for no greeting before it.
+/// Sends one request on a new connection. Brokers need no handshake before it.
 fn ask(to: SocketAddr, request: &[u8]) -> std::io::Result<Option<Bytes>> {
     let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     frame::write(&mut stream, request)?;
     let answer = frame::read(&mut stream, frame::LARGEST);
-    // The broker may have closed it before.
+    // The broker may have closed the connection already.
     let _ = stream.shutdown(Shutdown::Both);
     answer
 }

@@ -1,8 +1,8 @@
 //! One client's connection and its counterpart to the broker.
 //!
-//! Two threads: one takes requests and does what the rules say, the other takes answers and does
-//! what was decided for their requests. The client's side may be cut while the broker's stays, for
-//! as long as an answer is still to come or a kept request is still to be sent on it.
+//! One of its two threads reads requests and applies the rules. The other one reads responses and applies the decisions
+//! on their requests. If the client's side is cut, the broker's side stays open while a response is pending, or while a
+//! kept request is still to be sent on it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,14 +29,14 @@ pub(super) struct Link {
     broker: usize,
     client: TcpStream,
     upstream: TcpStream,
-    /// Whose turn it is to write; cutting a connection needs none.
+    /// Held during a write to the client. A cut does not need it.
     to_client: Mutex<()>,
     to_broker: Mutex<()>,
-    /// Requests that the broker has not answered, in the order in which they were sent.
+    /// Requests without a response of the broker, in the order in which they were sent.
     pending: Mutex<VecDeque<Pending>>,
-    /// The client's side is cut; the broker's is closed once nothing is pending.
+    /// Whether the client's side is cut. The broker's side is closed once no request is pending or kept.
     cut: AtomicBool,
-    /// Kept requests that will be sent on this connection.
+    /// The number of kept requests that will be sent on this connection.
     promised: AtomicUsize,
 }
 
@@ -46,11 +46,11 @@ struct Pending {
     fate: Fate,
 }
 
-/// What happens to an answer.
+/// The decision on a response.
 #[derive(Debug)]
 enum Fate {
     Pass,
-    /// The second answer to a request that was sent twice.
+    /// The response is not passed on: the second one to a duplicated request, or one after a cut.
     Discard,
     Lose {
         rule: RuleId,
@@ -63,7 +63,7 @@ enum Fate {
 }
 
 impl Link {
-    /// Joins the two sides and starts the threads.
+    /// Connects the two sides and starts the threads.
     pub(super) fn start(
         dispatch: &Arc<Dispatch>,
         number: u64,
@@ -89,7 +89,7 @@ impl Link {
         });
         let (up, down) = (Arc::clone(&link), Arc::clone(&link));
         thread::spawn(move || {
-            // A broken connection ends like a closed one.
+            // A broken connection is handled like a closed one.
             let _ = up.take_requests(&mut requests);
             up.client_is_gone();
         });
@@ -201,7 +201,7 @@ impl Link {
     }
 
     fn pass(&self, header: Header, fate: Fate, request: &[u8]) -> io::Result<()> {
-        // Both under one lock, so that what is pending is in the order of what was sent.
+        // Both under one lock, so that pending requests are in the order in which they were sent.
         let _turn = lock(&self.to_broker);
         lock(&self.pending).push_back(Pending { header, fate });
         frame::write(&mut &self.upstream, request)
@@ -224,7 +224,7 @@ impl Link {
         let code = || answers::code(header, answer);
         match fate {
             Fate::Pass => {
-                // An API without a code that is known here counts as answered well.
+                // A response of an unsupported API counts as success.
                 if code().unwrap_or(0) == 0 {
                     let due = lock(&self.dispatch.book).answered(header);
                     self.dispatch.deliver(due);
@@ -280,17 +280,18 @@ impl Link {
             && lock(&self.pending).is_empty()
     }
 
-    /// Cuts the client's side; the broker's lives on while something is to come or to be sent.
+    /// Cuts the client's side. The broker's side stays open while a response or a kept request is pending.
     fn cut_client(&self) {
         self.cut.store(true, Ordering::Release);
-        // It may be closed already.
+        // The connection may be closed already.
         let _ = self.client.shutdown(Shutdown::Both);
         if self.is_over() {
             self.close();
         }
     }
 
-    /// The client has gone by itself: the broker is told, unless we cut the client before.
+    /// Closes both sides after the client has closed its connection. If the proxy cut the client, the broker's side
+    /// stays open while a response or a kept request is pending.
     fn client_is_gone(&self) {
         if !self.cut.load(Ordering::Acquire) || self.is_over() {
             self.close();
@@ -315,7 +316,7 @@ impl Origin for Link {
     }
 
     fn send_late(&self, rule: RuleId, header: Header, request: &[u8], kept: Duration) {
-        // A closed connection has no response, so the log lacks the delivery.
+        // On a closed connection there is no response, so the log does not contain the delivery.
         let _ = self.pass(header, Fate::Late { rule, kept }, request);
         self.promised.fetch_sub(1, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! The proxy itself: its ports, its connections, and what a test may ask of it.
+//! The proxy: its ports, its connections, and its interface for tests.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::late::Late;
 use super::link::Link;
 use super::rule::{Rule, RuleId};
 
-/// How long a broker may take to accept a connection.
+/// The time limit of a broker to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A proxy in front of every broker of a cluster. Dropping it cuts all connections.
@@ -35,16 +35,16 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Opens a port for each of so many brokers. Connections are refused until
-    /// [`Proxy::forward_to`] says where the brokers are.
+    /// Opens a port for each of `brokers` brokers. Connections are closed at once until [`Proxy::forward_to`] sets the
+    /// addresses of the brokers.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub fn start(brokers: usize) -> Result<Proxy> {
         Proxy::seeded(brokers, 1)
     }
 
-    /// As [`Proxy::start`]; what is drawn by chance follows from the seed.
+    /// As [`Proxy::start`], with a seed for the random decisions.
     ///
     /// # Errors
     /// As [`Proxy::start`].
@@ -70,15 +70,15 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// The ports to be advertised, in the order of the brokers.
+    /// Returns the ports to advertise, in the order of the brokers.
     pub fn ports(&self) -> Vec<u16> {
         self.ports.clone()
     }
 
-    /// Says where the brokers listen, in the order of the ports.
+    /// Sets the addresses of the brokers, in the order of the ports.
     ///
     /// # Errors
-    /// When these are not as many as ports, or one is no address.
+    /// When the number of addresses differs from the number of ports, or an address is invalid.
     pub fn forward_to(&self, brokers: &[String]) -> Result<()> {
         let (given, ports) = (brokers.len(), self.ports.len());
         ensure!(given == ports, "{given} brokers for {ports} ports");
@@ -91,27 +91,27 @@ impl Proxy {
         Ok(())
     }
 
-    /// Adds a rule, after those that are there: the first one that fits a request acts.
+    /// Adds a rule after the existing ones. The first rule that matches a request acts.
     pub fn add(&self, rule: Rule) -> RuleId {
         lock(&self.shared.dispatch.book).add(rule)
     }
 
-    /// Ends a rule. What it keeps stays kept until it is [released](Proxy::release).
+    /// Ends a rule. Its kept requests stay kept until they are [released](Proxy::release).
     pub fn end(&self, rule: RuleId) {
         lock(&self.shared.dispatch.book).end(rule);
     }
 
-    /// How often a rule has acted.
+    /// Returns the number of times that a rule has acted.
     pub fn fired(&self, rule: RuleId) -> u64 {
         lock(&self.shared.dispatch.book).fired(rule)
     }
 
-    /// How many requests a rule keeps now.
+    /// Returns the number of requests that a rule keeps now.
     pub fn held(&self, rule: RuleId) -> usize {
         lock(&self.shared.dispatch.book).held(rule)
     }
 
-    /// Delivers what a rule keeps; answers how many. [`Proxy::late`] knows what brokers said.
+    /// Delivers the requests that a rule keeps, and returns their number. [`Proxy::late`] returns the responses.
     pub fn release(&self, rule: RuleId) -> usize {
         let due = lock(&self.shared.dispatch.book).take_of(rule);
         let count = due.len();
@@ -119,22 +119,22 @@ impl Proxy {
         count
     }
 
-    /// What was kept by a rule, delivered late, and how brokers answered.
+    /// Returns the requests of a rule that were delivered late, with the brokers' responses.
     pub fn late(&self, rule: RuleId) -> Vec<Late> {
         lock(&self.shared.dispatch.book).late(rule)
     }
 
-    /// How many requests of an API came from clients whose `client.id` begins so.
+    /// Returns the number of requests of an API from clients whose `client.id` begins with `client`.
     pub fn requests(&self, api: ApiKey, client: &str) -> u64 {
         lock(&self.shared.dispatch.book).requests(api as i16, client)
     }
 
-    /// Every act so far, in order.
+    /// Returns all acts so far, in order.
     pub fn log(&self) -> Vec<Entry> {
         lock(&self.shared.dispatch.book).log().to_vec()
     }
 
-    /// The acts of one rule.
+    /// Returns the acts of one rule.
     pub fn log_of(&self, rule: RuleId) -> Vec<Entry> {
         let mut log = self.log();
         log.retain(|entry| entry.rule == rule);
@@ -149,9 +149,9 @@ impl Shared {
                 return;
             }
             let shared = Arc::clone(self);
-            // A frozen broker must not keep others from being reached.
+            // A connection attempt to a frozen broker must not block the listener.
             thread::spawn(move || {
-                // Who can't be connected sees the connection closed.
+                // If the broker can't be reached, the client's connection is closed.
                 if let Ok(client) = client {
                     let _ = shared.connect(client, broker);
                 }
@@ -175,11 +175,11 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Release);
         for port in &self.ports {
-            // Wakes the thread that accepts.
+            // Wakes the acceptor thread.
             let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, *port));
         }
         for acceptor in self.acceptors.drain(..) {
-            // A panic there has been printed.
+            // A panic of the thread was already printed.
             let _ = acceptor.join();
         }
         for link in lock(&self.shared.links).drain(..) {

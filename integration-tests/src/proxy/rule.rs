@@ -1,16 +1,16 @@
-//! What is to be done, and to which requests.
+//! Rules: acts, and the requests that they apply to.
 
 use std::time::Duration;
 
 use kafka_wire::protocol::messages::ApiKey;
 
-/// A rule that was added to a proxy.
+/// The id of a rule that was added to a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RuleId(pub(super) usize);
 
-/// Which requests, how many of them, and what is done to them.
+/// A selection of requests, a limit of their number, and an act.
 ///
-/// Without more said it fits every request, each time.
+/// By default, a rule matches every request of its APIs, without a limit, and drops it.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Rule {
@@ -25,42 +25,42 @@ pub struct Rule {
     pub(super) act: Act,
 }
 
-/// What is done to a request.
+/// An act on a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Act {
-    /// It is kept, and delivered to the broker later.
+    /// The request is kept, and delivered to the broker later.
     Hold(Hold),
-    /// It never arrives; the connection stays, and the client waits.
+    /// The request never arrives. The connection stays open, and the client waits.
     Drop,
-    /// It arrives twice; the client gets the first answer.
+    /// The request arrives twice. The client gets the first response.
     Duplicate,
-    /// It arrives so much later, and whatever follows on its connection with it.
+    /// The request is delayed by this time, and so are all later requests on its connection.
     Delay(Duration),
     /// The client's connection is cut.
     Cut(Cut),
-    /// The broker's answer does not arrive: the request was applied, and the client can't know.
+    /// The broker's response does not arrive. The client can't know that the broker has applied the request.
     LoseAnswer {
-        /// Whether the connection is cut as well; otherwise the client waits.
+        /// Whether the connection is cut as well. Otherwise the client waits.
         cut: bool,
     },
-    /// It does not arrive; the client gets this error code for all that it asks for. For the APIs
-    /// of transactions, Produce, OffsetCommit and Heartbeat; others pass.
+    /// The request does not arrive. The client gets a response with this error code for each part of the request.
+    /// Supports the APIs of transactions, Produce, OffsetCommit and Heartbeat. Other requests pass.
     Answer(i16),
-    /// It takes as long as its size takes at so many bytes a second.
+    /// The request is delayed by its size divided by this rate, in bytes per second.
     Throttle(u32),
 }
 
-/// When the connection is cut.
+/// The time at which the connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// The request never reaches the broker.
     Before,
-    /// The request reaches the broker, and its response is lost. With [`Act::LoseAnswer`] the connection
-    /// is cut only once the broker has answered.
+    /// The request reaches the broker, and its response is lost. With [`Act::LoseAnswer`] the connection is cut only
+    /// once the broker has responded.
     After,
 }
 
-/// How a request is kept.
+/// The way in which a request is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Hold {
@@ -69,35 +69,35 @@ pub struct Hold {
     pub(super) on: On,
 }
 
-/// When a kept request is delivered.
+/// The time at which a kept request is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Until {
-    /// When [`Proxy::release`](super::Proxy::release) says so.
+    /// At the call of [`Proxy::release`](super::Proxy::release).
     Released,
-    /// After so long.
+    /// After this time.
     After(Duration),
-    /// Once the same client was answered without error to requests of these APIs, in this order.
-    /// The last of these answers reaches the client only after the kept request was answered, so
-    /// that the moment is always the same.
+    /// Once brokers have responded without error to requests of these APIs by the same client, in this order. With
+    /// [`On::New`], the last of these responses reaches the client only after the response to the kept request has
+    /// arrived. So the order is always the same.
     Answered(Vec<ApiKey>),
 }
 
-/// How a kept request is delivered.
+/// The connection on which a kept request is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
-    /// On the connection to the broker that it came on: what is cut is the client's side only.
+    /// The connection to the broker that belongs to the client's connection. A cut ends only the client's side.
     Same,
-    /// On a connection of its own.
+    /// A new connection.
     New,
 }
 
 impl Rule {
-    /// Requests of one API.
+    /// Creates a rule for requests of one API.
     pub fn on(api: ApiKey) -> Rule {
         Rule::on_any([api])
     }
 
-    /// Requests of several APIs; of all, if there are none.
+    /// Creates a rule for requests of several APIs, or of all APIs if `apis` is empty.
     pub fn on_any(apis: impl IntoIterator<Item = ApiKey>) -> Rule {
         Rule {
             apis: apis.into_iter().collect(),
@@ -112,50 +112,50 @@ impl Rule {
         }
     }
 
-    /// Only of clients whose `client.id` begins so.
+    /// Limits the rule to clients whose `client.id` begins with `client`.
     pub fn of(mut self, client: &str) -> Rule {
         client.clone_into(&mut self.client);
         self
     }
 
-    /// Only of these versions, both included.
+    /// Limits the rule to these versions of the API, both included.
     pub fn versions(mut self, from: i16, to: i16) -> Rule {
         self.versions = Some((from, to));
         self
     }
 
-    /// Only the n-th one, counted from 1.
+    /// Limits the rule to the n-th matching request, counted from 1.
     pub fn nth(mut self, n: u64) -> Rule {
         self.skip = n.saturating_sub(1);
         self.times(1)
     }
 
-    /// So many at most.
+    /// Limits the number of times that the rule acts.
     pub fn times(mut self, times: u64) -> Rule {
         self.times = times;
         self
     }
 
-    /// Each with this probability, drawn from the proxy's seed.
+    /// Makes the rule act with this probability, drawn with the proxy's seed.
     pub fn chance(mut self, chance: f64) -> Rule {
         self.chance = chance;
         self
     }
 
-    /// Only after such a client was answered without error to requests of these APIs, in this
+    /// Starts the rule for a client once brokers have responded without error to its requests of these APIs, in this
     /// order.
     pub fn after(mut self, apis: impl IntoIterator<Item = ApiKey>) -> Rule {
         self.after = apis.into_iter().collect();
         self
     }
 
-    /// Once it has acted, only until such a client sends a request of this API.
+    /// Ends the rule when it has acted and a matching client sends a request of this API.
     pub fn until(mut self, api: ApiKey) -> Rule {
         self.until = Some(api);
         self
     }
 
-    /// What is done to them.
+    /// Sets the act on the requests.
     pub fn then(mut self, act: Act) -> Rule {
         self.act = act;
         self
@@ -163,7 +163,8 @@ impl Rule {
 }
 
 impl Hold {
-    /// Kept, the client's connection cut, and delivered on a new one when told to.
+    /// Keeps a request and cuts the client's connection. The request is delivered on a new connection when it is
+    /// released.
     pub fn cut() -> Hold {
         Hold {
             cut: true,
@@ -172,7 +173,7 @@ impl Hold {
         }
     }
 
-    /// As [`Hold::cut`], but the connection stays.
+    /// As [`Hold::cut`], but the connection stays open.
     pub fn uncut() -> Hold {
         Hold {
             cut: false,
@@ -180,19 +181,19 @@ impl Hold {
         }
     }
 
-    /// Delivered once the same client was answered to these: [`Until::Answered`].
+    /// Delivers the request after responses to requests of these APIs, as [`Until::Answered`] describes.
     pub fn until(mut self, apis: impl IntoIterator<Item = ApiKey>) -> Hold {
         self.until = Until::Answered(apis.into_iter().collect());
         self
     }
 
-    /// Delivered after so long.
+    /// Delivers the request after this time.
     pub fn for_time(mut self, time: Duration) -> Hold {
         self.until = Until::After(time);
         self
     }
 
-    /// Delivered in this way.
+    /// Sets the connection on which the request is delivered.
     pub fn on(mut self, on: On) -> Hold {
         self.on = on;
         self

@@ -1,4 +1,4 @@
-//! The proxy before a broker that answers everything, and a client that is a socket.
+//! Tests of the proxy, with a broker that accepts every request, and a client that is a socket.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -20,12 +20,12 @@ use super::{Act, ApiKey, Cut, Header, Hold, On, Proxy, Rule, answers};
 use crate::wait::wait_until;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// An answer that should not come is not waited for longer.
+/// The time to wait for a response that must not arrive.
 const SILENCE: Duration = Duration::from_millis(200);
-/// The version of every request here; librdkafka speaks it, too.
+/// The version of every request in these tests. librdkafka supports it.
 const VERSION: i16 = 1;
 
-/// Answers each request with the code that it has for its API.
+/// A broker that responds to each request without error, and records its header.
 struct Broker {
     address: String,
     heard: Arc<Mutex<Vec<Header>>>,
@@ -46,7 +46,7 @@ impl Broker {
         Ok(Broker { address, heard })
     }
 
-    /// The correlation ids of what it was asked, in order.
+    /// Returns the correlation ids of the received requests, in order.
     fn heard(&self) -> Vec<i32> {
         lock(&self.heard).iter().map(|h| h.correlation).collect()
     }
@@ -82,7 +82,7 @@ impl Client {
         Ok(Header::parse(&frame[4..])?)
     }
 
-    /// The correlation id and the code of the next answer; none if the connection is closed.
+    /// Returns the correlation id and the error code of the next response, or `None` if the connection is closed.
     fn hear(&mut self, header: &Header) -> Result<Option<(i32, i16)>> {
         self.stream.set_read_timeout(Some(PATIENCE))?;
         let answer = match frame::read(&mut self.stream, frame::LARGEST) {
@@ -181,7 +181,7 @@ fn what_is_kept_until_answers_arrives_before_the_last_of_them() -> Result<()> {
         "not yet: no EndTxn"
     );
     assert_eq!(again.ask(&end())?, Some((21, 0)));
-    // The response to another client does not reach this one.
+    // A response to another client does not count.
     let mut other = Client::connect(&proxy, "other", 30)?;
     assert_eq!(other.ask(&partitions())?, Some((30, 0)));
     assert_eq!(broker.heard(), [20, 21, 30]);
@@ -193,7 +193,7 @@ fn what_is_kept_until_answers_arrives_before_the_last_of_them() -> Result<()> {
 
 #[test]
 fn what_is_kept_for_a_time_arrives_after_it_on_the_old_connection() -> Result<()> {
-    // On a stalled machine the time may be over before anything can overtake: then it is longer.
+    // On a stalled machine, the time may be over before another request overtakes. Then a longer time is tried.
     for time in [SILENCE, SILENCE * 8, SILENCE * 40] {
         let (proxy, broker) = proxy()?;
         let hold = Hold::uncut().for_time(time).on(On::Same);
@@ -344,7 +344,7 @@ fn chance_follows_from_the_seed() -> Result<()> {
 fn before_it_knows_the_brokers_a_proxy_closes_connections() -> Result<()> {
     let proxy = Proxy::start(1)?;
     let mut client = Client::connect(&proxy, "app", 1)?;
-    // Writing may fail already.
+    // The write may fail already.
     let heard = client.ask(&end());
     assert!(matches!(heard, Ok(None) | Err(_)), "{heard:?}");
     let error = proxy.forward_to(&[]).unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Between the columns of a row. No value has it.
+/// The separator between the columns of a row. No value contains it.
 const SEPARATOR: char = '\u{1f}';
 
 /// Runs one query, and returns its rows as text. A NULL is empty.
@@ -28,7 +28,7 @@ pub fn psql(url: &str, query: &str) -> Result<Vec<Vec<String>>> {
     Ok(text.lines().map(row).collect())
 }
 
-/// The program of `EOS_PG_BIN`, of Debian's packages, or of `PATH`.
+/// Returns `psql` from `EOS_PG_BIN`, from Debian's packages, or from `PATH`.
 fn program() -> PathBuf {
     let given = std::env::var_os("EOS_PG_BIN").map(PathBuf::from);
     let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter();

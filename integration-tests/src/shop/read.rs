@@ -1,4 +1,4 @@
-//! Reads the evidence.
+//! Reads the evidence from Kafka and PostgreSQL.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use super::OPENING;
 use super::psql::psql;
 use super::verdict::{Booking, Evidence, Letter, Order};
 
-/// How long the cluster may take for an answer.
+/// The time limit of a request to the cluster.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two looks at the positions.
+/// The pause between two reads of the positions.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The location of the evidence.
@@ -27,7 +27,7 @@ pub struct Question<'a> {
     pub database: &'a str,
     /// The name of the app.
     pub app: &'a str,
-    /// How long to wait until the app has taken all orders.
+    /// The time to wait until the app has taken all orders.
     pub patience: Duration,
 }
 
@@ -37,10 +37,10 @@ struct Value {
     units: i64,
 }
 
-/// Reads everything, once the app has taken all orders. After the patience, reads what is there.
+/// Reads the evidence once the app has taken all orders, or after the patience.
 ///
 /// # Errors
-/// When something cannot be read, or is no order.
+/// When Kafka or the database cannot be read, or a record is not an order.
 pub fn read(question: &Question<'_>) -> Result<Evidence> {
     let safe = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     ensure!(
@@ -61,7 +61,7 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
         opening: OPENING,
         ..Evidence::default()
     };
-    // One statement, so that all rows are of one moment.
+    // One statement, so that all rows are from the same snapshot.
     let rows = psql(
         question.database,
         &format!(
@@ -81,7 +81,7 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
     Ok(evidence)
 }
 
-/// The articles whose stock differs from its bookings at this moment.
+/// Returns the articles whose stock does not match their bookings at this moment.
 ///
 /// # Errors
 /// When the database cannot be read.

@@ -1,4 +1,4 @@
-//! What the evidence proves: a pure function.
+//! The verdict on the evidence: a pure function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct Order {
     pub id: String,
     /// The article.
     pub sku: String,
-    /// The units. The database refuses orders without any.
+    /// The units. The database rejects orders with zero or fewer units.
     pub units: i64,
 }
 
@@ -40,11 +40,11 @@ pub struct Letter {
     pub partition: i32,
     /// The offset of the order.
     pub offset: i64,
-    /// Why the database refused it.
+    /// The error code of the database for the order.
     pub sqlstate: String,
 }
 
-/// What a run left.
+/// The records and rows after a run.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// The records of the topic.
@@ -63,16 +63,16 @@ pub struct Evidence {
     pub positions: BTreeMap<i32, i64>,
 }
 
-/// A kind of violation: how often, with some of them.
+/// The violations of one kind: their number, and examples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How often.
+    /// The number of violations.
     pub count: usize,
-    /// Some of them.
+    /// Descriptions of some of them.
     pub examples: Vec<String>,
 }
 
-/// What is wrong.
+/// The violations by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The number of orders.
@@ -85,13 +85,13 @@ pub struct Verdict {
     pub lost: Finding,
     /// Orders with more than one booking.
     pub doubled: Finding,
-    /// Bookings that differ from their order, or have none, and dead letters without an order.
+    /// Bookings that differ from their order, bookings without an order, and dead letters without an order.
     pub foreign: Finding,
     /// Orders with a booking and a dead letter.
     pub both: Finding,
     /// Good orders with a dead letter, and bad ones with a booking.
     pub misjudged: Finding,
-    /// Articles whose stock differs from what their bookings leave.
+    /// Articles whose stock does not match their bookings.
     pub torn: Finding,
     /// Partitions whose position is not the end.
     pub behind: Finding,
@@ -107,7 +107,7 @@ impl Finding {
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
+    /// Returns whether there are no violations.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         let Self {
@@ -146,7 +146,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// Compares what is there with what should be.
+/// Compares the bookings, the dead letters, the stock and the positions with the orders.
 #[must_use]
 pub fn judge(evidence: &Evidence) -> Verdict {
     let mut verdict = Verdict {
@@ -193,7 +193,7 @@ pub fn judge(evidence: &Evidence) -> Verdict {
     verdict
 }
 
-/// How many bookings each order has.
+/// Returns the number of bookings of each order. Adds bookings without a matching order to the verdict.
 fn booked<'a>(evidence: &'a Evidence, verdict: &mut Verdict) -> BTreeMap<&'a str, usize> {
     let orders: BTreeMap<&str, &Order> = evidence
         .orders
@@ -211,7 +211,7 @@ fn booked<'a>(evidence: &'a Evidence, verdict: &mut Verdict) -> BTreeMap<&'a str
     booked
 }
 
-/// The places of the dead letters.
+/// Returns the partitions and offsets of the dead letters. Adds letters without an order to the verdict.
 fn letters(evidence: &Evidence, verdict: &mut Verdict) -> BTreeSet<(i32, i64)> {
     let orders: BTreeSet<(i32, i64)> = evidence
         .orders
@@ -249,7 +249,7 @@ fn stock(evidence: &Evidence, verdict: &mut Verdict) {
 mod tests {
     use super::*;
 
-    /// Three orders, the last one bad.
+    /// Returns evidence of three orders. The last one is invalid, and has a dead letter.
     fn clean() -> Evidence {
         let order = |offset: i64, units: i64| Order {
             partition: 0,
@@ -289,7 +289,7 @@ mod tests {
         );
     }
 
-    /// A planted violation, and where the judge must find it.
+    /// A planted violation, and the finding that must contain it.
     type Plant = (fn(&mut Evidence), fn(&Verdict) -> &Finding);
 
     #[test]

@@ -41,13 +41,13 @@ impl Drift {
         })
     }
 
-    /// Whether the series did not grow beyond its allowance. A fall is no leak.
+    /// Returns whether the series stayed within its allowance. A fall is no leak.
     pub fn is_flat(&self) -> bool {
         self.late <= self.limit
     }
 }
 
-/// The middle value, or the smaller one of two.
+/// Returns the middle value, or the smaller one of two.
 fn median(values: &[f64]) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

@@ -32,7 +32,7 @@ const PANELS: [(&str, &[(Series, &str)]); 3] = [
     ("threads", &[(Series::Threads, "#7d3ac1")]),
 ];
 
-/// A panel for memory, for files and for threads, with a line at each kill.
+/// Returns a plot with a panel each for memory, files and threads, and a line at each kill.
 pub fn plot(title: &str, samples: &[Sample], marks: &[Mark]) -> String {
     let mut svg = String::new();
     // Writing to a string does not fail.
@@ -119,7 +119,7 @@ fn panel(
     Ok(())
 }
 
-/// A limit of an axis that four parts divide into whole numbers.
+/// Returns a limit of an axis, at least `value`, that can be divided by four into whole numbers.
 fn round_up(value: f64) -> f64 {
     let steps = [4.0, 8.0, 20.0, 40.0, 60.0, 80.0];
     let mut scale = 1.0;
@@ -166,7 +166,7 @@ mod tests {
         assert!(svg.contains("a &lt; b"), "{svg}");
         assert_eq!(svg.matches("<polyline").count(), 4);
         assert_eq!(svg.matches("#cccccc").count(), 3);
-        // Half of the time is in the middle, and half of the axis, too.
+        // Half of the time is in the middle of the x axis, and half of the value in the middle of the y axis.
         assert_eq!(svg.matches("M470.0 ").count(), 3);
         assert!(svg.contains("880.0,120.0"), "{svg}");
         assert!(svg.contains(">1 min<") && svg.contains(">0:30<"), "{svg}");

@@ -1,4 +1,4 @@
-//! What is done to a process, and what must hold afterwards.
+//! Cases of the sweep: the fault of a process, and the checks after it.
 
 use std::fmt;
 use std::path::Path;
@@ -27,72 +27,72 @@ pub const POINTS: [&str; 11] = [
     "in_revoke",
 ];
 
-/// The last of them, but the client's threads run for a while before the worker does, once thawed.
+/// `in_revoke`, with a stall of the worker after the thaw. The client's threads run for a while before the worker does.
 pub const IN_REVOKE_LONG: &str = "in_revoke_long";
 
-/// How many records a case has up to its fault and behind it.
+/// The number of records before and after the fault of a case.
 const RECORDS: u64 = 200;
-/// How many more are sent once it is over.
+/// The number of records that are sent once the fault is over.
 const AFTER: u64 = 40;
-/// How long anything may take that takes seconds: longer than every time-out of the settings.
+/// The time limit of each wait. It is longer than every timeout of the settings.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The heartbeats of [`IN_REVOKE_LONG`].
+/// The heartbeat interval of [`IN_REVOKE_LONG`].
 const LATE_HEARTBEAT: Duration = Duration::from_secs(2);
-/// By when a fault fires.
+/// The deadline of a fault.
 const FIRE_LIMIT: Duration = Duration::from_secs(20);
-/// How often a case is begun.
+/// The number of tries of a case.
 const TRIES: u32 = 3;
-/// How often the coordinator looks for transactions that are too old (as the launcher sets it),
-/// and what a machine under load may add.
+/// The interval at which the coordinator checks for expired transactions (set by the launcher), and a margin for a
+/// machine under load.
 const SWEEP: Duration = Duration::from_millis(1_500);
-/// By when a thawed process works again.
+/// The deadline for the first new output of a thawed process.
 const REJOIN_LIMIT: Duration = PATIENCE;
 
-/// What happens at the point.
+/// The action at the failpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// SIGKILL; a successor is started in the same slot.
     Crash,
-    /// SIGSTOP, and SIGCONT once every time-out has passed.
+    /// SIGSTOP, and SIGCONT once every timeout has passed.
     Freeze,
     /// The step fails.
     Error,
 }
 
-/// Which record it happens at.
+/// The record at which the fault happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// The first of all.
+    /// The first record.
     First,
-    /// One with many before it and behind it.
+    /// A record with many records before and after it.
     Middle,
-    /// The last of all.
+    /// The last record.
     Last,
 }
 
 /// One fault.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// Where.
+    /// The failpoint.
     pub point: &'static str,
-    /// What.
+    /// The action.
     pub act: Act,
-    /// When.
+    /// The record.
     pub at: At,
-    /// Which defences the process lacks, separated by commas: a control.
+    /// The disabled defences of the process, separated by commas. Not empty in a control.
     pub undefended: &'static str,
 }
 
-/// What came of it.
+/// The outcome of a case.
 #[derive(Debug)]
 pub struct Report {
-    /// How often the fault happened: once, or it is an error.
+    /// The number of times that the fault happened. Any number but 1 is an error.
     pub fired: usize,
-    /// What the judge says.
+    /// The verdict of the judge.
     pub verdict: Verdict,
-    /// The same in words, with the ends of the logs if it is not clean.
+    /// The verdict as text, with the ends of the logs if it is not clean.
     pub told: String,
-    /// A zombie's: from its SIGCONT to the first committed output of a record that was sent after.
+    /// For a zombie: the time from its SIGCONT to its first committed output of a later record.
     pub rejoined: Option<Duration>,
 }
 
@@ -118,7 +118,7 @@ impl Act {
 }
 
 impl At {
-    /// The number of the record, from 1 on.
+    /// Returns the number of the record, from 1.
     fn record(self) -> u64 {
         match self {
             Self::First => 1,
@@ -133,7 +133,8 @@ impl Case {
         matches!(self.point, "in_revoke" | IN_REVOKE_LONG)
     }
 
-    /// An abort needs a reason.
+    /// Returns the setting of the failpoints, and their number. `pre_abort` needs an error before it that causes the
+    /// abort.
     fn failpoints(&self) -> (String, usize) {
         let (act, n) = (self.act.name(), self.at.record());
         match self.point {
@@ -141,7 +142,7 @@ impl Case {
                 let reason = format!("post_offsets=error@record:{n}");
                 (format!("{reason};pre_abort={act}@record:{n}"), 2)
             }
-            // It is still at it when its client hears that it is no member any more.
+            // The process is still in the revocation when its client learns that it is no longer a member.
             IN_REVOKE_LONG => {
                 let freeze = format!("in_revoke={act}@record:{n}");
                 (format!("{freeze};in_revoke=stall@record:{n}"), 2)
@@ -150,7 +151,7 @@ impl Case {
         }
     }
 
-    /// How often the fault happened that the case is about.
+    /// Returns the number of times that the fault of the case happened, without other failpoints.
     fn fired(&self, scene: &Scene) -> usize {
         let point = if self.in_revoke() {
             "in_revoke"
@@ -169,13 +170,13 @@ impl Case {
             Act::Freeze => (3_000, 3_000),
             Act::Crash | Act::Error => (6_000, 6_000),
         };
-        // A revocation must find something open.
+        // A revocation must find an open transaction.
         let interval = if self.in_revoke() { 1_000 } else { 50 };
         Settings {
             session: Duration::from_millis(session),
             transaction: Duration::from_millis(transaction),
             interval: Duration::from_millis(interval),
-            // A member that hears late of the next rebalance works for longer in this one.
+            // A member that learns late of the next rebalance works for longer in this generation.
             heartbeat: match self.point {
                 IN_REVOKE_LONG => LATE_HEARTBEAT,
                 _ => Duration::from_millis(session / 10),
@@ -183,8 +184,8 @@ impl Case {
         }
     }
 
-    /// On a machine that stands still for longer than a session, a process may lose its partitions
-    /// before the fault is due: then it is done once more.
+    /// Runs the case, and tries it again if the fault does not fire. On a machine that stalls for longer than a
+    /// session, a process may lose its partitions before the fault is due.
     fn run(
         &self,
         program: &Path,
@@ -204,7 +205,7 @@ impl Case {
         bail!("{self}: the fault did not fire {TRIES} times")
     }
 
-    /// Brings the first process to its fault; whether a second one was started for it. Nothing if the
+    /// Runs the first process up to its fault. Returns whether a second process was started for this, or `None` if the
     /// fault did not fire.
     fn strike(&self, scene: &mut Scene) -> Result<Option<bool>> {
         let (failpoints, times) = self.failpoints();
@@ -213,8 +214,7 @@ impl Case {
         let target = self.at.record();
         scene.send(target - 1)?;
         match scene.await_committed(PATIENCE).context("up to the fault") {
-            // It fired too early: what is taken and not merged when a transaction is aborted counts
-            // twice.
+            // The fault fired too early. Records that were taken but not merged when a transaction aborted count twice.
             Err(_) if !scene.fired().is_empty() => return Ok(None),
             reached => reached?,
         }
@@ -225,13 +225,13 @@ impl Case {
                 Ok(scene.members[second].log().contains(STARTING))
             })?;
         }
-        // The target begins a transaction of its own.
+        // The target record is sent alone, so that it begins a transaction.
         scene.send(1)?;
         while scene.total() < RECORDS {
             scene.send((RECORDS - scene.total()).min(10))?;
             thread::sleep(Duration::from_millis(if joined { 100 } else { 10 }));
         }
-        // What is due behind a freeze is told once it goes on.
+        // A failpoint that follows a freeze is logged only after the thaw.
         let times = if self.act == Act::Freeze {
             1 + usize::from(self.point == "pre_abort")
         } else {
@@ -245,11 +245,11 @@ impl Case {
     }
 }
 
-/// Crashes it, freezes it past every time-out, or has the step fail; then everything must be there
-/// once.
+/// Crashes the process, freezes it past every timeout, or makes the step fail. Then judges the output, which must
+/// contain each record once.
 ///
 /// # Errors
-/// When the fault did not fire, or the app does not go on. What the judge says is no error.
+/// When the fault did not fire, or the app does not continue. The verdict of the judge is no error.
 pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
     case.run(program, bootstrap, |case, scene| {
         if case.strike(scene)?.is_none() {
@@ -289,12 +289,12 @@ pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
     })
 }
 
-/// Freezes it until a successor has done everything, then lets it go on: it works again by itself,
-/// and nothing is visible of what it had under way.
+/// Freezes the process until a successor has processed everything, and then thaws it. The zombie must work again by
+/// itself, and its unfinished transaction must stay invisible.
 ///
 /// # Errors
-/// When the fault did not fire, the successor does not take over, the zombie does not work again
-/// within 30 s, or something of it shows. What the judge says is no error.
+/// When the fault did not fire, the successor does not take over, the zombie does not work again within 60 s, or
+/// output of its unfinished transaction is visible. The verdict of the judge is no error.
 pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
     case.run(program, bootstrap, |case, scene| {
         match case.strike(scene)? {
@@ -314,7 +314,7 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         scene
             .await_committed(PATIENCE)
             .context("the successor takes over")?;
-        // One that froze behind its last EndTxn left the successor nothing to wait for.
+        // If the zombie froze after its last EndTxn, the successor did not wait for a timeout.
         let Settings {
             session,
             transaction,
@@ -323,8 +323,8 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         let past = session.max(transaction) + SWEEP;
         thread::sleep(past.saturating_sub(frozen.elapsed()));
         if case.point == IN_REVOKE_LONG {
-            // Between two heartbeats of the successor: it learns late that a member joins. (A stall is
-            // as long as a heartbeat's interval.)
+            // Thaws the zombie between two heartbeats of the successor, so that the successor learns late that a member
+            // joins. (A stall is as long as the heartbeat interval.)
             let interval = LATE_HEARTBEAT.as_millis();
             while given.elapsed().as_millis() % interval < 200
                 || given.elapsed().as_millis() % interval > 400
@@ -353,7 +353,7 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         scene.await_committed(PATIENCE).context("going on")?;
         last = of_zombie(scene)?;
         last.retain(|seq| *seq < after);
-        // A control's is what the judge finds.
+        // In a control, the output of the zombie may be visible. Then the judge reports it.
         ensure!(
             last == before || !case.undefended.is_empty(),
             "what the zombie had under way is visible: {last:?} where {before:?} was"

@@ -12,23 +12,23 @@ use kafka_launcher::os::Signal;
 use crate::process::ChildGuard;
 use crate::wait::wait_until;
 
-// What the cases look for in a log. A case that waits for one of these in vain has missed a change of
-// the words.
+// Texts that the cases search for in a log. If a case waits for one of them in vain, the text of the log line may have
+// changed.
 /// The process has its slot.
 pub(super) const STARTING: &str = ": starting ";
-/// The group has given it partitions.
+/// The group has assigned partitions to the process.
 pub(super) const ASSIGNED: &str = ": partitions assigned ";
-/// It knows where to begin.
+/// The process knows the start offsets of its tasks.
 pub(super) const TASKS_START: &str = ": tasks start ";
 /// A transaction is committed.
 pub(super) const COMMITTED: &str = ": committed app=";
-/// One that holds the start offsets of new tasks.
+/// Part of [`COMMITTED`] lines: the transaction holds the start offsets of new tasks.
 pub(super) const CLAIMED: &str = "cause=\"first_start\"";
 
 /// SIGKILL.
 const KILLED: i32 = 9;
 
-/// A process of the app. It is killed when this is dropped, frozen or not.
+/// A process of the app. It is killed when this is dropped, even if it is frozen.
 #[derive(Debug)]
 pub struct Member {
     child: ChildGuard,
@@ -36,7 +36,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts it; what it prints goes into a file.
+    /// Starts the process, with its output in the file `log`.
     ///
     /// # Errors
     /// When it can't be started.
@@ -48,18 +48,18 @@ impl Member {
         Ok(Member { child, log })
     }
 
-    /// Its process id: what its outputs carry.
+    /// Returns its process id, which is also in its output records.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The end of its log, for people.
+    /// Returns the last lines of its log, with a header.
     pub fn tail(&self, lines: usize) -> String {
         let log = self.log();
         let all: Vec<&str> = log.lines().collect();
@@ -67,7 +67,7 @@ impl Member {
         format!("--- process {}\n{}\n", self.id(), all[from..].join("\n"))
     }
 
-    /// Whether it is stopped by a SIGSTOP.
+    /// Returns whether it is stopped by a SIGSTOP.
     pub fn is_frozen(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()));
         // The state follows the program's name, which is in parentheses.
@@ -76,25 +76,25 @@ impl Member {
         state.is_some_and(|rest| rest.starts_with('T'))
     }
 
-    /// Waits until it is frozen, as it did to itself.
+    /// Waits until the process has frozen itself at its failpoint.
     ///
     /// # Errors
-    /// When it is not after `patience`.
+    /// When it is not frozen after `patience`.
     pub fn await_frozen(&self, patience: Duration) -> Result<()> {
         wait_until(patience, "the process is frozen", || Ok(self.is_frozen()))
     }
 
-    /// Waits until it is dead by SIGKILL, as it did to itself.
+    /// Waits until the process has killed itself with SIGKILL at its failpoint.
     ///
     /// # Errors
-    /// When it goes on, or ended otherwise.
+    /// When it still runs after `patience`, or ended in another way.
     pub fn await_killed(&mut self, patience: Duration) -> Result<()> {
         let status = self.child.wait(patience)?;
         ensure!(status.signal() == Some(KILLED), "it ended with {status}");
         Ok(())
     }
 
-    /// Kills it at once.
+    /// Kills the process.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -102,15 +102,15 @@ impl Member {
         self.child.kill().map(|_| ())
     }
 
-    /// Waits until it ends by itself. Returns whether that was well.
+    /// Waits until the process ends by itself. Returns whether its exit code was 0.
     ///
     /// # Errors
-    /// When it goes on.
+    /// When it still runs after `patience`.
     pub fn await_any_end(&mut self, patience: Duration) -> Result<bool> {
         Ok(self.child.wait(patience)?.success())
     }
 
-    /// Lets it go on.
+    /// Thaws the process.
     ///
     /// # Errors
     /// When it was not frozen.
@@ -119,7 +119,7 @@ impl Member {
         self.child.signal(Signal::Continue)
     }
 
-    /// Fails if it ended by itself: nothing that happens to it may make it give up.
+    /// Fails if the process ended by itself. No fault of a case may stop an app.
     ///
     /// # Errors
     /// When it ended.
@@ -128,7 +128,7 @@ impl Member {
         Ok(())
     }
 
-    /// Asks it to stop (SIGTERM).
+    /// Requests a stop (SIGTERM).
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -136,10 +136,10 @@ impl Member {
         self.child.signal(Signal::Term)
     }
 
-    /// Waits until it has stopped well.
+    /// Waits until the process has ended with exit code 0.
     ///
     /// # Errors
-    /// When it goes on, or ended otherwise.
+    /// When it still runs after `patience`, or ended in another way.
     pub fn await_end(&mut self, patience: Duration) -> Result<()> {
         let status = self.child.wait(patience).context("it does not stop")?;
         ensure!(

@@ -1,4 +1,4 @@
-//! Cases beside each other.
+//! Execution of several cases at the same time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,26 +7,27 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// What came of one case.
+/// The outcome of one case.
 #[derive(Debug)]
 pub struct Done<T> {
-    /// Which case, by its place.
+    /// The index of the case.
     pub nth: usize,
-    /// Its answer.
+    /// The result of the case.
     pub answer: Result<T>,
-    /// How long it took.
+    /// The duration of the case.
     pub took: Duration,
 }
 
-/// How many cases run at the same time: they mostly wait, for time-outs above all.
+/// Returns the number of cases to run at the same time. It exceeds the number of cores, because cases mostly wait for
+/// timeouts.
 #[must_use]
 pub fn at_once() -> usize {
     let cores = thread::available_parallelism().map_or(2, usize::from);
     (cores * 4).min(16)
 }
 
-/// Runs `run` on each case, `at_once` at the same time, all of them even if some fail; in the order
-/// of the cases.
+/// Runs `run` on each case, `at_once` cases at the same time. A failed case does not stop the others. Returns the
+/// outcomes in the order of the cases.
 pub fn each<C, T>(cases: &[C], at_once: usize, run: impl Fn(&C) -> Result<T> + Sync) -> Vec<Done<T>>
 where
     C: Sync,

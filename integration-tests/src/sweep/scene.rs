@@ -16,18 +16,18 @@ use super::member::Member;
 use crate::judge::{self, Expectation, Question, Verdict};
 use crate::wait::wait_until;
 
-/// How long the cluster may take for one answer; an open transaction may hold offsets meanwhile.
+/// The time limit of a request to the cluster. An open transaction may delay the response to an offset query.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a process may take to end: commit, close, leave.
+/// The time limit for the end of a process: it commits, closes and leaves the group.
 const STOP_LIMIT: Duration = Duration::from_secs(40);
 
-/// Whether the apps are to speak `group.protocol=consumer`, where the brokers say how long a session
-/// is: `EOS_GROUP_PROTOCOL=consumer`.
+/// Returns whether the apps use `group.protocol=consumer` (`EOS_GROUP_PROTOCOL=consumer`). With this protocol, the
+/// brokers set the session timeout.
 pub(super) fn is_kip_848() -> bool {
     std::env::var("EOS_GROUP_PROTOCOL").is_ok_and(|protocol| protocol == "consumer")
 }
 
-/// What every process of a case is told.
+/// The settings of every process of a case.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// `session.timeout.ms`.
@@ -36,11 +36,11 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// `transaction.timeout.ms`.
     pub transaction: Duration,
-    /// `commit.interval.ms`, at a fixed pace.
+    /// `commit.interval.ms`, with `commit.pace=fixed`.
     pub interval: Duration,
 }
 
-/// One case's own corner of the cluster.
+/// The topics and processes of one case.
 #[derive(Debug)]
 pub struct Scene {
     app: String,
@@ -50,9 +50,9 @@ pub struct Scene {
     client: Client,
     producer: Producer,
     dir: TempDir,
-    /// By partition of the input: how many records were sent.
+    /// The number of sent records by partition of the input.
     sent: Vec<u64>,
-    /// The processes, in the order of their starts; those that died, too.
+    /// The processes in the order of their starts, including those that ended.
     pub members: Vec<Member>,
 }
 
@@ -63,10 +63,10 @@ struct Line {
 }
 
 impl Scene {
-    /// New topics for the app `program`, the example `two_outputs`.
+    /// Creates the topics of a case. `program` is the example `two_outputs`.
     ///
     /// # Errors
-    /// When the cluster does not make them.
+    /// When the cluster does not create the topics.
     pub fn new(
         program: &Path,
         bootstrap: &str,
@@ -100,7 +100,7 @@ impl Scene {
         })
     }
 
-    /// Starts a process with these failpoints and without these defences; which one it is.
+    /// Starts a process with these failpoints and without the `undefended` defences. Returns its index in `members`.
     ///
     /// # Errors
     /// When it can't be started.
@@ -129,10 +129,10 @@ impl Scene {
         Ok(nth)
     }
 
-    /// Sends `records` more, to all partitions in turn.
+    /// Sends `records` more records, to all partitions in turn.
     ///
     /// # Errors
-    /// When the cluster does not take them.
+    /// When the cluster does not accept them.
     pub fn send(&mut self, records: u64) -> Result<()> {
         for _ in 0..records {
             let partition = self.total() % self.sent.len() as u64;
@@ -141,7 +141,7 @@ impl Scene {
         self.producer.flush()
     }
 
-    /// Sends `records` more to one partition.
+    /// Sends `records` more records to one partition.
     ///
     /// # Errors
     /// As [`Scene::send`].
@@ -154,7 +154,7 @@ impl Scene {
 
     fn put(&mut self, partition: usize) -> Result<()> {
         let seq = self.total();
-        // A key stays in its partition, or its outputs could come in any order.
+        // A key stays in one partition. Otherwise its outputs could be in any order.
         let key = format!("{partition}-{}", seq % 7);
         let value = format!("{{\"seq\":{seq}}}");
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
@@ -171,16 +171,16 @@ impl Scene {
         Ok(())
     }
 
-    /// How many records were sent so far: the number of the next one.
+    /// Returns the number of records that were sent so far, which is also the number of the next record.
     pub fn total(&self) -> u64 {
         self.sent.iter().sum()
     }
 
-    /// Waits until everything that was sent is committed; at the beginning, until every partition's
-    /// first offset is.
+    /// Waits until the committed offset of each partition is the number of its sent records. At the start, this is
+    /// offset 0.
     ///
     /// # Errors
-    /// When it is not after `patience`, or a process that should run has ended.
+    /// When an offset is not committed after `patience`, or the cluster does not respond.
     pub fn await_committed(&mut self, patience: Duration) -> Result<()> {
         let wanted: Vec<Option<i64>> = self.sent.iter().map(|n| i64::try_from(*n).ok()).collect();
         let mut last = Vec::new();
@@ -192,26 +192,26 @@ impl Scene {
         reached.with_context(|| format!("{wanted:?} sent, {last:?} committed"))
     }
 
-    /// Waits until this many failpoints have fired in all processes together.
+    /// Waits until `times` failpoints have fired in all processes together.
     ///
     /// # Errors
-    /// When they have not after `patience`.
+    /// When fewer have fired after `patience`.
     pub fn await_fired(&self, times: usize, patience: Duration) -> Result<()> {
         wait_until(patience, "the fault fires", || {
             Ok(self.fired().len() >= times)
         })
     }
 
-    /// What fired: a line for each.
+    /// Returns a line for each failpoint that fired.
     pub fn fired(&self) -> Vec<String> {
         let log = fs::read_to_string(self.fired_log()).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
 
-    /// The processes that made the committed outputs of each record, by the records' numbers.
+    /// Returns the ids of the processes that wrote the committed outputs of each record, by the record's number.
     ///
     /// # Errors
-    /// When they can't be read.
+    /// When the outputs can't be read.
     pub fn makers(&mut self) -> Result<BTreeMap<u64, Vec<u32>>> {
         let mut makers: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for topic in self.outputs() {
@@ -226,10 +226,11 @@ impl Scene {
         Ok(makers)
     }
 
-    /// Stops the processes from `first` on, which must end well, and judges what they left.
+    /// Stops the processes from index `first` on, which must end with exit code 0. Then judges the output, and deletes
+    /// the topics.
     ///
     /// # Errors
-    /// When one does not end well, or nothing can be judged.
+    /// When a process ends in another way, or the topics can't be judged.
     pub fn stop_and_judge(&mut self, first: usize) -> Result<(Verdict, String)> {
         let running = self.members.get_mut(first..).unwrap_or_default();
         for member in &mut *running {
@@ -253,7 +254,7 @@ impl Scene {
         Ok((verdict, text))
     }
 
-    /// The ends of all logs and what fired, for people.
+    /// Returns the ends of all logs, and the failpoints that fired.
     pub fn tails(&self, lines: usize) -> String {
         let tails: String = self.members.iter().map(|m| m.tail(lines)).collect();
         format!("{tails}--- fired\n{}", self.fired().join("\n"))

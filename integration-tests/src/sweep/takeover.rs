@@ -1,11 +1,10 @@
-//! Whether a successor can work beside a zombie whose transaction is still to end.
+//! Tests whether a successor can commit while the transaction of a zombie is still open.
 //!
-//! The zombie owns partitions A and B. It took records of A only, sent the offsets of its
-//! transaction while it was a member, and froze before EndTxn. Its session ends long before its
-//! transaction does: the successor is given both partitions. With A's offset in the transaction
-//! the successor waits until that has ended, one way or the other. With B's in its place A's offset
-//! is stable: the successor does A's records, and then the zombie's EndTxn, which nothing fences,
-//! commits what it made of the same records.
+//! The zombie owns partitions A and B. It took records of A only, sent the offsets of its transaction while it was a
+//! member, and froze before EndTxn. Its session times out long before its transaction, so both partitions are
+//! assigned to the successor. If the transaction contains A's offset, the successor waits until the transaction has
+//! ended. If it contains B's offset instead, A's offset is stable and the successor processes A's records. Then the
+//! zombie's EndTxn, which is not fenced, commits the zombie's outputs of the same records.
 
 use std::path::Path;
 use std::thread;
@@ -21,34 +20,34 @@ use crate::wait::wait_until;
 const A: usize = 0;
 const RECORDS: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the successor is watched while the zombie is frozen, once it owns A; a control ends
-/// sooner. Stable offsets are asked for apart from those that are not after two seconds at most.
+/// The time for which the successor may not commit while the zombie is frozen, from its assignment on. The app queries
+/// stable offsets separately from unstable ones after at most two seconds.
 const WATCH: Duration = Duration::from_secs(12);
 const SETTINGS: Settings = Settings {
     session: Duration::from_millis(1_500),
     heartbeat: Duration::from_millis(150),
-    // Longer than everything here takes: the coordinator must not end the transaction.
+    // Longer than the test, because the coordinator must not end the transaction.
     transaction: Duration::from_secs(60),
     interval: Duration::from_millis(50),
 };
 
-/// What came of it.
+/// The outcome of the test.
 #[derive(Debug)]
 pub struct Takeover {
-    /// How often the fault happened: once.
+    /// The number of times that the fault happened. The test expects 1.
     pub fired: usize,
-    /// How many transactions the successor committed while the zombie was frozen.
+    /// The number of transactions that the successor committed while the zombie was frozen.
     pub beside: usize,
-    /// What the judge says.
+    /// The verdict of the judge.
     pub verdict: Verdict,
-    /// The same in words.
+    /// The verdict as text.
     pub text: String,
 }
 
-/// Freezes the one, has the other take over, lets the one go on.
+/// Freezes the first process, starts a successor that takes over, and thaws the first process.
 ///
 /// # Errors
-/// When the fault does not fire, the successor is not given A, or the two do not go on.
+/// When the fault does not fire, the successor does not get both partitions, or the processes do not continue.
 pub fn takeover(undefended: &str, program: &Path, bootstrap: &str) -> Result<Takeover> {
     let name = match undefended {
         "" => "takeover",
@@ -60,7 +59,7 @@ pub fn takeover(undefended: &str, program: &Path, bootstrap: &str) -> Result<Tak
 
 fn run(undefended: &str, scene: &mut Scene) -> Result<Takeover> {
     scene.start("pre_commit=freeze@record:1", undefended)?;
-    // Both partitions have a name beside their offset, or there is none of B's to send.
+    // Each partition must have a committed offset with metadata. Otherwise the zombie has no offset of B to send.
     wait_until(PATIENCE, "the first offsets are committed", || {
         Ok(scene.members[0].log().contains(CLAIMED))
     })?;
@@ -75,15 +74,15 @@ fn run(undefended: &str, scene: &mut Scene) -> Result<Takeover> {
         Ok(given.any(|line| line.contains("-in-0") && line.contains("-in-1")))
     })?;
     let (since, mut beside) = (Instant::now(), 0);
-    // A control is to show what it can do, however long that takes; the other one waits for as long as a
-    // successor that does not wait would need.
+    // A control must show a commit of the successor, so it waits for one. The real test watches for longer than a
+    // successor without the defence would need.
     let watch = if undefended.is_empty() {
         WATCH
     } else {
         PATIENCE
     };
     while since.elapsed() < watch && beside == 0 {
-        // By its log: the zombie's open transaction hides from readers what others commit behind it.
+        // Reads the log, because the zombie's open transaction hides later commits from `read_committed` readers.
         let log = scene.members[successor].log();
         beside = log.matches(COMMITTED).count();
         thread::sleep(Duration::from_millis(100));

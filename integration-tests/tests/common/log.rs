@@ -1,4 +1,4 @@
-//! Prints and keeps the log of in-process apps.
+//! Prints and stores the log of in-process apps.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,8 +11,8 @@ static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Installs the subscriber of this process. Later calls change nothing.
 ///
-/// `RUST_LOG=eos_core=debug` prints more. The kept lines of `eos_core` start at level info, those of its
-/// restores at level debug.
+/// `RUST_LOG=eos_core=debug` prints more. The stored lines of `eos_core` start at level info, and those of its restores
+/// at level debug.
 pub(crate) fn init() {
     let printed = fmt::layer()
         .with_writer(io::stderr)
@@ -29,7 +29,7 @@ pub(crate) fn init() {
         .try_init();
 }
 
-/// The kept lines of one app, starting at index `from`.
+/// Returns the stored lines of one app, starting at index `from`.
 pub(crate) fn lines(app: &str, from: usize) -> Vec<String> {
     let mark = format!("app={app} ");
     let lines = LINES.lock().unwrap_or_else(|broken| broken.into_inner());

@@ -1,4 +1,4 @@
-//! What tests share that run an app inside the test.
+//! Shared parts of the tests that run an app in the test process.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod log;
@@ -16,11 +16,12 @@ use kafka_wire::{Client, Isolation, Producer};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// How long anything may take that should take a second.
+/// The time limit of each wait. A wait normally takes about a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Records carry small numbers as times: to the broker they are decades old, and without this they
-/// are gone when it first looks, half a minute after its start.
+/// A topic setting that keeps all records. The records of the tests have small numbers as timestamps, so for the broker
+/// they are decades old. Without this setting, the broker deletes them at its first check, half a minute after its
+/// start.
 pub(crate) const KEEP: [(&str, &str); 1] = [("retention.ms", "-1")];
 
 /// Sets a property in an expression.
@@ -35,10 +36,10 @@ impl With for App {
     }
 }
 
-/// A name and what is done on the Kafka at an address.
+/// A name, and a test function that takes the address of a Kafka.
 pub(crate) type Scenario = (&'static str, fn(&str) -> Result<()>);
 
-/// Names and a directory of its own for one scenario on a shared cluster.
+/// The names and the state directory of one scenario on a shared cluster.
 pub(crate) struct Case {
     pub(crate) bootstrap: String,
     pub(crate) app: String,
@@ -49,7 +50,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// With an input and an output of one partition.
+    /// Creates an input and an output topic of one partition each.
     pub(crate) fn new(bootstrap: &str, name: &str) -> Result<Case> {
         Self::with_partitions(bootstrap, name, 1)
     }
@@ -80,14 +81,14 @@ impl Case {
         producer.flush()
     }
 
-    /// An app of this name that does nothing yet.
+    /// Returns an app of this name without a pipeline.
     pub(crate) fn app(&self) -> App {
         App::new(&self.app)
             .with("state.dir", self.state.path().display())
             .with("start.deadline.ms", PATIENCE.as_millis())
     }
 
-    /// The simplest app: text to text.
+    /// Returns an app that copies text from the input to the output.
     pub(crate) fn copy(&self) -> App {
         let mut app = self.app();
         app.source(&Topic::<String, String>::plain(&self.input))
@@ -95,7 +96,7 @@ impl Case {
         app
     }
 
-    /// The committed output of partition 0, as text.
+    /// Returns the committed output records as text.
     pub(crate) fn output(&mut self) -> Result<Vec<String>> {
         let mut values = Vec::new();
         self.client
@@ -106,7 +107,7 @@ impl Case {
         Ok(values)
     }
 
-    /// The committed offset of partition 0.
+    /// Returns the committed offset of partition 0.
     pub(crate) fn committed(&mut self) -> Result<Option<i64>> {
         let all = self.client.committed(&self.app, &self.input)?;
         Ok(all.into_iter().next().flatten().map(|(offset, _)| offset))
@@ -123,7 +124,7 @@ impl Case {
         nothing_is_open(&mut self.client, &self.app, PATIENCE)
     }
 
-    /// Whether the app's committed offsets are at the end of its input.
+    /// Returns whether the app's committed offsets are at the end of its input.
     pub(crate) fn is_through(&mut self) -> Result<bool> {
         is_through(&mut self.client, &self.app, &self.input)
     }
@@ -171,7 +172,7 @@ pub(crate) fn ended(running: &mut Running) -> Result<Result<(), Error>> {
     })
 }
 
-/// Runs the scenarios one after the other on one cluster, all of them even if some fail.
+/// Runs the scenarios one after the other on one cluster. A failed scenario does not stop the others.
 pub(crate) fn on_kafka(scenarios: &[Scenario]) -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
@@ -195,7 +196,7 @@ pub(crate) fn each(scenarios: &[Scenario], bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless the text holds each of these.
+/// Fails unless the text contains each of these parts.
 pub(crate) fn says(text: &impl ToString, parts: &[&str]) -> Result<()> {
     let text = text.to_string();
     for part in parts {

@@ -1,4 +1,4 @@
-//! What the tests share that sweep over failpoints.
+//! Shared parts of the tests that sweep over failpoints.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use integration_tests::faults::is_full;
 use integration_tests::process::{Program, build};
 use integration_tests::sweep::{Act, At, Case, Done, POINTS, Report};
 
-/// Builds the app with faults compiled in.
+/// Builds the app with failpoints.
 pub(crate) fn build_app() -> Result<PathBuf> {
     let app = Program::Example("two_outputs");
     build("integration-tests", app, &["--features", "failpoints"])
@@ -16,7 +16,7 @@ pub(crate) fn build_app() -> Result<PathBuf> {
 
 const TIMES: [At; 3] = [At::First, At::Middle, At::Last];
 
-/// All points with each of these acts, at one time each, or at all times in a full run.
+/// Returns a case for each point and each of these acts, at one record, or at all three records in a full run.
 pub(crate) fn cases(acts: &[Act]) -> Vec<Case> {
     let mut cases = Vec::new();
     for (n, point) in POINTS.into_iter().enumerate() {
@@ -37,7 +37,7 @@ pub(crate) fn cases(acts: &[Act]) -> Vec<Case> {
     repeated(cases)
 }
 
-/// Whether `EOS_CASE` selects this case, or is not set.
+/// Returns whether `EOS_CASE` selects this case, or is not set.
 fn wanted(case: &Case) -> bool {
     env::var("EOS_CASE").map_or(true, |part| case.to_string().contains(&part))
 }
@@ -48,7 +48,7 @@ fn repeated(cases: Vec<Case>) -> Vec<Case> {
     cases.repeat(times.unwrap_or(1))
 }
 
-/// What all cases came to.
+/// The sum of the outcomes of all cases.
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) fired: u64,
@@ -89,7 +89,7 @@ pub(crate) fn print(cases: &[Case], done: &[Done<Report>]) -> Sum {
 }
 
 impl Sum {
-    /// The judge's counts, and how many cases could not be judged.
+    /// Returns the judge's counts as text. If all counts are 0, adds the number of failed cases.
     pub(crate) fn verdict(&self) -> String {
         let [lost, doubled, _, _, _, torn, ..] = self.counts;
         let other = self.counts.iter().sum::<u64>() - lost - doubled - torn;

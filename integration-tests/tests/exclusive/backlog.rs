@@ -1,5 +1,5 @@
-//! A backlog in every partition goes through a repartition into windows: none runs so far ahead of the others
-//! that what these bring comes too late (`docs/design/0028`).
+//! A backlog in every partition passes through a repartition into windows. No partition runs so far ahead that records
+//! of the others are late (`docs/design/0028`).
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use integration_tests::wait::wait_until;
 
 const PARTITIONS: i32 = 6;
 const RECORDS: i64 = 400_000;
-/// From one record to the next. One fetch of one partition, about 1,200 records, is 20 seconds of event time, so
-/// a partition whose fetch comes first brings no window of the others to an end.
+/// The event time between two records, in milliseconds. One fetch of one partition has about 1,200 records, which is 20
+/// seconds of event time. So the partition of the first fetch closes no window of the others.
 const STEP_MS: i64 = 3;
 const MINUTE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ fn partitions_with_much_to_do_stay_side_by_side() -> Result<()> {
     running.handle().stop(StopMode::Leave);
     ended(&mut running)??;
     eprintln!("{late} of {RECORDS} records were late");
-    // Partitions whose first records arrive later have some; with long turns it was four in five.
+    // Partitions whose first records arrive later have some late records. With long turns, four in five were late.
     ensure!(late * 5 < RECORDS, "{late} of {RECORDS} were late");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Brokers that die, freeze and restart under load, on three nodes: `02-enrich` goes on by itself, and
-//! each record is processed exactly once.
+//! Brokers that are killed, freeze and restart under load, on three nodes. `02-enrich` continues by itself, and each
+//! record is processed exactly once.
 //!
 //! `cargo test -p integration-tests --test exclusive brokers:: -- --nocapture` kills the broker of one role. With
 //! `EOS_FULL=1` (`cargo xtask soak brokers`) the test kills and freezes the broker of each role, restarts every node
@@ -31,16 +31,16 @@ const RATE: u64 = 2_000;
 /// The number of cases of each kind, with `EOS_FULL=1`.
 const TIMES: usize = 10;
 
-/// How long anything may take that a fault leads to.
+/// The time limit of each wait after a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one broker may take to answer us: a frozen one must not hide the others.
+/// The time limit for a response of one broker. A frozen broker must not hide the others.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Twice what the controller waits for a broker's heartbeat (`broker.session.timeout.ms`).
+/// Twice the time for which the controller waits for a broker's heartbeat (`broker.session.timeout.ms`).
 const FROZEN: Duration = Duration::from_secs(6);
-/// Longer than a commit may take.
+/// The time with too few replicas. It is longer than a commit may take.
 const TOO_FEW: Duration = Duration::from_secs(15);
 
-/// What a broker is, beside being one.
+/// A role of a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Leader,
@@ -62,10 +62,10 @@ enum Strike {
     Freeze,
 }
 
-/// One kind of fault: how often, and how long each took.
+/// The cases of one kind of fault, and their durations.
 struct Kind {
     case: String,
-    /// From the fault to new committed records in every partition of the output.
+    /// The times from the fault to new committed records in every partition of the output.
     recoveries: Vec<Duration>,
     took: Duration,
 }
@@ -94,7 +94,7 @@ struct Stage {
     kinds: Vec<Kind>,
     /// One of the app's transactional ids.
     id: String,
-    /// Dropped last: the others talk to it.
+    /// Dropped last, because the other fields connect to it.
     cluster: Cluster,
 }
 
@@ -109,7 +109,7 @@ impl Stage {
             ("EOS_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
             ("EOS_STATE_DIR", dir.join("state").display().to_string()),
             ("WORKERS", "2".to_owned()),
-            // The log's end is shown if it fails, and that is not to be forty lines of this.
+            // If the test fails, it prints the end of the log. A backtrace would fill it with forty lines.
             ("RUST_BACKTRACE", "0".to_owned()),
         ];
         let app = build("eos-examples", Program::Bin("02-enrich"), &[])?;
@@ -154,7 +154,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Hits the broker that has a role: another one takes it over, and the stream goes on.
+    /// Kills or freezes the broker that has a role. Another broker must take the role over, and the stream must
+    /// continue.
     fn strike(&mut self, strike: Strike, role: Role) -> Result<()> {
         self.flows()?;
         let victim = self.holder(role)?;
@@ -166,7 +167,7 @@ impl Stage {
         self.wait(&format!("node {victim} is no {role} any more"), |stage| {
             Ok(stage.holder(role)? != victim)
         })?;
-        // A node that was killed is not to be needed.
+        // The stream must recover without the killed node.
         let recovery = match strike {
             Strike::Kill => {
                 let recovery = self.recovery(begun)?;
@@ -198,7 +199,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The output wants more replicas than there are, for longer than a commit may take.
+    /// Makes the output require more replicas than there are, for longer than a commit may take.
     fn too_few_replicas(&mut self) -> Result<()> {
         const WANTED: &str = "min.insync.replicas";
         self.flows()?;
@@ -210,7 +211,7 @@ impl Stage {
             let mut partitions = cluster.topics.values().flatten();
             Ok(partitions.all(|partition| partition.in_sync.len() < 3))
         })?;
-        // What was written before may still be committed.
+        // Earlier records may still be committed.
         thread::sleep(Duration::from_secs(1));
         let mut before = self.watch.latest()?.context("nothing was seen")?;
         let mut since = Instant::now();
@@ -251,7 +252,7 @@ impl Stage {
         }
     }
 
-    /// The node that has a role now.
+    /// Returns the node that has a role now.
     fn holder(&mut self, role: Role) -> Result<u8> {
         let client = &mut self.client;
         let node = match role {
@@ -270,7 +271,7 @@ impl Stage {
         ours.min().context("the app has no transactional id")
     }
 
-    /// Waits until records come in and go out.
+    /// Waits until every partition has new committed output.
     fn flows(&mut self) -> Result<()> {
         self.wait("the topics were seen", |stage| {
             Ok(stage.watch.latest()?.is_some())
@@ -279,7 +280,7 @@ impl Stage {
         self.recovery(begun).map(drop)
     }
 
-    /// How long after a moment until every partition had new committed output.
+    /// Waits until every partition has new committed output since `since`. Returns the time that this took.
     fn recovery(&mut self, since: Instant) -> Result<Duration> {
         let mut recovery = None;
         let waited = self.wait("every partition has new committed output", |stage| {
@@ -290,7 +291,7 @@ impl Stage {
         recovery.context("it recovered at no time")
     }
 
-    /// What a stream that stands still may wait for.
+    /// Describes what a stalled stream may wait for: open transactions and the state of its topics.
     fn evidence(&mut self) -> String {
         let transactions = self.client.transactions().map(|mut all| {
             all.retain(TransactionState::is_open);
@@ -313,7 +314,8 @@ impl Stage {
         evidence
     }
 
-    /// Waits until every replica of every topic is in sync: otherwise the next fault is two at once.
+    /// Waits until every replica of every topic is in sync. Otherwise the next fault would be a second one at the same
+    /// time.
     fn is_whole(&mut self) -> Result<()> {
         self.wait("every replica is in sync", |stage| {
             let cluster = stage.client.metadata(None)?;
@@ -322,7 +324,7 @@ impl Stage {
         })
     }
 
-    /// Waits while records flow and no process of the app has given up.
+    /// Waits until `is_so`, and keeps records flowing. Fails if a process of the app ends.
     fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
         wait_until(PATIENCE, what, || {
             self.fleet.check()?;
@@ -332,7 +334,7 @@ impl Stage {
         })
     }
 
-    /// Waits until everything is committed, stops the app, and asks the judge.
+    /// Waits until everything is committed, stops the app, and returns the verdict of the judge.
     fn finish(&mut self) -> Result<Verdict> {
         self.load.finish()?;
         wait_until(PATIENCE, "all of the input is committed", || {

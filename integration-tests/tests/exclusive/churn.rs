@@ -1,9 +1,9 @@
-//! Members that join and leave every three seconds under load, for good or by SIGKILL: whatever the
-//! group protocol, each record is processed exactly once, in order, in both outputs or none.
+//! Members that join and leave every three seconds under load, by a stop or by SIGKILL. With each group protocol, each
+//! record is processed exactly once, in order, in both outputs or none.
 //!
 //! `cargo test -p integration-tests --test exclusive churn::` takes some minutes. For five minutes of churn with each
 //! kind of member, run `EOS_FULL=1 cargo test -p integration-tests --test exclusive churn:: -- --nocapture`.
-//! `EOS_SEED=n` repeats a run or makes another; with `EOS_KEEP_LOGS=1` the app's logs stay.
+//! `EOS_SEED=n` repeats a run or selects another one. `EOS_KEEP_LOGS=1` keeps the app's logs.
 
 use anyhow::{Result, ensure};
 use integration_tests::kill::{Members, Programs, Scenario, run};

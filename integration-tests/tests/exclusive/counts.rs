@@ -1,6 +1,6 @@
-//! State under SIGKILL: `06-word-count` counts each word exactly once while its processes are killed, one
-//! of them freezes past every time-out, and another one joins and leaves. What its output, its changelog
-//! and its databases say at the end is the same as what one loop over the input says.
+//! State under SIGKILL. `06-word-count` counts each word exactly once while its processes are killed, one of them
+//! freezes past every timeout, and another one joins and leaves. At the end, the counts in its output, its changelog
+//! and its databases equal those of one loop over the input.
 //!
 //! `cargo test -p integration-tests --test exclusive counts::` takes a minute. The full size (a million words,
 //! 100,000 different ones, 30 kills): `EOS_FULL=1 cargo test -p integration-tests --test exclusive counts:: --
@@ -25,14 +25,14 @@ use kafka_wire::{Client, Producer};
 
 const PARTITIONS: i32 = 6;
 const PROCESSES: usize = 2;
-/// How long anything may take.
+/// The time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Size {
     lines: u64,
     keys: u64,
     kills: u32,
-    /// Lines a second.
+    /// Lines per second.
     rate: u64,
 }
 
@@ -54,7 +54,7 @@ fn size() -> Size {
     }
 }
 
-/// What runs, and where.
+/// An app, its environment and its topics.
 struct App {
     program: PathBuf,
     environment: Vec<(&'static str, &'static str)>,
@@ -96,7 +96,7 @@ impl App {
     }
 }
 
-/// What line number `n` says: one word of many, and one of few.
+/// Returns the words of line number `n`: one of many words, and one of few.
 fn line(n: u64, keys: u64) -> [String; 2] {
     [
         format!("w{}", n.wrapping_mul(7919) % keys),
@@ -104,7 +104,7 @@ fn line(n: u64, keys: u64) -> [String; 2] {
     ]
 }
 
-/// What one loop over the input says.
+/// Returns the counts of one loop over the input.
 fn expected(size: &Size) -> Counts {
     let mut expected = Counts::new();
     for n in 0..size.lines {
@@ -160,7 +160,7 @@ fn killed(bootstrap: &str) -> Result<Done> {
     run(&App::shipped()?, bootstrap, &size())
 }
 
-/// All is counted once, and restarts found what they needed on their disk.
+/// Checks that each word is counted once, and that restarts found usable databases.
 fn check(done: &Done) -> Result<()> {
     let Done {
         findings,
@@ -171,8 +171,8 @@ fn check(done: &Done) -> Result<()> {
     } = done;
     findings.ensure_clean().with_context(|| told.clone())?;
     ensure!(*wiped == 0, "{wiped} databases were deleted:\n{told}");
-    // A kill between a commit and its write to the databases leaves those one behind, as it should; on
-    // a machine that is busy with something else commits take long, and few kills say little.
+    // A kill between a commit and its write to the databases leaves these one transaction behind, as intended. On a
+    // busy machine commits take long, and a few kills prove little.
     let least = if is_full() { 9 } else { 3 };
     ensure!(
         calm.exact * 10 >= calm.all * least && calm.all > 0,
@@ -188,8 +188,8 @@ fn check(done: &Done) -> Result<()> {
     Ok(())
 }
 
-/// Otherwise it proves nothing: the faults might be harmless. Nothing is left to chance here: the databases are
-/// those of an earlier moment, which is what a restart has to notice.
+/// The control of the tests above, whose faults might be harmless. It does not depend on chance: the databases are
+/// replaced by older copies, which a restart must detect.
 #[test]
 fn without_the_restart_table_words_count_wrong() -> Result<()> {
     let _alone = crate::alone();
@@ -282,7 +282,7 @@ struct Done {
 struct Calm {
     all: usize,
     exact: usize,
-    /// How many records were read for those that were exact.
+    /// The number of records that were restored for exact databases.
     records: u64,
 }
 
@@ -299,7 +299,7 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
         ("EOS_STATE_DIR", state.display().to_string()),
         ("EOS_SESSION_TIMEOUT_MS", time_out.clone()),
         ("EOS_TRANSACTION_TIMEOUT_MS", time_out),
-        // Often, so that kills come in the middle of it.
+        // A short interval, so that kills hit a purge.
         ("EOS_REPARTITION_PURGE_INTERVAL_MS", "200".to_owned()),
         (
             "RUST_LOG",
@@ -348,9 +348,9 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
     })
 }
 
-/// Feeds the lines at a steady pace, while the processes meet their fate.
+/// Sends the lines at a steady pace, while faults hit the processes.
 fn feed(app: &App, fleet: &mut Fleet, fate: &mut Fate, bootstrap: &str, size: &Size) -> Result<()> {
-    // Older records would be gone before they are read: the brokers keep a week.
+    // Brokers keep records for a week, so records with an older time could be deleted before they are read.
     let now = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
     let (mut producer, began) = (Producer::new(bootstrap)?, Instant::now());
     for n in 0..size.lines {
@@ -365,12 +365,12 @@ fn feed(app: &App, fleet: &mut Fleet, fate: &mut Fate, bootstrap: &str, size: &S
         }
     }
     producer.flush()?;
-    // A frozen one holds partitions until it is missed.
+    // A frozen process holds its partitions until its session ends.
     fate.thaw(fleet)
 }
 
 impl Calm {
-    /// What a process found that took the place of a killed one: before anything moved again.
+    /// Adds the databases that the successor of a killed process found at its start, before its first revocation.
     fn add(&mut self, log: &str) {
         let first = log.split("partitions revoked").next().unwrap_or_default();
         for line in first.lines() {

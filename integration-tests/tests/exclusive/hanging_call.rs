@@ -1,5 +1,5 @@
-//! A call of the client library does not come back: another thread takes the worker's place, and
-//! the call that comes back at last changes nothing.
+//! A call of the client library does not return. Another thread takes over the work, and the late return of the call
+//! changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use integration_tests::faults::{Row, record};
 use integration_tests::proxy::behind;
 use integration_tests::wait::wait_until;
 
-/// A call may be under way for two thirds of it; the failpoint hangs for 20 s.
+/// The transaction timeout. A call may take two thirds of it. The failpoint hangs for 20 s.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(9);
 const HANG: Duration = Duration::from_secs(20);
-/// Which commit.
+/// The number of the commit that hangs.
 const HANGS_AT: u64 = 4;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_worker_whose_commit_hangs_is_replaced_in_the_same_process() -> Result<()> {
         ..Settings::default()
     };
     let mut subject = Subject::start(&proxy, cluster.bootstrap(), "hanging", settings)?;
-    // The earliest that the call may have begun: a commit of the last lot that was asked for.
+    // The earliest time at which the call may have begun. The loop sets it until the commit before the hanging one.
     let mut hung = Instant::now();
     while subject.totals().abandoned_threads == 0 {
         ensure!(start.elapsed() < PATIENCE, "no call hung");
@@ -44,7 +44,7 @@ fn a_worker_whose_commit_hangs_is_replaced_in_the_same_process() -> Result<()> {
     subject.await_outputs(PATIENCE)?;
     let recovered = hung.elapsed();
     ensure!(recovered < HANG, "it waited for the call: {recovered:?}");
-    // The call comes back while the other thread works.
+    // The call returns while the other thread works.
     while hung.elapsed() < HANG + Duration::from_secs(4) {
         subject.lot()?;
         std::thread::sleep(Duration::from_millis(500));

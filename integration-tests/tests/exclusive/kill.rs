@@ -1,10 +1,10 @@
-//! SIGKILL, rolling restarts, members that join and leave, under load: each record is processed exactly
-//! once, in order, in both outputs or none. On a real Kafka and on the embedded broker.
+//! SIGKILL, rolling restarts, and members that join and leave, under load. Each record is processed exactly once, in
+//! order, in both outputs or none. Runs on a real Kafka and on the embedded broker.
 //!
 //! `cargo test -p integration-tests --test exclusive kill::` takes a minute or two. The full size (over a
 //! million records and 30 kills, on one node and on three):
 //! `EOS_FULL=1 cargo test -p integration-tests --test exclusive kill:: -- --nocapture`.
-//! `EOS_SEED=n` repeats a run or makes another; with `EOS_KEEP_LOGS=1` the app's logs stay.
+//! `EOS_SEED=n` repeats a run or selects another one. `EOS_KEEP_LOGS=1` keeps the app's logs.
 
 use anyhow::{Result, ensure};
 use eos_broker::EmbeddedKafka;
@@ -12,10 +12,10 @@ use integration_tests::kill::{Outcome, Programs, Promise, Scenario, run};
 use integration_tests::process::{Program, build};
 use kafka_launcher::{ClusterOptions, own_for_tests};
 
-/// On what it runs.
+/// The brokers of a run.
 #[derive(Debug, Clone, Copy)]
 enum On {
-    /// Apache Kafka, so many nodes.
+    /// Apache Kafka with this number of nodes.
     Kafka(u8),
     /// The embedded broker.
     Embedded,
@@ -39,7 +39,7 @@ fn on_the_embedded_broker_nothing_is_lost_or_doubled() -> Result<()> {
     exactly_once(On::Embedded)
 }
 
-/// Otherwise the tests above prove nothing: their faults might be harmless.
+/// The control of the tests above. Without it they would prove nothing, because their faults might be harmless.
 #[test]
 fn the_control_without_transactions_shows_duplicates() -> Result<()> {
     let _alone = crate::alone();

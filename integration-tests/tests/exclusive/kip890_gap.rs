@@ -1,9 +1,9 @@
-//! The gap that KIP-890 closes, and that librdkafka leaves open: a request of one transaction that
-//! arrives in the next one is taken for its own.
+//! The gap that KIP-890 closes, and that librdkafka leaves open: if a request of one transaction arrives during the
+//! next one, the broker applies it to the next one.
 //!
-//! A bare librdkafka loop behind the proxy shows the damage; then the runtime behind the same proxy,
-//! with each request of a transaction held past its re-send and delivered into the next
-//! transaction; then the runtime with its defence (quarantine, rule 7) taken away.
+//! A bare librdkafka loop behind the proxy shows the damage. Then the runtime runs behind the same proxy, which holds
+//! each request of a transaction until it was sent again, and delivers it during the next transaction. At last, the
+//! runtime runs without its defence (quarantine, rule 7).
 //!
 //! `EOS_FULL=1 cargo test -p integration-tests --test exclusive kip890_gap:: -- --nocapture` runs at least 100
 //! cases of each; without, 10.
@@ -28,15 +28,14 @@ const POINT: &str = "1 KIP-890 gap";
 const POINT_EMBEDDED: &str = "1 KIP-890 gap, embedded broker";
 const COMMAND: &str = "cargo test -p integration-tests --test exclusive kip890_gap::";
 
-/// Kafka's code for "this member is of an older generation": the transaction is aborted, and
-/// nothing else happens.
+/// Kafka's error code for a member of an older generation. It causes an abort of the transaction, and nothing else.
 const ILLEGAL_GENERATION: i16 = 22;
-/// How a broker refuses a producer that has a successor.
+/// The error codes for a producer that has a successor.
 const FENCED: [i16; 2] = [47, 90];
 
-/// The requests that make up a transaction, and what the client must have been answered to before
-/// a held one is delivered: its own re-send, the end of its transaction, and so much of the next
-/// one that this is open and holds something to be damaged.
+/// The requests of a transaction. With each are the responses that the client must get before the held request is
+/// delivered. After these, the request was sent again, its transaction has ended, and the next transaction is open and
+/// has content that can be damaged.
 const HELD: [(ApiKey, [ApiKey; 2]); 5] = [
     (ApiKey::EndTxn, [ApiKey::EndTxn, ApiKey::Produce]),
     (
@@ -87,12 +86,12 @@ fn a_bare_loop_shows_a_record_that_it_aborted() -> Result<()> {
     })
 }
 
-/// Commits "kept", then aborts "aborted" and "more": what a read_committed reader sees.
+/// Commits "kept", then aborts "aborted" and "more". Returns the records that a `read_committed` reader sees.
 ///
-/// With a fault, the EndTxn of the first transaction is held and its connection cut. librdkafka
-/// sends it again, and the commit returns without error. The held one is delivered when the second
-/// transaction's first record is written, and commits it; with the second record a transaction
-/// begins that the client knows nothing of, and the abort ends that one, without error.
+/// With a fault, the EndTxn of the first transaction is held and its connection is cut. librdkafka sends it again, and
+/// the commit returns without error. The held request is delivered when the first record of the second transaction is
+/// written, and commits this record. The second record begins a transaction that the client does not know. The abort
+/// ends that transaction, without error.
 fn bare(proxy: &Proxy, bootstrap: &str, name: &str, faulty: bool) -> Result<Vec<String>> {
     const LONG: Duration = Duration::from_secs(30);
     let mut client = Client::connect(bootstrap, PATIENCE)?;
@@ -168,7 +167,7 @@ fn the_runtime_is_whole_whatever_arrives_late() -> Result<()> {
     })
 }
 
-/// Otherwise the test above proves nothing.
+/// The control of the test above.
 #[test]
 fn without_quarantine_it_is_torn() -> Result<()> {
     let _alone = crate::alone();
@@ -195,26 +194,26 @@ fn without_quarantine_it_is_torn() -> Result<()> {
     })
 }
 
-/// How many apps for each request, and how many times each of them is hurt.
+/// The number of apps for each request, and the number of faults of each app.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     apps: u64,
     rounds: u64,
 }
 
-/// What came of holding one kind of request.
+/// The outcome of all cases that hold one kind of request.
 #[derive(Debug)]
 struct Outcome {
     api: ApiKey,
     found: Found,
     cases: u64,
     fired: u64,
-    /// Apps that could not go on until they were started again; only without the defence.
+    /// Apps that continued only after a restart. This happens only without the defence.
     stuck: u64,
     quarantines: u64,
-    /// Producers replaced, for whatever reason.
+    /// The number of replaced producers, for any reason.
     rebuilds: u64,
-    /// What the broker said to the late ones, and how often.
+    /// The broker's error codes for the late requests, with their numbers.
     codes: BTreeMap<Option<i16>, u64>,
     seconds: f64,
 }
@@ -289,7 +288,7 @@ impl Outcome {
     }
 }
 
-/// Each request held, by several apps at a time.
+/// Runs the cases of each request, with several apps at the same time.
 fn sweep(proxy: &Proxy, bootstrap: &str, size: Size, settings: Settings) -> Result<Vec<Outcome>> {
     let jobs: Vec<_> = (0..size.apps)
         .flat_map(|n| HELD.map(|(api, until)| (n, api, until)))
@@ -309,13 +308,13 @@ fn sweep(proxy: &Proxy, bootstrap: &str, size: Size, settings: Settings) -> Resu
     Ok(outcomes)
 }
 
-/// One app, hurt so many times.
+/// Runs one app with this number of faults.
 fn one(mut subject: Subject<'_>, api: ApiKey, until: [ApiKey; 2], rounds: u64) -> Result<Outcome> {
     let mut outcome = Outcome::of(api);
     let went = go_through(&mut subject, until, rounds, &mut outcome);
     if went.is_err() && subject.is_undefended() {
         outcome.stuck = 1;
-        // What it leaves when it is stopped and its successor has caught up is the damage.
+        // The damage is judged once the app is stopped and its successor has caught up.
         if let Err(error) = subject.stop() {
             eprintln!("{}: {error:#}", subject.case.app);
         }
@@ -335,7 +334,7 @@ fn go_through(
     rounds: u64,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    // What goes on without the defence, goes on soon; the rest is known to be damaged.
+    // Without the defence, an app continues soon, or it is known to be stuck.
     let patience = match subject.is_undefended() {
         true => Duration::from_secs(15),
         false => PATIENCE,
@@ -348,15 +347,16 @@ fn go_through(
         outcome.rebuilds = totals.rebuilds;
         hurt?;
     }
-    // What was committed beside its outputs is processed again by a successor.
+    // If offsets were committed without their outputs, or outputs without their offsets, a restart shows it.
     subject.restart()?;
     subject.await_offsets(patience)?;
     subject.stop()
 }
 
-/// Two lots: a request of the first one's transaction is held and delivered into the second one's.
-/// That one is aborted after it, so that what the late request has committed of it is done again;
-/// not if the late request brings offsets or records, which must be committed to do harm.
+/// Sends two lots. A request of the transaction of the first lot is held, and delivered during the transaction of the
+/// second lot. Then the second transaction is aborted, so that records that the late request has committed are
+/// processed again. If the late request contains offsets or records, there is no abort, because these do harm only if
+/// they are committed.
 fn hurt(
     subject: &mut Subject<'_>,
     outcome: &mut Outcome,
@@ -387,13 +387,13 @@ fn hurt(
         wait_until(patience, "the transaction is aborted", || {
             Ok(proxy.fired(abort) == 1)
         })?;
-        // The lot is done again.
+        // The lot is processed again.
         subject.await_offsets(patience)?;
     }
     Ok(())
 }
 
-/// On a real Kafka, and then on the embedded broker. The last argument says in which row it belongs.
+/// Runs a test on a real Kafka, and then on the embedded broker. The last argument of the test is the group of its row.
 fn on_both(test: impl Fn(&Proxy, &str, &str) -> Result<()>) -> Result<()> {
     crate::common::log::init();
     if let Some((proxy, cluster)) = behind(&ClusterOptions::default())? {
@@ -409,7 +409,7 @@ fn on_both(test: impl Fn(&Proxy, &str, &str) -> Result<()>) -> Result<()> {
     told(&proxy, outcome).context("on the embedded broker")
 }
 
-/// What went through the proxy, if it went wrong.
+/// Prints the log of the proxy if the test failed.
 fn told(proxy: &Proxy, outcome: Result<()>) -> Result<()> {
     if outcome.is_err() {
         for entry in proxy.log() {

@@ -25,7 +25,7 @@ mod wire_producer_delivers_once;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Makes the other tests of this process wait. (`cargo xtask test` starts a process for each test.)
+/// Locks out the other tests of this process. (`cargo xtask test` starts a process for each test.)
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

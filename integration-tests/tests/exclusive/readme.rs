@@ -1,7 +1,7 @@
 //! Runs every command of the README, in order.
 //!
-//! The commands that create a crate run only with `EOS_FULL=1` (`cargo xtask soak readme`). Without it, the tested `eos`
-//! replaces the installed one.
+//! The commands that create a crate run only with `EOS_FULL=1` (`cargo xtask soak readme`). Without it, the tested
+//! `eos` replaces the installed one.
 //!
 //! (Its Rust code is a documentation test of `eos-core`.)
 
@@ -76,7 +76,7 @@ fn every_command_does_what_it_says() -> Result<()> {
     }
 }
 
-/// The properties of the chapter on configuration, as they stand there.
+/// Tests the examples of the chapter on configuration.
 fn configured(user: &User<'_>, readme: &str) -> Result<()> {
     let chapter = readme.split("\n## Configuration\n").nth(1);
     let blocks = blocks(chapter.context("it is there")?, "text");
@@ -96,7 +96,7 @@ fn configured(user: &User<'_>, readme: &str) -> Result<()> {
     Ok(())
 }
 
-/// What has to be true after a command.
+/// Checks the output of a command.
 fn check(user: &User<'_>, readme: &str, command: &str, said: &str) -> Result<()> {
     match command {
         "cargo xtask demo" => ensure!(said.contains("lost") && said.contains("doubled")),
@@ -114,7 +114,7 @@ fn check(user: &User<'_>, readme: &str, command: &str, said: &str) -> Result<()>
         "eos kafka read greetings | head -3" => {
             ensure!(said.matches(":Hello, ").count() == 3);
         }
-        // What it prints stands below it.
+        // The README shows the output of this command below it.
         "eos kafka read orders-priced" => {
             let shown = readme.split(command).nth(1).context("it is there")?;
             let shown = blocks(shown, "text").into_iter().next();
@@ -125,7 +125,7 @@ fn check(user: &User<'_>, readme: &str, command: &str, said: &str) -> Result<()>
     Ok(())
 }
 
-/// What the README tells to write into the new crate: its dependencies, and the program at the top.
+/// Writes the contents of the new crate as the README describes: its dependencies, and the program at the top.
 fn write_pricing(user: &User<'_>, readme: &str) -> Result<()> {
     let dir = user.beside("pricing");
     let first = |kind| {

@@ -1,5 +1,5 @@
-//! A revocation is answered within its deadline, even when a request of the transaction hangs: the
-//! group waits for the answer, and everybody in it.
+//! A member completes a revocation within its deadline, even if a request of its transaction hangs. All members of the
+//! group wait for it.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use integration_tests::faults::{Row, record};
 use integration_tests::proxy::{Act, ApiKey, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
 
-/// A commit has a third of it, a revocation as long again for the abort.
+/// The transaction timeout. A commit may take a third of it. In a revocation, the abort may take another third.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(9);
 const REVOKE_DEADLINE: Duration = Duration::from_secs(6);
 
-/// What never reaches its broker from the moment on that a second member joins.
+/// The requests that no longer reach the broker, one kind per test. A second member joins meanwhile.
 const HANGING: [ApiKey; 4] = [
     ApiKey::EndTxn,
     ApiKey::TxnOffsetCommit,
@@ -58,7 +58,7 @@ fn a_revocation_is_answered_in_time_when_a_request_hangs() -> Result<()> {
     Ok(())
 }
 
-/// How long the answer took, how many requests hung, and what the judge says.
+/// Returns the duration of the revocation, the number of requests that hung, and the verdict of the judge.
 fn answered(
     proxy: &Proxy,
     mut subject: Subject<'_>,
@@ -71,8 +71,8 @@ fn answered(
         .context("the app is in its group")?
         .client_id;
     let producer = consumer.replace("-consumer", "-producer");
-    // The first one from now on follows the call to rebalance, the second one the answer to the
-    // revocation (KIP-429).
+    // The first JoinGroup from now on is at the start of the rebalance, and the second one at the end of the revocation
+    // (KIP-429).
     let before = proxy.requests(ApiKey::JoinGroup, consumer);
     let joins = || proxy.requests(ApiKey::JoinGroup, consumer) - before;
     let hang = Rule::on(api).of(&producer).until(ApiKey::InitProducerId);

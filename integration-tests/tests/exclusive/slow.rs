@@ -1,5 +1,5 @@
-//! What takes long holds up as little as can be: a slow record costs no abort, a parked one and an
-//! offset that a dead peer still holds cost the other partitions nothing.
+//! Slow work delays as little as possible. A slow record causes no abort. A parked record, and an offset that a dead
+//! peer still holds, do not delay the other partitions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,14 +24,14 @@ fn what_takes_long_holds_up_nothing_else() -> Result<()> {
     ])
 }
 
-/// One record of this partition with this value.
+/// Sends a record with this value to a partition.
 fn put(producer: &mut Producer, topic: &str, partition: i32, value: &str) -> Result<()> {
     let key = format!("p{partition}");
     let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
     producer.send(topic, partition, key, value, &[], 1_000)
 }
 
-/// The committed output of one input partition, in order.
+/// Returns the committed output of one input partition, in order.
 fn output_of(case: &mut Case, partition: i32) -> Result<Vec<String>> {
     let (mut values, key) = (Vec::new(), format!("p{partition}"));
     let (client, topic) = (&mut case.client, &case.output);
@@ -60,8 +60,8 @@ fn stop(case: &mut Case, mut running: Running) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// 12 s in one closure, with the settings that everybody has: longer than a commit may take, and
-/// than a third of the transaction's time-out.
+/// A closure takes 12 s, with the default settings. This is longer than a commit may take, and longer than a third of
+/// the transaction timeout.
 fn a_slow_record(bootstrap: &str) -> Result<()> {
     const EACH: usize = 2_000;
     const NAP: Duration = Duration::from_secs(12);
@@ -103,8 +103,7 @@ fn a_slow_record(bootstrap: &str) -> Result<()> {
     ended(&mut running)??;
     let totals = handle.metrics().totals;
     ensure!(slept.load(Ordering::Relaxed) == 1, "it slept once");
-    // A connection that was idle for as long as the record took may be closed under its next request,
-    // which then has no answer.
+    // A connection that was idle during the slow record may be closed at its next request, which then gets no response.
     ensure!(
         totals.aborts == 0 && totals.rebuilds == totals.quarantines,
         "{totals:?}"
@@ -113,7 +112,7 @@ fn a_slow_record(bootstrap: &str) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// A record that waits 3 s for its next try; meanwhile the other partitions have new output.
+/// A record waits 3 s for its next try. Meanwhile the other partitions have new output.
 fn a_parked_record(bootstrap: &str) -> Result<()> {
     const PARKED: Duration = Duration::from_secs(3);
     let mut case = Case::with_partitions(bootstrap, "parked", 3)?;
@@ -142,7 +141,7 @@ fn a_parked_record(bootstrap: &str) -> Result<()> {
     producer.flush()?;
     let tried = || tries.lock().unwrap_or_else(PoisonError::into_inner).clone();
     wait_until(PATIENCE, "it was tried", || Ok(!tried().is_empty()))?;
-    // While it waits: what came before it is committed, and the others go on.
+    // While the record waits, earlier records are committed, and the other partitions continue.
     for round in 0..3 {
         for partition in [1, 2] {
             put(&mut producer, &case.input, partition, &round.to_string())?;
@@ -164,8 +163,8 @@ fn a_parked_record(bootstrap: &str) -> Result<()> {
     stop(&mut case, running)
 }
 
-/// A producer that had sent an offset of partition 0 and is gone: until its transaction times out,
-/// the position of partition 0 is unknown.
+/// A producer has sent an offset of partition 0 in a transaction, and is dead. The position of partition 0 is unknown
+/// until its transaction times out.
 fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, "dead-peer", 2)?;
     let app = |case: &Case| -> App { case.copy() };
@@ -176,7 +175,7 @@ fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
         }
     }
     producer.flush()?;
-    // An app that stops in the middle, as far as its group can tell.
+    // For the group, the app stops in the middle of its work.
     let running = app(&case).start_blocking(bootstrap)?;
     for partition in [0, 1] {
         await_output(&mut case, partition, 3)?;
@@ -196,13 +195,13 @@ fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
     await_output(&mut case, 1, 4)?;
     let took = joined.elapsed();
     eprintln!("partition 1 had output {took:.1?} after it was assigned");
-    // And it goes on, while partition 0 waits.
+    // Partition 1 continues while partition 0 waits.
     for n in 4..10 {
         put(&mut producer, &case.input, 1, &n.to_string())?;
         producer.flush()?;
         await_output(&mut case, 1, n + 1)?;
     }
-    // All of that while the peer, which has 300 s, lets nothing go.
+    // The peer's transaction has a timeout of 300 s, so it still holds the offset.
     ensure!(output_of(&mut case, 0)? == ["0", "1", "2"], "it is held");
     let open = case.client.transactions()?;
     let open = open.into_iter().find(|t| t.transactional_id == id);
@@ -215,7 +214,7 @@ fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
     stop(&mut case, running)
 }
 
-/// When the app has got partitions to work on.
+/// Waits until the app has an assignment. Returns the time of this.
 fn wait_until_joined(handle: &Handle) -> Result<Instant> {
     wait_until(PATIENCE, "an assignment is answered", || {
         Ok(handle.metrics().totals.rebalances > 0)

@@ -36,7 +36,7 @@ const PROCESSES: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
 const GRACE: i64 = 10_000;
-/// One view in so many is ten days old.
+/// One of this number of views is ten days old.
 const OLD: u64 = 500;
 const TEN_DAYS: i64 = 10 * 24 * 3_600_000;
 
@@ -45,9 +45,9 @@ struct Size {
     pages: u64,
     kills: u32,
     faults: Faults,
-    /// Views a second.
+    /// Views per second.
     rate: u64,
-    /// Milliseconds of the views' own time from one to the next.
+    /// The event time between two views, in milliseconds.
     step: i64,
 }
 
@@ -77,7 +77,7 @@ fn size() -> Size {
 type Window = (String, i64);
 
 impl Size {
-    /// View number `n`: its page, and its time after the first one's.
+    /// Returns the page of view number `n`, and its time after the first view, in milliseconds.
     fn view(&self, n: u64) -> (String, i64) {
         let page = format!("/{}", n.wrapping_mul(7919) % self.pages);
         let jitter = (n.wrapping_mul(104_729) % 4_000) as i64;
@@ -101,7 +101,7 @@ fn each_view_counts_in_its_minute_or_is_late_despite_kills() -> Result<()> {
     let bootstrap = cluster.bootstrap();
     let mut client = Client::connect(bootstrap, PATIENCE)?;
     for topic in [INPUT, OUTPUT, LATE] {
-        // By the clock, a topic of nothing but views that are ten days old is empty after a while.
+        // With the default retention, brokers would delete the views that are ten days old.
         client.create_topic(topic, PARTITIONS, 1, &[("retention.ms", "-1")])?;
     }
     let time_out = TIME_OUT.as_millis().to_string();
@@ -127,7 +127,7 @@ fn each_view_counts_in_its_minute_or_is_late_despite_kills() -> Result<()> {
     for _ in 0..PROCESSES {
         fleet.start()?;
     }
-    // Now and not long ago: brokers keep a record for a week after its time, in whole segments.
+    // The views begin at the current time, because brokers keep a record only for a week after its time.
     let begins = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
     let mut fate = Fate::new(size.faults, size.kills, 7)?;
     let ran = feed(&mut fleet, &mut fate, bootstrap, &size, begins);
@@ -140,7 +140,8 @@ fn each_view_counts_in_its_minute_or_is_late_despite_kills() -> Result<()> {
     all.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
     fleet.stop_all(Signal::Term)?;
     fate.check(&fleet, PROCESSES)?;
-    // 10 minutes of views or more: windows are over, and the app has deleted their part of the changelog.
+    // The views span 10 minutes or more. So some windows are closed, and the app has deleted their part of the
+    // changelog.
     let begin = client.start_offsets(CHANGELOG)?;
     ensure!(
         begin.iter().all(|begins| *begins > 0),
@@ -153,7 +154,7 @@ fn each_view_counts_in_its_minute_or_is_late_despite_kills() -> Result<()> {
     Ok(())
 }
 
-/// Sends the views at a steady pace, while the processes meet their fate.
+/// Sends the views at a steady pace, while faults hit the processes.
 fn feed(
     fleet: &mut Fleet,
     fate: &mut Fate,
@@ -217,7 +218,7 @@ fn judge(
     same("counted", &counted, &expected.counted)?;
     same("late", &late, &expected.late)?;
 
-    // What is kept of a window is its last count; and what was open at the end is kept.
+    // The last count of each window that was open at the end must be kept.
     let open: Vec<_> = open(&counted);
     let logged = logged(client)?;
     let stored = stored(state)?;
@@ -294,14 +295,14 @@ fn same(what: &str, found: &BTreeMap<Window, u64>, expected: &BTreeMap<Window, u
     Ok(())
 }
 
-/// Windows of the last minute: nothing that any partition took has closed them.
+/// Returns the windows of the last minute. No record of any partition has closed them.
 fn open(counted: &BTreeMap<Window, u64>) -> Vec<&Window> {
     let last = counted.keys().map(|(_, start)| *start).max();
     let open = counted.keys().filter(|(_, start)| Some(*start) == last);
     open.collect()
 }
 
-/// The key is the page and eight bytes of time, as Kafka Streams writes it.
+/// Parses an update. Its key is the page and eight bytes of time, as in Kafka Streams.
 fn update(record: &Record) -> Option<(Window, u64)> {
     let (page, start) = record.key.as_deref()?.split_last_chunk::<8>()?;
     let count = record.value.as_deref()?.try_into().ok()?;
@@ -309,7 +310,7 @@ fn update(record: &Record) -> Option<(Window, u64)> {
     Some((window, u64::from_be_bytes(count)))
 }
 
-/// The last count of each window in the changelog. Before the key stand four bytes of the store.
+/// Returns the last count of each window in the changelog. Four bytes of the store come before the key.
 fn logged(client: &mut Client) -> Result<BTreeMap<Window, u64>> {
     let mut logged = BTreeMap::new();
     client.read_all(CHANGELOG, Isolation::ReadCommitted, |_, record| {
@@ -320,7 +321,7 @@ fn logged(client: &mut Client) -> Result<BTreeMap<Window, u64>> {
     Ok(logged)
 }
 
-/// What the databases hold; of copies that were left behind, the largest count.
+/// Returns the counts in the databases. If a task left older copies behind, the largest count is the latest.
 fn stored(state: &std::path::Path) -> Result<BTreeMap<Window, u64>> {
     let mut stored = BTreeMap::<Window, u64>::new();
     for (key, value) in stored_in(state)? {
@@ -332,8 +333,8 @@ fn stored(state: &std::path::Path) -> Result<BTreeMap<Window, u64>> {
     Ok(stored)
 }
 
-/// The window's start, with its sign turned so that it sorts, and the page; eight bytes of time, and the
-/// count.
+/// Parses a row. The key is the window's start, with its sign bit flipped so that it sorts, and the page. The value is
+/// eight bytes of time, and the count.
 fn kept(key: &[u8], value: &[u8]) -> Option<(Window, u64)> {
     let (start, page) = key.split_first_chunk::<8>()?;
     let start = i64::from_be_bytes(*start) ^ i64::MIN;

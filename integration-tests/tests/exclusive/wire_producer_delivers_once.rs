@@ -1,7 +1,7 @@
-//! The wire producer while brokers die or freeze: every record arrives once, in order.
+//! The wire producer while brokers are killed or freeze. Every record arrives once, in order.
 //!
-//! The generator's input is what all judging starts from. Were it doubled or reordered by a retry,
-//! the judge would refuse it or blame the application.
+//! Every verdict is based on the generator's input. If a retry doubled or reordered the input, the judge would reject
+//! it or blame the app.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -15,14 +15,15 @@ use kafka_wire::{Client, Isolation, Producer};
 const PARTITIONS: i32 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many records of each partition must get through before the test goes on.
+/// The number of records of each partition that must be acknowledged before the test continues.
 const STRETCH: u64 = 20_000;
 
-/// Longer than a leader waits for its followers before it answers that they did not follow.
+/// The time for which followers are frozen. It is longer than a leader waits for its followers before it responds with
+/// an error.
 const OUTAGE: Duration = Duration::from_secs(7);
 
-/// How often followers are frozen until that answer is felt: on a machine that stalls they may be back
-/// before it is given.
+/// The most times that followers are frozen until the leader responds with this error. On a machine that stalls, the
+/// followers may continue before the response.
 const OUTAGES: usize = 5;
 
 #[test]
@@ -41,8 +42,7 @@ fn while_a_leader_is_killed_and_comes_back() -> Result<()> {
     })
 }
 
-/// The leader has the batches and cannot acknowledge them. Sent again under new sequence numbers,
-/// they would be there twice.
+/// The leader has the batches and cannot acknowledge them. With new sequence numbers, a retry would write them twice.
 #[test]
 fn while_followers_are_frozen() -> Result<()> {
     let _alone = crate::alone();
@@ -55,7 +55,7 @@ fn while_followers_are_frozen() -> Result<()> {
             followers
                 .clone()
                 .try_for_each(|node| cluster.freeze(node))?;
-            // Without the followers there is no quorum to take them out of the in-sync replicas.
+            // Without the followers, there is no quorum to remove them from the in-sync replicas.
             thread::sleep(OUTAGE);
             followers.clone().try_for_each(|node| cluster.thaw(node))?;
             flow.goes_on()?;
@@ -67,7 +67,7 @@ fn while_followers_are_frozen() -> Result<()> {
     })
 }
 
-/// Lets records flow during a fault; then each must be there once, in order.
+/// Sends records during a fault. Then checks that each record arrived once, in order.
 fn delivers_once(fault: impl FnOnce(&mut Cluster, &mut Client, &Flow) -> Result<()>) -> Result<()> {
     let Some(mut cluster) = own_for_tests(&ClusterOptions::default().nodes(3))? else {
         return Ok(());
@@ -97,21 +97,21 @@ fn delivers_once(fault: impl FnOnce(&mut Cluster, &mut Client, &Flow) -> Result<
     Ok(())
 }
 
-/// Records that count from 0 on in each partition.
+/// A stream of records that are numbered from 0 in each partition.
 #[derive(Default)]
 struct Flow {
     stop: AtomicBool,
-    /// How many are acknowledged in each partition.
+    /// The number of acknowledged records in each partition.
     acknowledged: AtomicU64,
-    /// How many batches were sent again until then.
+    /// The number of batches that were sent again until then.
     retried: AtomicU64,
 }
 
 impl Flow {
-    /// Sends until it is stopped; then all is acknowledged.
+    /// Sends records until it is stopped. All records are acknowledged when this returns.
     fn run(&self, producer: &mut Producer) -> Result<()> {
         let mut next = 0u64;
-        // Records of long ago would be deleted by retention while the test still runs.
+        // Retention would delete old records while the test still runs.
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
         while !self.stop.load(Ordering::Relaxed) {
             for _ in 0..500 {
@@ -128,7 +128,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Waits until a stretch more is acknowledged.
+    /// Waits until [`STRETCH`] more records of each partition are acknowledged.
     fn goes_on(&self) -> Result<()> {
         let from = self.acknowledged.load(Ordering::Relaxed);
         wait_until(PATIENCE, "more records are acknowledged", || {
@@ -142,7 +142,7 @@ fn number(value: Option<&[u8]>) -> u64 {
     bytes.map_or(u64::MAX, u64::from_be_bytes)
 }
 
-/// The broker that leads partition 0.
+/// Returns the broker that leads partition 0.
 fn leader(client: &mut Client) -> Result<Option<u8>> {
     let cluster = client.metadata(Some(&["log"]))?;
     let partitions = cluster.topics.get("log").context("no topic")?;

@@ -1,4 +1,5 @@
-//! Committed offsets, and positions in a ledger, that no task may start from: each is named, nothing is skipped or doubled.
+//! Committed offsets, and positions in a ledger, at which no task may start. The error names each of them, and no
+//! record is skipped or doubled.
 
 use crate::common::{Case, PATIENCE, With, ended, on_kafka, says};
 use anyhow::{Result, bail, ensure};
@@ -8,7 +9,7 @@ use eos_core::{Error, Topic};
 use eos_testkit::ledger::ModelLedger;
 use integration_tests::wait::wait_until;
 
-/// Written by a program with other sources.
+/// The metadata of a program with other sources.
 const FOREIGN: &str = "eos1;91f0a2b3c4d5e6f7;1;42;00000000c0ffee00;-;-;-";
 
 #[test]
@@ -43,7 +44,7 @@ fn deleted(bootstrap: &str) -> Result<()> {
     out_of_range(&mut case, (2, 5, 10), "deleted before they were read")
 }
 
-/// The records behind the position were deleted while the app was stopped.
+/// The records after the position were deleted while the app was stopped.
 fn deleted_with_a_ledger(bootstrap: &str) -> Result<()> {
     let case = ten(bootstrap, "deleted-ledger")?;
     let ledger = ModelLedger::new("shop");
@@ -124,7 +125,7 @@ fn another_layout(bootstrap: &str) -> Result<()> {
     )?;
     ensure!(case.output()?.is_empty(), "something was processed");
 
-    // The fix it names.
+    // The fix that the error names.
     let accepting = case.copy().with("accept.layout", "91f0a2b3c4d5e6f7");
     case.run_to(accepting, 6)?;
     ensure!(
@@ -148,7 +149,7 @@ fn a_newer_format(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// An offset that was set by hand is intended.
+/// An offset that a user set by hand is accepted.
 fn text_of_a_user(bootstrap: &str) -> Result<()> {
     let mut case = ten(bootstrap, "text-of-a-user")?;
     case.set_offset(7, "reset by Ada on Friday; see the wiki")?;

@@ -1,5 +1,5 @@
-//! A record that cannot be processed stops the app at itself: what came before it is committed,
-//! nothing after it is, and a restart begins with it.
+//! A record that cannot be processed stops the app. Earlier records are committed, later ones are not, and a restart
+//! begins with the failed record.
 
 use crate::common::{Case, on_kafka, says};
 use anyhow::{Result, bail, ensure};
@@ -18,7 +18,7 @@ fn a_bad_record_stops_the_app_and_nothing_else() -> Result<()> {
     ])
 }
 
-/// JSON numbers: `poison` is none.
+/// The values are JSON numbers, except `poison`.
 fn undecodable(bootstrap: &str) -> Result<()> {
     let declare = |app: &mut App, case: &Case| {
         app.source(&Topic::<String, u64>::json(&case.input))
@@ -60,7 +60,7 @@ fn stops_at_the_poison(
 ) -> Result<()> {
     let mut case = Case::new(bootstrap, name)?;
     case.send(&RECORDS)?;
-    // A restart finds the same record and changes nothing.
+    // A restart reads the same record and changes nothing.
     for _ in 0..2 {
         let mut app = case.app();
         declare(&mut app, &case);

@@ -1,4 +1,4 @@
-//! What is wrong at the start is said at once, with the fix, and never waited for without end.
+//! An error at the start is reported at once, with the fix. The app never waits without a limit.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -32,15 +32,15 @@ fn each_bad_start_ends_with_a_typed_error_that_names_the_fix() -> Result<()> {
     ])
 }
 
-/// The example as a user runs it, so that its log counts too.
+/// Runs the example as a user does, so that the test checks its log, too.
 fn no_process_listens(_: &str) -> Result<()> {
-    // Bound and released: the port is free now.
+    // Bound and released, so that the port is free.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let dir = tempfile::tempdir()?;
     let environment = [
         ("EOS_BOOTSTRAP_SERVERS", port.to_string()),
         ("EOS_STATE_DIR", dir.path().display().to_string()),
-        // Lines are counted below, and a backtrace would add 40.
+        // The test counts the lines below, and a backtrace would add 40.
         ("RUST_BACKTRACE", "0".into()),
     ];
     let hello = build("eos-examples", Program::Bin("01-hello"), &[])?;
@@ -138,7 +138,7 @@ fn the_state_directory_is_a_file(bootstrap: &str) -> Result<()> {
     says(&error, &["can't be used", "EOS_STATE_DIR"])
 }
 
-/// The brokers of the tests allow 1 s and more.
+/// The brokers of the tests allow sessions of 1 s or more.
 fn too_short_sessions(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "short-sessions")?;
     let app = case
@@ -152,7 +152,7 @@ fn too_short_sessions(bootstrap: &str) -> Result<()> {
     says(&error, &["500", "group.min.session.timeout.ms = 1000"])
 }
 
-/// The brokers allow 15 minutes unless `transaction.max.timeout.ms` says otherwise.
+/// The brokers allow 15 minutes, which is the default of `transaction.max.timeout.ms`.
 fn too_long_transactions(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "long-transactions")?;
     let app = case.copy().with(

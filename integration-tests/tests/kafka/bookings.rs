@@ -40,7 +40,7 @@ pub(crate) struct Scene<'a> {
     dir: TempDir,
 }
 
-/// How a process is started.
+/// The settings of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Start<'a> {
     /// The name of its state directory.
@@ -54,7 +54,7 @@ pub(crate) struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// All time-outs have this value.
+    /// Creates settings in which all timeouts have this value.
     pub(crate) fn new(time_out: Duration) -> Self {
         Start {
             host: "one",
@@ -131,7 +131,7 @@ impl<'a> Scene<'a> {
         Ok(nth)
     }
 
-    /// The state directory of a host.
+    /// Returns the state directory of a host.
     pub(crate) fn state(&self, host: &str) -> PathBuf {
         self.dir.path().join("state").join(host)
     }
@@ -166,7 +166,7 @@ impl<'a> Scene<'a> {
         self.producer.flush()
     }
 
-    /// A value of the positions of the app, such as `sum(next_offset)`.
+    /// Queries a value of the positions of the app, such as `sum(next_offset)`.
     pub(crate) fn positions(&self, what: &str) -> Result<String> {
         let app = &self.app;
         let query = format!("SELECT coalesce({what}, 0) FROM eos.positions WHERE app = '{app}'");
@@ -227,7 +227,7 @@ impl<'a> Scene<'a> {
         Ok(verdict)
     }
 
-    /// The tails of all logs.
+    /// Returns the tails of all logs.
     pub(crate) fn tails(&self) -> String {
         self.members.iter().map(|member| member.tail(60)).collect()
     }

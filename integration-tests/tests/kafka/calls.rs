@@ -1,7 +1,7 @@
 //! Asynchronous calls to an HTTP service: throughput without faults, and processes that are killed.
 //!
-//! `EOS_FULL=1` runs the full size, as `cargo xtask soak calls` does: 25 kills, a process that joins and leaves, one that
-//! freezes, and at least 0.9 of the throughput that the service allows.
+//! `EOS_FULL=1` runs the full size, as `cargo xtask soak calls` does: 25 kills, a process that joins and leaves, one
+//! that freezes, and at least 0.9 of the throughput that the service allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -121,7 +121,7 @@ impl Service {
     }
 }
 
-/// The topics, the processes and the service of a test, and what was sent.
+/// The topics, the processes and the service of a test, and the sent records.
 struct Scene {
     app: String,
     client: Client,
@@ -178,7 +178,7 @@ impl Scene {
         format!("{}-{end}", self.app)
     }
 
-    /// Sends so many records of random keys.
+    /// Sends this number of records with random keys.
     fn send(&mut self, records: u64) -> Result<()> {
         let topic = self.topic("in");
         for _ in 0..records {
@@ -222,9 +222,9 @@ impl Scene {
         Ok(group.members.into_iter().map(|it| it.member_id).collect())
     }
 
-    /// Sends records while nothing happens to the processes. Fails if a call is repeated.
+    /// Sends records while there are no faults. Fails if a call is repeated.
     fn rest(&mut self, records: u64) -> Result<()> {
-        // If the machine stalls for longer than a session, tasks move. Then the second time counts.
+        // If the machine stalls for longer than a session, tasks move. Then only the second try counts.
         for is_last in [false, true] {
             self.await_group()?;
             let members = self.members()?;
@@ -245,7 +245,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Compares the output with what was sent: each record once, in the order of offsets, with the id of its calls.
+    /// Compares the output with the sent records: each record once, in the order of offsets, with the id of its calls.
     fn judge(&mut self) -> Result<()> {
         self.fleet.stop_all(Signal::Term)?;
         let mut ids: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -298,7 +298,8 @@ impl Scene {
     }
 }
 
-/// The outputs of each key are in the order of its records, by their offsets. All of them are in the partition of the key.
+/// Checks that the outputs of each key are in the order of its records, by their offsets, and in the partition of the
+/// key.
 fn outputs_are_in_order(found: &BTreeMap<i32, Vec<(String, String)>>) -> Result<()> {
     let mut last: BTreeMap<&str, (i32, u64)> = BTreeMap::new();
     for (at, records) in found {
@@ -316,8 +317,8 @@ fn outputs_are_in_order(found: &BTreeMap<i32, Vec<(String, String)>>) -> Result<
     Ok(())
 }
 
-/// No call of a key began before the record in front had its first response, whatever was killed. A repeated call may run
-/// beside the call of a process that was killed.
+/// Checks that no call of a key began before the previous record had its first response, even with kills. A repeated
+/// call may run at the same time as the call of a killed process.
 fn first_calls_of_keys_are_in_order(requests: &[Request]) -> Result<()> {
     let mut calls: BTreeMap<&str, BTreeMap<u64, (Instant, Instant)>> = BTreeMap::new();
     for request in requests {
@@ -339,7 +340,7 @@ fn first_calls_of_keys_are_in_order(requests: &[Request]) -> Result<()> {
     Ok(())
 }
 
-/// The calls of each key ran one after another, in the order of its records.
+/// Checks that the calls of each key ran one after another, in the order of its records.
 fn keys_are_in_order(requests: &[Request]) -> Result<()> {
     let mut last: BTreeMap<&str, (u64, Instant)> = BTreeMap::new();
     for request in requests {
@@ -356,7 +357,7 @@ fn keys_are_in_order(requests: &[Request]) -> Result<()> {
     Ok(())
 }
 
-/// One process, two tasks: each makes 50 calls at once.
+/// One process with two tasks. Each makes 50 calls at once.
 #[test]
 fn calls_use_what_the_service_allows_and_keep_the_order_of_keys() -> Result<()> {
     let _alone = alone();
@@ -428,7 +429,7 @@ fn killed_processes_repeat_calls_under_the_same_id_and_write_each_result_once() 
     scene.told(rested)?;
     fate.check(&scene.fleet, PROCESSES)?;
     first_calls_of_keys_are_in_order(&scene.service.requests())?;
-    // A fault repeats the admitted calls of each task. The phases without faults show that nothing else does.
+    // A fault repeats the admitted calls of each task. The phases without faults show that there is no other cause.
     let faults = fate.count();
     let most = (faults as usize + 2) * PARTITIONS as usize * 4 * AT_ONCE;
     let repeated = scene.repeated();

@@ -1,5 +1,5 @@
-//! What is done beside the workers, on a real Kafka: repartition topics are emptied behind their reader,
-//! and the state of tasks that are elsewhere goes. And what a task's state was made from is counted.
+//! Background jobs on a real Kafka. Repartition topics are purged up to the committed offsets, and the state of tasks
+//! that moved to another process is deleted. The metrics count the restores of tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,14 +41,14 @@ fn repartition(case: &Case) -> String {
     format!("{}-words-repartition", case.app)
 }
 
-/// Sends each of some words this often.
+/// Sends each of 20 words `times` times.
 fn send(case: &Case, times: usize) -> Result<()> {
     let words: Vec<String> = (0..20).map(|n| format!("word-{n}")).collect();
     let all = (0..times).flat_map(|_| words.iter().map(String::as_str));
     case.send(&all.collect::<Vec<_>>())
 }
 
-/// Each word was counted up to this, one by one.
+/// Returns whether each word was counted `times` times. Fails if a count does not rise by one.
 fn counted(case: &mut Case, times: u64) -> Result<bool> {
     let (mut counts, mut wrong) = (BTreeMap::<Vec<u8>, u64>::new(), Vec::new());
     case.client
@@ -66,10 +66,10 @@ fn counted(case: &mut Case, times: u64) -> Result<bool> {
     Ok(counts.len() == 20 && counts.values().all(|count| *count == times))
 }
 
-/// Where the partitions of the repartition topic begin, and what is committed of them.
+/// Returns the start offset and the committed offset of each partition of the repartition topic.
 fn fronts(case: &mut Case) -> Result<Vec<(i64, i64)>> {
     let topic = repartition(case);
-    // In this order: what is committed only grows.
+    // The starts are read first, because committed offsets only grow.
     let starts = case.client.start_offsets(&topic)?;
     let committed = case.client.committed(&case.app, &topic)?;
     let committed = committed
@@ -82,7 +82,8 @@ fn fronts(case: &mut Case) -> Result<Vec<(i64, i64)>> {
     Ok(fronts)
 }
 
-/// How tasks came to their state so far: exact, replayed, rebuilt, first; and the records read for it.
+/// Returns the numbers of restores so far by kind (exact, replayed, rebuilt, first), and the number of restored
+/// records.
 fn restores(running: &Running) -> ([u64; 4], u64) {
     let totals = running.handle().metrics().totals;
     (
@@ -125,7 +126,7 @@ fn emptied(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// The tasks whose state a slot holds.
+/// Returns the tasks with state in a slot.
 fn tasks(app: &Path, slot: u32) -> Result<BTreeSet<String>> {
     let path = app.join(slot.to_string()).join("tasks");
     if !path.exists() {
@@ -136,7 +137,7 @@ fn tasks(app: &Path, slot: u32) -> Result<BTreeSet<String>> {
     names.collect()
 }
 
-/// Counts records by their key, in one stage: each process gets one of its two tasks.
+/// Counts records by their key, in one stage. Each process gets one of the two tasks.
 fn by_key(case: &Case) -> App {
     let mut app = case.app().with("state.cleanup.delay.ms", 1000);
     app.source(&Topic::<String, String>::plain(&case.input))
@@ -146,7 +147,7 @@ fn by_key(case: &Case) -> App {
     app
 }
 
-/// Sends so many records, and waits until each was counted, one by one.
+/// Sends 100 records, and waits until all records are counted, one by one.
 fn feed(case: &mut Case, sent: &mut u64) -> Result<()> {
     case.send(&["x"; 100])?;
     *sent += 100;
@@ -180,7 +181,7 @@ fn left_over(bootstrap: &str) -> Result<()> {
         || Ok(tasks(&root, 0)?.len() == 1 && tasks(&root, 1)?.len() == 1),
     )?;
     feed(&mut case, &mut sent)?;
-    // Longer than the delay: those in use stay.
+    // Waits for longer than the delay. The state of running tasks stays.
     std::thread::sleep(Duration::from_millis(2500));
     let (one, other) = (tasks(&root, 0)?, tasks(&root, 1)?);
     let both: BTreeSet<_> = one.union(&other).cloned().collect();

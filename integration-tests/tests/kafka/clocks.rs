@@ -1,5 +1,5 @@
-//! Clocks that are hours apart. Nothing that the runtime decides reads the time of day (a unit test
-//! of `eos-core` holds that); what is left is the time that records carry, which is their producers'.
+//! Clocks that are hours apart. No decision of the runtime depends on the time of day (a unit test of `eos-core` checks
+//! this). Only the timestamps of records matter, and these are from the clocks of producers.
 
 use kafka_wire::{Isolation, Producer};
 
@@ -12,7 +12,8 @@ use integration_tests::wait::wait_until;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const HOUR: i64 = 3_600_000;
-/// Brokers refuse what is more than an hour ahead of them, unless told otherwise.
+/// Settings of a topic that accepts any timestamp. By default, brokers reject timestamps that are more than an hour
+/// ahead.
 const ANY_TIME: [(&str, &str); 2] = [
     ("retention.ms", "-1"),
     ("message.timestamp.after.max.ms", "9223372036854775807"),
@@ -29,7 +30,7 @@ fn producers_whose_clocks_are_ten_hours_off_cause_no_loss() -> Result<()> {
     ])
 }
 
-/// Topics that take any time, unlike those of [`Case::new`].
+/// Creates topics that accept any timestamp, unlike those of [`Case::new`].
 fn any_time(bootstrap: &str, name: &str) -> Result<Case> {
     let mut case = Case::new(bootstrap, name)?;
     case.input = format!("{}-any-in", case.app);
@@ -62,7 +63,7 @@ fn in_one_partition(bootstrap: &str) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// They are merged by their times, and no task waits ten hours for the other one.
+/// Two topics are merged by time, and the task does not wait ten hours for one of them.
 fn in_siblings(bootstrap: &str) -> Result<()> {
     let mut case = any_time(bootstrap, "sibling-clocks")?;
     let side = format!("{}-any-side", case.app);
@@ -88,7 +89,7 @@ fn in_siblings(bootstrap: &str) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// Ten hours ahead, between two of now. The output's brokers take what is an hour ahead, at most.
+/// Sends a record that is ten hours ahead, between two of now. The output topic accepts at most one hour.
 fn mixed(bootstrap: &str, name: &str) -> Result<(Case, [i64; 3])> {
     let mut case = any_time(bootstrap, name)?;
     case.output = format!("{}-out", case.app);
@@ -151,12 +152,12 @@ fn dead_letter(bootstrap: &str) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// The value is the time.
+/// Sends a record whose value is its timestamp.
 fn put(producer: &mut Producer, topic: &str, time: i64) -> Result<()> {
     let value = time.to_string();
     let (key, value) = (Some(&b"k"[..]), Some(value.as_bytes()));
     producer.send(topic, 0, key, value, &[], time)?;
-    // One by one: what is an hour ahead must not take others of its batch with it.
+    // One batch per record, because a rejected record would reject its whole batch.
     producer.flush()
 }
 

@@ -1,6 +1,6 @@
-//! Brokers that take no more connections for a while (`max.connections.per.ip`): a running app that
-//! loses its connections meanwhile is not stopped and loses nothing; one that starts waits until its
-//! deadline, and then tells what it met with.
+//! Brokers that accept no connections for a while (`max.connections.per.ip`). If a running app loses its connections
+//! meanwhile, it continues later and loses no record. A starting app waits until its deadline, and then returns an
+//! error with the cause.
 
 use std::path::Path;
 use std::thread;
@@ -21,7 +21,7 @@ use integration_tests::wait::wait_until;
 use tokio::runtime::Runtime;
 
 const LIMIT: &str = "max.connections.per.ip";
-/// What the broker logs for each connection that it does not take.
+/// The log line of the broker for each connection that it rejects.
 const REJECTED: &str = "Rejected connection from";
 
 #[test]
@@ -29,7 +29,7 @@ fn an_app_waits_for_brokers_that_take_no_more_connections() -> Result<()> {
     let Some((proxy, cluster)) = behind(&ClusterOptions::default())? else {
         return Ok(());
     };
-    // Has its connection before the limit comes, and keeps it.
+    // This client connects before the limit is set, and keeps its connection.
     let mut admin = Client::connect(&cluster.listeners().join(","), PATIENCE)?;
     running(&proxy, &cluster, &mut admin).context("while it runs")?;
     starting(&cluster, &mut admin).context("at the start")
@@ -55,7 +55,7 @@ fn running(proxy: &Proxy, cluster: &Cluster, admin: &mut Client) -> Result<()> {
     proxy.end(cut);
     ensure!(proxy.fired(cut) > 0, "no connection was cut");
     ensure!(is_alive(&mut running)?, "it ended by itself");
-    // Still none: what was cut does not come back before the limit is lifted.
+    // The app can't reconnect before the limit is lifted.
     wait_until(PATIENCE, "further connections are refused", || {
         Ok(rejections(cluster.dir())? - rejected > refused)
     })?;
@@ -98,7 +98,7 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
     )?;
     ensure!(took >= deadline && took < PATIENCE / 2, "{took:?}");
 
-    // Within the deadline there is room again.
+    // The limit is lifted within the deadline.
     thread::scope(|scope| {
         let lifted = scope.spawn(|| {
             thread::sleep(Duration::from_secs(3));
@@ -116,12 +116,12 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
     })
 }
 
-/// From now on no connection is taken: this one of the test's is one already.
+/// Makes the brokers reject new connections. The connection of the test already reaches the limit.
 fn full(cluster: &Cluster, admin: &mut Client) -> Result<()> {
     admin.configure_brokers(LIMIT, "1")?;
     let address = cluster.listeners().join(",");
     wait_until(PATIENCE, "the limit holds", || {
-        // One that is only slow answers within this, and is asked again.
+        // A slow broker responds within this time. Then the loop tries again.
         Ok(Client::connect(&address, Duration::from_secs(5)).is_err())
     })
 }

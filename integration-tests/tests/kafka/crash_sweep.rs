@@ -1,10 +1,9 @@
-//! Point 5: at every step of a transaction and a rebalance the process is killed, freezes past every
-//! time-out, or meets an error, at the first, a middle and the last record. Nothing is lost,
-//! doubled or torn.
+//! Point 5: at every step of a transaction and a rebalance, the process is killed, freezes past every timeout, or gets
+//! an error. This happens at the first, a middle and the last record. No record is lost, doubled or torn.
 //!
-//! `EOS_FULL=1 cargo test -p integration-tests --test kafka crash_sweep::` does every combination;
-//! otherwise each step and each fault once, the records in turn. `EOS_CASE=pre_commit` does those
-//! whose name holds this.
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka crash_sweep::` runs every combination. Without it, each
+//! step runs once with each fault, and the records take turns. `EOS_CASE=pre_commit` runs the cases whose name contains
+//! `pre_commit`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -51,7 +50,7 @@ fn rows(act: Act, cases: &[Case], program: &Path, bootstrap: &str) -> Result<()>
     sum.ensure_clean()
 }
 
-/// Otherwise the test of the steps proves nothing: its faults might be harmless.
+/// The control of the test of the steps, whose faults might be harmless.
 #[test]
 fn without_their_defences_they_are_not_harmless() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {

@@ -1,5 +1,5 @@
-//! Each example as it is, without a Kafka, Java, or anything set: on the embedded broker that it brings along,
-//! until it has printed all that its sample comes to, then Ctrl-C.
+//! Each example without Kafka, Java or settings, on the embedded broker that it starts. The test sends Ctrl-C once the
+//! example has printed all results of its sample.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use kafka_launcher::os::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An example, and how many results it comes to, topic by topic.
+/// An example, and the number of its results by topic.
 type Case = (&'static str, &'static [(&'static str, usize)]);
 
 const CASES: [Case; 15] = [
@@ -28,7 +28,7 @@ const CASES: [Case; 15] = [
     ("05-configuration", &[("city-names", 120)]),
     ("07-page-views", &[("page-views-per-minute", 6)]),
     ("08-enriched-orders", &[("enriched-orders", 5)]),
-    // After five seconds.
+    // The results come after five seconds.
     ("09-heartbeats", &[("silent-devices", 3)]),
     ("10-visits", &[("visits", 3)]),
     ("11-payments-dedup", &[("accepted", 5), ("repeated", 2)]),
@@ -36,14 +36,14 @@ const CASES: [Case; 15] = [
         "12-enrich-async",
         &[("orders-in-euros", 6), ("orders-dlq", 1)],
     ),
-    // Three orders of emmy wait for a price, and come back.
+    // Three orders of emmy wait for a price, and are replayed.
     ("13-dead-letters", &[("paid", 6), ("tea-orders-dlq", 3)]),
     // A user moves, and another one is deleted.
     (
         "14-clicks-by-region",
         &[("users-of-regions", 8), ("clicks-of-regions", 7)],
     ),
-    // Three pairs, and after five seconds two orders and a shipment alone.
+    // Three pairs, and after five seconds two orders and a shipment without a partner.
     ("15-orders-shipments", &[("shipped", 6)]),
     // The customer of the fourth order does not exist.
     ("16-orders-customers", &[("addresses", 3)]),
@@ -57,7 +57,7 @@ fn examples_bring_what_they_need() -> Result<()> {
     Ok(())
 }
 
-/// One result for each word of the book, as it stands in the file.
+/// There is one result for each word of the book in the file.
 #[test]
 fn word_count_counts_its_book() -> Result<()> {
     let book = kafka_launcher::workspace_root().join("examples/06-word-count/alice.txt");
@@ -68,7 +68,8 @@ fn word_count_counts_its_book() -> Result<()> {
     alone("06-word-count", &[("word-counts", words)])
 }
 
-/// The worker of the inventory is killed 20 times, within a minute. It needs an installed PostgreSQL, or `EOS_POSTGRES_URL`.
+/// The worker of the inventory is killed 20 times, within a minute. The test needs an installed PostgreSQL, or
+/// `EOS_POSTGRES_URL`.
 #[test]
 fn inventory_is_exact() -> Result<()> {
     let program = Program::Bin("17-inventory");
@@ -87,7 +88,7 @@ fn inventory_is_exact() -> Result<()> {
         eos.is_some_and(|line| line.ends_with("200 pens left, 800 bookings (lost 0, doubled 0)")),
         "{out}"
     );
-    // Without a kill in the wrong moment, the example would show nothing.
+    // The plain loop must double orders. Otherwise no kill came at a critical moment, and the example shows nothing.
     let plain = out.lines().find(|line| line.starts_with("plain-loop:"));
     ensure!(
         plain.is_some_and(|line| line.contains("lost 0") && !line.contains("doubled 0")),
@@ -100,7 +101,7 @@ fn alone(bin: &str, expected: &[(&str, usize)]) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let (out, err) = (dir.path().join("out"), dir.path().join("err"));
     let mut command = Command::new(build("eos-examples", Program::Bin(bin), &[])?);
-    // Nothing is found by chance: no state of others, no Java, no Kafka.
+    // The example must not find another state directory, Java or Kafka by chance.
     command
         .current_dir(dir.path())
         .env_clear()
@@ -133,7 +134,7 @@ fn alone(bin: &str, expected: &[(&str, usize)]) -> Result<()> {
     Ok(())
 }
 
-/// How many results were printed: `topic partition@offset ..` is one, `topic .. and N more` are N.
+/// Returns the number of printed results by topic: `topic partition@offset ..` is one, `topic .. and N more` are N.
 fn results<'t>(text: &'t str, of: &BTreeMap<&str, usize>) -> BTreeMap<&'t str, usize> {
     let mut counts = BTreeMap::new();
     for line in text.lines() {

@@ -1,7 +1,7 @@
-//! The two programs as a user runs them: records in, verdict and exit code out.
+//! The generator and the judge as a user runs them, with their records, verdicts and exit codes.
 //!
-//! The input stands in for the output: a topic is a perfect copy of itself, so the offsets alone
-//! decide, and this test sets them.
+//! The input is also the output. A topic is a perfect copy of itself, so the verdict depends only on the committed
+//! offsets, which this test sets.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -23,7 +23,7 @@ fn generated_records_are_judged_by_the_offsets_committed() -> Result<()> {
     let mark = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let (topic, group) = (format!("cities-{mark:x}"), format!("app-{mark:x}"));
 
-    // In two runs, the second paced and continuing the numbers of the first.
+    // Two runs. The second one is paced, and continues the numbers of the first one.
     let half = (RECORDS / 2).to_string();
     let first = ["--records", &half, "--partitions", "3"];
     let report = json(&generator(bootstrap, &topic, &first)?)?;

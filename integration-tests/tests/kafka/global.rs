@@ -19,7 +19,7 @@ use crate::common::{KEEP, PATIENCE};
 const ORDERS: u64 = 10_000;
 const CURRENCIES: u64 = 200;
 const PARTITIONS: i32 = 3;
-/// The topic of the rates has another number of partitions than that of the orders.
+/// The partitions of the topic of rates. Their number differs from that of the orders.
 const RATES: i32 = 2;
 
 struct Scene {
@@ -101,7 +101,7 @@ impl Scene {
         })
     }
 
-    /// The results by order.
+    /// Returns the results by order.
     fn results(&mut self) -> Result<BTreeMap<String, Vec<String>>> {
         let text =
             |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
@@ -114,8 +114,8 @@ impl Scene {
         Ok(found)
     }
 
-    /// Orders with the rates of two rounds, and a SIGKILL in the middle of each. The rates of the second round are
-    /// written while the process is down: it reads on from its copy.
+    /// Runs orders with the rates of two rounds, and a SIGKILL in the middle of each. The rates of the second round are
+    /// written while the process is down. Then the process continues from its copy.
     fn run(&mut self) -> Result<()> {
         self.rates(1)?;
         self.fleet.start()?;
@@ -151,7 +151,8 @@ impl Scene {
     }
 }
 
-/// Every order has one result. With no new rates meanwhile, it also meets the same row again.
+/// Every order has one result. An order that is processed again joins the same row if there were no new rates
+/// meanwhile.
 #[test]
 fn a_join_with_a_global_table_survives_kills() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {

@@ -1,4 +1,4 @@
-//! At least once and at most once under SIGKILL: what a crash may repeat or lose, and what not.
+//! At least once and at most once under SIGKILL. The tests check which records a crash may repeat or lose.
 //!
 //! `EOS_FULL=1 cargo test -p integration-tests --test kafka guarantees::` kills 30 times instead of 6, as
 //! `cargo xtask soak guarantees` does.
@@ -20,14 +20,14 @@ use kafka_wire::{Client, Isolation, Producer};
 
 const PARTITIONS: i32 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The records between two kills. Then the app has some of them in flight.
+/// The number of records between two kills. At a kill, the app has some of them in flight.
 const BURST: u64 = 400;
 
 fn kills() -> usize {
     if is_full() { 30 } else { 6 }
 }
 
-/// What is sent between kills: values under one key each, numbered over all partitions.
+/// The records that are sent between kills. Each has its own key, and they are numbered over all partitions.
 struct Load {
     topic: String,
     producer: Producer,
@@ -58,7 +58,7 @@ fn hurt(
 ) -> Result<u64> {
     for kill in 0..kills() {
         load.send(BURST, value)?;
-        // Not always at the same step.
+        // The pause varies, so that the kills hit different steps.
         thread::sleep(Duration::from_millis(5 * (kill as u64 % 7)));
         let index = kill % fleet.len();
         fleet.kill(index)?;
@@ -147,9 +147,9 @@ fn at_most_once_no_kill_repeats_a_record() -> Result<()> {
         load.sent,
         kills()
     );
-    // A process usually has half of the partitions, so it claims at most half of the burst before its kill. A burst comes
-    // after the last kill, too. Most kills lose less, because they come up to 30 ms after the burst, and half of them hit a
-    // process that has no partition yet.
+    // A process usually has half of the partitions, so it claims at most half of the burst before its kill. A burst
+    // comes after the last kill, too. Most kills lose less, because they come up to 30 ms after the burst, and half of
+    // them hit a process that has no partition yet.
     ensure!(
         lost.len() as u64 * 2 < load.sent,
         "{} of {} records were lost",
@@ -194,7 +194,7 @@ fn at_least_once_no_kill_loses_a_count() -> Result<()> {
         ("EOS_STATE_DIR", state.display().to_string()),
         ("EOS_SESSION_TIMEOUT_MS", "6000".to_owned()),
         ("EOS_PROCESSING_GUARANTEE", "at_least_once".to_owned()),
-        // The fleet reads in the log that a process runs.
+        // The fleet waits for a log line before it stops a process.
         ("RUST_LOG", "info".to_owned()),
         ("APP", "words".to_owned()),
     ];
@@ -210,7 +210,7 @@ fn at_least_once_no_kill_loses_a_count() -> Result<()> {
     let word = |n: u64| format!("w{}", n * 7 % 31);
     let tasks = state.join("words").join("0").join("tasks");
     let before_last = hurt(&mut fleet, &mut load, word, |kill| {
-        // Every other process has to rebuild its state from the changelog.
+        // After every other kill, the successor must rebuild its state from the changelog.
         if kill % 2 == 1 && tasks.exists() {
             fs::remove_dir_all(&tasks)?;
         }
@@ -258,7 +258,7 @@ fn at_least_once_no_kill_loses_a_count() -> Result<()> {
     Ok(())
 }
 
-/// The last count of each word in the output.
+/// Returns the last count of each word in the output.
 fn counts(client: &mut Client) -> Result<Counts> {
     let mut counts = Counts::new();
     client.read_all("words-out", Isolation::ReadUncommitted, |_, record| {

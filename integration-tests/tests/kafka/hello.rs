@@ -1,5 +1,5 @@
-//! The first example on 100,000 real records: every city is greeted exactly once, in order, under
-//! its key, in the partition that Java would choose, at its time.
+//! The first example on 100,000 real records. Every city is greeted exactly once and in order. The greeting keeps the
+//! key and the timestamp, and is in the partition that Java would choose.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -16,11 +16,11 @@ use kafka_wire::{Client, Isolation, Record};
 use serde::Deserialize;
 
 const RECORDS: usize = 100_000;
-/// Not as many as the input has: then only the key decides.
+/// The partitions of the output. Their number differs from the input, so that only the key decides.
 const OUTPUT_PARTITIONS: i32 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What was sent or greeted under each key, with its time, in order.
+/// The sent or greeted cities of each key with their timestamps, in order.
 type ByKey = BTreeMap<Vec<u8>, Vec<(String, i64)>>;
 
 #[test]
@@ -40,7 +40,7 @@ fn every_city_is_greeted_once_in_order_under_its_key_and_time() -> Result<()> {
     ];
     let hello = build("eos-examples", Program::Bin("01-hello"), &[])?;
     let mut fleet = Fleet::new(&hello, environment, &dir.path().join("logs"))?;
-    // Twice, as its first lines suggest.
+    // Two processes, as the first lines of the example suggest.
     fleet.start()?;
     fleet.start()?;
     let mut generator = Command::new(env!("CARGO_BIN_EXE_generator"));
@@ -97,7 +97,7 @@ fn add(all: &mut ByKey, record: &Record, text: String) {
     all.entry(key).or_default().push((text, record.timestamp));
 }
 
-/// What the city of this record should be told.
+/// Returns the expected greeting for a record.
 fn greeting(record: &Record) -> String {
     #[derive(Deserialize)]
     struct City {

@@ -1,8 +1,8 @@
-//! The answer to EndTxn is lost for good: whether the transaction committed is read from what is
-//! there, by the same process, and both outcomes come up.
+//! The response to EndTxn is lost for good. The same process finds out whether the transaction committed, and both
+//! outcomes occur.
 //!
-//! `EOS_FULL=1 cargo test -p integration-tests --test kafka in_doubt:: -- --nocapture` runs at least 100
-//! cases of each kind; without, 10.
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka in_doubt:: -- --nocapture` runs at least 100 cases of each
+//! kind. Without `EOS_FULL=1`, it runs 10.
 
 use std::time::Duration;
 
@@ -15,11 +15,10 @@ use integration_tests::faults::{Row, is_full, record};
 use integration_tests::proxy::{Act, ApiKey, Cut, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
 
-/// A third of it is the commit's deadline, until which it is only asked again.
+/// The transaction timeout. The commit's deadline is a third of it. Until then, the commit is only retried.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// What happens to every EndTxn until a new producer asks for its id, and what came of the
-/// transaction.
+/// The act on every EndTxn until a new producer sends InitProducerId, and the outcome of the transaction.
 const KINDS: [(&str, Act, Truth); 4] = [
     (
         "connection cut before the broker has it",
@@ -43,18 +42,18 @@ const KINDS: [(&str, Act, Truth); 4] = [
     ),
 ];
 
-/// What the brokers know and the client can't.
+/// The outcome of a transaction, which only the brokers know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Truth {
     Committed,
     Aborted,
 }
 
-/// What came of one app.
+/// The outcome of one app.
 #[derive(Debug, Default)]
 struct Outcome {
     found: Found,
-    /// Lost answers or requests.
+    /// Lost responses or requests.
     faults: u64,
     committed: u64,
     aborted: u64,
@@ -70,7 +69,7 @@ fn an_unknown_commit_is_resolved_without_a_restart() -> Result<()> {
     let jobs: Vec<_> = (0..apps)
         .flat_map(|n| (0..KINDS.len()).map(move |kind| (n, kind)))
         .collect();
-    // They spend their time waiting for the deadline.
+    // Many at a time, because they mostly wait for the deadline.
     let done = in_parallel(40, &jobs, |(n, kind)| {
         let (name, act, truth) = &KINDS[*kind];
         let settings = Settings {
@@ -119,7 +118,7 @@ fn an_unknown_commit_is_resolved_without_a_restart() -> Result<()> {
     Ok(())
 }
 
-/// One app, with so many commits in doubt; between two of them a commit that ends well.
+/// Runs one app with `rounds` commits in doubt. After each of them, one commit succeeds.
 fn one(
     proxy: &Proxy,
     mut subject: Subject<'_>,
@@ -146,11 +145,11 @@ fn one(
         let fired = proxy.fired(rule);
         ensure!(fired > 0, "no EndTxn was lost");
         outcome.faults += fired;
-        // Whether it was done again tells what was found.
+        // If the lot was processed again, the app decided that the transaction was aborted.
         let records = after.records_in - before.records_in;
         match after.aborts - before.aborts {
             0 if records == LOT => outcome.committed += 1,
-            // On a slow machine the one that does it again may be too late itself.
+            // On a slow machine, the transaction that processes the lot again may time out, too.
             1.. if records > LOT && truth == Truth::Aborted => outcome.aborted += 1,
             aborts => bail!("{truth:?}: {records} records, {aborts} aborts"),
         }

@@ -1,4 +1,4 @@
-//! Brokers that listen on an IPv6 address and nowhere else.
+//! Brokers that listen only on an IPv6 address.
 
 use std::net::TcpListener;
 
@@ -25,7 +25,7 @@ fn brokers_that_listen_on_ipv6_only_are_brokers_like_others() -> Result<()> {
     let mut case = Case::new(bootstrap, "ipv6")?;
     case.send(&["1", "2", "3"])?;
     case.run_to(case.copy(), 3)?;
-    // And once more, from the committed offset.
+    // A second run, from the committed offset.
     case.send(&["4"])?;
     case.run_to(case.copy(), 4)?;
     ensure!(case.output()? == ["1", "2", "3", "4"]);

@@ -1,4 +1,4 @@
-//! The judge on a real broker: a hanging transaction is named, and its end makes the run clean.
+//! The judge on a real broker. It names an open transaction, and the run is clean once the transaction has ended.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

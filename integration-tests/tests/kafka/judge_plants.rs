@@ -1,10 +1,10 @@
-//! The judge on real brokers: histories with one planted violation each. It names that kind, and what
-//! follows from it, and nothing else; a judge that complains of everything proves as little as one that
-//! never does.
+//! The judge on real brokers, with histories that contain one planted violation each. The judge must report this kind
+//! and its consequences, and nothing else. A judge that always reports violations proves as little as one that never
+//! does.
 //!
-//! The brokers don't verify transactions here, as before Kafka 3.6: with verification a hanging
-//! transaction can't be planted. What cannot be planted at all is a broker that shows what a marker aborts; for
-//! that see the judge's unit tests.
+//! The brokers don't verify transactions here, as before Kafka 3.6, because with verification a hanging transaction
+//! can't be planted. A broker that shows aborted records can't be planted at all. The judge's unit tests cover this
+//! case.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,10 +18,10 @@ use kafka_wire::{Client, End, Isolation, Producer, TransactionalProducer};
 use Expectation::{Behind, Finished};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// EndTxn is answered before its markers are written.
+/// The time to wait for markers. Brokers respond to EndTxn before its markers are written.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// The input: key and value by number.
+/// The input: the key and the value of each record.
 const INPUT: [(&str, &str); 4] = [
     ("a", r#"{"seq":0}"#),
     ("b", r#"{"seq":1}"#),
@@ -32,19 +32,19 @@ const INPUT: [(&str, &str); 4] = [
 type Kinds = &'static [(&'static str, u64)];
 type Plan = fn(&mut History) -> Result<()>;
 
-/// Name, what is planted, how far the run was to come, what is to be found.
+/// For each history: its name, the planted violation, the expected end of the run, and the expected findings.
 const PLANTS: [(&str, Plan, Expectation, Kinds); 12] = [
     ("clean", clean, Finished, &[]),
-    // A committed offset above what is not there is wrong, too.
+    // An offset above missing outputs is a violation, too.
     ("lost", lost, Finished, &[("lost", 2), ("offsets", 1)]),
     ("doubled", doubled, Finished, &[("doubled", 1)]),
     ("reordered", reordered, Finished, &[("reordered", 1)]),
     ("foreign", foreign, Finished, &[("foreign", 1)]),
     ("rekeyed", rekeyed, Finished, &[("rekeyed", 1)]),
-    // The offsets are on the side of the output that has less.
+    // The offsets match the output that has fewer records.
     ("torn", torn, Behind, &[("torn", 1), ("offsets", 1)]),
     ("aborted", aborted, Finished, &[("aborted", 1)]),
-    // As the gap really goes: what became visible is processed once more.
+    // As in the real gap, the records that became visible are processed again.
     (
         "late-end",
         late_end,
@@ -52,7 +52,7 @@ const PLANTS: [(&str, Plan, Expectation, Kinds); 12] = [
         &[("doubled", 1), ("aborted", 1)],
     ),
     ("offsets", offsets, Behind, &[("offsets", 1)]),
-    // The end of the output and the transactional id.
+    // One finding for the end of the output, and one for the transactional id.
     ("open", open, Finished, &[("open", 2)]),
     ("hanging", hanging, Behind, &[("hanging", 1)]),
 ];
@@ -97,7 +97,7 @@ fn found(
         outputs: &history.outputs,
         group: &history.group,
         transactional_prefix: history.group.clone(),
-        // What is left open on purpose is not waited for as long.
+        // If a transaction is left open on purpose, the judge waits for a short time only.
         patience: match name {
             "open" | "hanging" => SETTLED,
             _ => TIMEOUT,
@@ -109,7 +109,7 @@ fn found(
     Ok(counts.filter(|(_, count)| *count > 0).collect())
 }
 
-/// What an application does to two outputs, by hand.
+/// The history of an app with two outputs, written by the test.
 struct History {
     input: String,
     outputs: [String; 2],
@@ -125,7 +125,8 @@ impl History {
         let (input, outputs) = (named("in"), [named("out"), named("audit")]);
         let mut client = Client::connect(bootstrap, TIMEOUT)?;
         for topic in outputs.iter().chain([&input]) {
-            // The broker would delete records of 2023 when it first looks, half a minute after its start.
+            // With the default, the broker would delete records of 2023 at its first check, half a minute after its
+            // start.
             client.create_topic(topic, 1, 1, &[("retention.ms", "-1")])?;
         }
         let mut producer = Producer::new(bootstrap)?;
@@ -136,7 +137,7 @@ impl History {
         producer.flush()?;
         let group = named("app");
         Ok(History {
-            // What is left open stays open.
+            // A long timeout, so that an open transaction stays open.
             app: TransactionalProducer::new(bootstrap, &group, TIMEOUT * 20)?,
             input,
             outputs,
@@ -154,7 +155,7 @@ impl History {
         self.app.send_offset(&self.group, &self.input, 0, offset)
     }
 
-    /// A transaction as it should be: these records to either output, and an offset.
+    /// Commits a valid transaction with records of each output and an offset.
     fn commit(&mut self, records: [&[(&str, &str)]; 2], offset: i64) -> Result<()> {
         self.write(0, records[0])?;
         self.write(1, records[1])?;
@@ -165,7 +166,7 @@ impl History {
 
 fn clean(history: &mut History) -> Result<()> {
     history.commit([&INPUT[..2], &INPUT[..2]], 2)?;
-    // What an abort leaves behind is nothing to complain of.
+    // Aborted records are no violation.
     history.write(0, &INPUT[2..])?;
     history.app.end(End::Abort)?;
     history.commit([&INPUT[2..], &INPUT[2..]], 4)
@@ -204,8 +205,8 @@ fn torn(history: &mut History) -> Result<()> {
     history.app.end(End::Commit)
 }
 
-/// The first record of the transaction is committed by an EndTxn that was meant for another one. By
-/// chance nothing else is wrong.
+/// An EndTxn of another transaction commits the first records of the transaction. By chance, there is no other
+/// violation.
 fn aborted(history: &mut History) -> Result<()> {
     history.write(0, &INPUT[..1])?;
     history.write(1, &INPUT[..1])?;
@@ -216,7 +217,7 @@ fn aborted(history: &mut History) -> Result<()> {
 fn late_end(history: &mut History) -> Result<()> {
     history.commit([&INPUT[..1], &INPUT[..1]], 1)?;
     history.write(0, &INPUT[1..2])?;
-    // The EndTxn of the transaction before arrives a second time.
+    // The EndTxn of the previous transaction arrives a second time.
     history.app.end(End::Commit)?;
     history.write(1, &INPUT[1..2])?;
     history.app.end(End::Abort)?;
@@ -234,7 +235,7 @@ fn open(history: &mut History) -> Result<()> {
 
 fn hanging(history: &mut History) -> Result<()> {
     history.commit([&INPUT[..2], &INPUT[..2]], 2)?;
-    // Before the markers it would be part of this transaction.
+    // Before the markers, the record would be part of this transaction.
     let topic = history.outputs[0].clone();
     wait_until(TIMEOUT, "the transaction has its marker", || {
         let mut end = |isolation| history.client.end_offsets(&topic, isolation);

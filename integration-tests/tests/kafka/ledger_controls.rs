@@ -1,8 +1,8 @@
 //! Removes the defences of rows one by one. The same schedule is exact with the defence, and loses or doubles orders
 //! without it. The judge finds this within a minute, and names the orders.
 //!
-//! `cargo test -p integration-tests --test kafka ledger_controls:: -- --nocapture`; `EOS_CASE=rewind` runs the cases whose
-//! name contains `rewind`.
+//! `cargo test -p integration-tests --test kafka ledger_controls:: -- --nocapture`; `EOS_CASE=rewind` runs the cases
+//! whose name contains `rewind`.
 
 use std::fmt;
 use std::path::Path;
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 4;
 /// The orders that are sent at once, and those once the fault is over.
 const AROUND: u64 = 400;
 const AFTER: u64 = 40;
-/// By when the faults fire.
+/// The deadline of the faults.
 const FIRE_LIMIT: Duration = Duration::from_secs(30);
 /// A program with a bug may never come to the end of its input.
 const BUG_PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ enum Defence {
     Ledger(&'static str),
 }
 
-/// What the judge finds in a program with a bug.
+/// The kind of violation that the judge must find in a program with a bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Lost,
@@ -57,7 +57,7 @@ struct Control {
     /// Defences of the worker that are missing with the bug, if it is one of the ledger.
     undefended_with_bug: &'static str,
     failpoints: &'static str,
-    /// How many faults fire.
+    /// The number of faults that fire.
     faults: usize,
     /// The effect of the last fault.
     act: Act,
@@ -110,7 +110,7 @@ const CONTROLS: [Control; 6] = [
         bug: "rows are committed before their position",
         undefended: "",
         undefended_with_bug: "",
-        // The session has a thread of its own. It sends what it has meanwhile.
+        // The session has its own thread, which sends its buffered rows during the stall.
         failpoints: "kth_send=stall@record:300;kth_send=crash@record:300",
         faults: 2,
         act: Act::Crash,
@@ -189,7 +189,7 @@ impl Case {
         }
     }
 
-    /// Plays the schedule, and judges what is left. Returns also when the faults fired.
+    /// Runs the schedule, and judges the rows. Also returns the time at which the faults fired.
     fn play(&self, scene: &mut Scene<'_>) -> Result<(Verdict, Instant)> {
         let (control, start) = (self.control, self.start());
         let victim = scene.start(&start.clone().failing(control.failpoints))?;
@@ -232,7 +232,7 @@ impl Case {
         Ok((scene.must_be_clean()?, fault))
     }
 
-    /// Whether the judge has found the bug, and names orders.
+    /// Returns whether the judge has found the bug, and names orders.
     fn is_found(&self, verdict: &Verdict) -> bool {
         let found = match self.control.found {
             // The app may still book orders that the position has not passed.
@@ -243,7 +243,7 @@ impl Case {
         found.count > 0 && found.examples.iter().all(|one| one.starts_with('o'))
     }
 
-    /// Plays the schedule. It is clean without the bug, and with it the judge names orders.
+    /// Runs the schedule. Without the bug, the verdict must be clean. With the bug, the judge must name orders.
     fn run(&self, program: &Path, bootstrap: &str, server: &Cluster) -> Result<()> {
         let since = Instant::now();
         let name = format!("control-{self}");
@@ -294,7 +294,7 @@ impl Case {
     }
 }
 
-/// The number of bookings.
+/// Returns the number of bookings.
 fn bookings(scene: &Scene<'_>) -> Result<u64> {
     Ok(value(&scene.url, "SELECT count(*) FROM bookings")?.parse()?)
 }

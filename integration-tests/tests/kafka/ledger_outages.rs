@@ -22,23 +22,24 @@ use crate::common::PATIENCE;
 const CONNECTIONS: usize = 30;
 /// The orders before, between and after the outages.
 const ORDERS: u64 = 60;
-/// Orders keep coming during an outage.
+/// The pause between two sends during an outage.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long the server has no free connection, and how long it is read-only.
+/// The time for which the server has no free connection, and for which it is read-only.
 const OUTAGE: Duration = Duration::from_secs(8);
-/// By when no session of the app is left.
+/// The time limit until no session of the app is left.
 const TAKE_LIMIT: Duration = Duration::from_secs(20);
-/// The sessions of the app.
+/// A query of the number of sessions of the app.
 const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name ~ '^eos/'";
 const END_SESSIONS: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^eos/'";
-/// The sessions that wait for the locked table.
+/// A query of the number of sessions that wait for the locked table.
 const WAITING: &str =
     "SELECT count(*) FROM pg_locks WHERE relation = 'stock'::regclass AND NOT granted";
-/// The orders that the app has taken.
+/// A query of the number of orders that the app has taken.
 const TAKEN_ORDERS: &str = "SELECT sum(next_offset)::int8 FROM eos.positions";
 
-/// How long a table is locked: longer than a statement of the app waits for a lock, and so than a transaction lives.
+/// Returns the time for which a table is locked. It is longer than a statement of the app waits for a lock, so the
+/// transaction fails.
 fn locked() -> Duration {
     Duration::from_secs(if is_full() { 65 } else { 8 })
 }
@@ -87,7 +88,7 @@ fn goes_on(scene: &mut Scene<'_>) -> Result<()> {
     check(scene)
 }
 
-/// No process has ended.
+/// Checks that no process has ended.
 fn check(scene: &mut Scene<'_>) -> Result<()> {
     scene.members.iter_mut().try_for_each(|it| it.check())
 }
@@ -107,7 +108,7 @@ fn send_for(scene: &mut Scene<'_>, time: Duration) -> Result<()> {
 fn lock(scene: &mut Scene<'_>) -> Result<usize> {
     const DROPPED: &str = ": transaction dropped; rewinding to the last commit";
     let before = scene.logged(DROPPED);
-    // The lock ends with this session at the latest.
+    // The lock ends at the latest with this session.
     let locker = Session::new(&scene.url)?;
     locker.run("BEGIN; LOCK TABLE stock IN ACCESS EXCLUSIVE MODE")?;
     let taken = locker.number(TAKEN_ORDERS)?;
@@ -189,14 +190,14 @@ impl Session {
             .block_on(self.client.batch_execute(statements))?)
     }
 
-    /// The number that a query returns.
+    /// Returns the number that a query returns.
     fn number(&self, query: &str) -> Result<i64> {
         let row = self.runtime.block_on(self.client.query_one(query, &[]))?;
         Ok(row.try_get(0)?)
     }
 }
 
-/// Takes the connections of a server.
+/// The connections of a server that the test holds.
 struct Taker {
     url: String,
     taken: Vec<Client>,
@@ -230,7 +231,7 @@ impl Taker {
 
 async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    // It ends with its client.
+    // The task ends with its client.
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
 }

@@ -1,9 +1,10 @@
-//! The crash sweep, with a ledger: a process that writes to PostgreSQL is killed, freezes past every time-out, or meets an
-//! error, at every step of a transaction: around the take-over, after the hold, after rows, before COMMIT, in COMMIT, after
-//! it. A successor books all orders while a frozen process still has its transaction. Each order is booked once.
+//! The crash sweep with a ledger. A process that writes to PostgreSQL is killed, freezes past every timeout, or gets an
+//! error. This happens at every step of a transaction: around the take-over, after the lock of its positions, after
+//! rows, and before, in and after COMMIT. A successor books all orders while a frozen process still has its
+//! transaction. Each order is booked once.
 //!
-//! `EOS_FULL=1 cargo test -p integration-tests --test kafka ledger_sweep::` does every step with every fault. Otherwise
-//! each step is done with a kill, and with one other fault. `EOS_CASE=pre_commit` runs the cases whose name contains
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka ledger_sweep::` runs every step with every fault. Without
+//! it, each step runs with a kill, and with one other fault. `EOS_CASE=pre_commit` runs the cases whose name contains
 //! `pre_commit`.
 
 use std::fmt;
@@ -47,13 +48,13 @@ const HOLDING: [&str; 5] = [
     "pre_commit",
     "pre_abort",
 ];
-/// The orders before the fault may fire, up to it and behind it, and once it is over.
+/// The numbers of orders before the fault may fire, around the fault, and once it is over.
 const BEFORE: u64 = 60;
 const AROUND: u64 = 80;
 const AFTER: u64 = 40;
-/// By when a fault fires.
+/// The deadline of a fault.
 const FIRE_LIMIT: Duration = Duration::from_secs(20);
-/// How often a case is begun: on a busy machine, a process may lose its partitions before the fault is due.
+/// The number of tries of a case. On a busy machine, a process may lose its partitions before the fault is due.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -87,13 +88,13 @@ impl Case {
     fn failpoints(&self) -> String {
         let (point, act) = (self.point, self.act_name());
         match point {
-            // Of a process that finds positions of another one.
+            // These points are hit by a process that finds the positions of another process.
             "pre_take_over" | "taken_over" => format!("{point}={act}@hit:1"),
-            // An abort needs a reason.
+            // The abort needs an error that causes it.
             "pre_abort" => {
                 format!("post_offsets=error@record:{BEFORE};pre_abort={act}@record:{BEFORE}")
             }
-            // The session has a thread of its own. It sends what it has meanwhile.
+            // The session has its own thread, which sends its buffered rows during the stall.
             "held" | "kth_send" => {
                 format!("{point}=stall@record:{BEFORE};{point}={act}@record:{BEFORE}")
             }
@@ -109,21 +110,21 @@ impl Case {
         self.point == "in_revoke"
     }
 
-    /// How a process of this case is started.
+    /// Returns the settings of a process of this case.
     fn start(&self) -> Start<'static> {
         Start {
-            // A revocation must find something open.
+            // A revocation must find an open transaction.
             interval_ms: if self.is_revocation() { 1_000 } else { 50 },
             ..Start::new(self.time_out())
         }
     }
 
-    /// The fault, as in the log of faults.
+    /// Returns the fault as it is in the log of faults.
     fn fault(&self) -> String {
         format!(" {} {} ", self.point, self.act_name())
     }
 
-    /// A frozen process must be missed soon, and any other one must not be.
+    /// Returns the timeouts. The session of a frozen process must end soon, and that of any other process must not end.
     fn time_out(&self) -> Duration {
         match self.act {
             Act::Freeze => Duration::from_secs(4),
@@ -132,7 +133,7 @@ impl Case {
     }
 }
 
-/// Brings a process to its fault. Returns its index, or nothing if the fault did not fire.
+/// Runs a process up to its fault. Returns its index, or `None` if the fault did not fire.
 fn strike(case: Case, scene: &mut Scene<'_>) -> Result<Option<usize>> {
     let start = case.start();
     if case.is_take_over() {
@@ -205,8 +206,8 @@ fn play(case: Case, scene: &mut Scene<'_>) -> Result<Option<Report>> {
     Ok(Some(Report { verdict, ended }))
 }
 
-/// Lets a frozen process go on. If it was to take over, it now raises the epochs over the rightful owner, whose next
-/// transaction must fail.
+/// Thaws a frozen process. If it froze before its take-over, it now raises the epochs over the rightful owner, whose
+/// next transaction must fail.
 fn thaw(case: Case, scene: &mut Scene<'_>, victim: usize) -> Result<()> {
     const OVERTAKEN: &str = "are not as expected: another worker took them over";
     scene.members[victim].thaw()?;
@@ -232,7 +233,7 @@ fn sweep(case: &Case, program: &Path, bootstrap: &str, server: &Cluster) -> Resu
     bail!("{case}: the fault did not fire {TRIES} times")
 }
 
-/// A kill at each step, and a freeze or an error. A full run does all.
+/// Returns the cases: a kill at each step, and a freeze or an error. A full run has all combinations.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (nth, point) in POINTS.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What an app says of itself while it runs, by its handle and to a scraper, is what happened.
+//! The metrics of a running app, from its handle and for a scraper, match its work.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,8 +1,7 @@
-//! The brokers' name: it resolves to several addresses of which only one is alive, to nothing for a
+//! The host name of the brokers. It resolves to several addresses of which only one is alive, to no address for a
 //! while, or never.
 //!
-//! The app is the example as a user runs it, in a mount namespace in which `/etc/hosts` is a file of
-//! the test's.
+//! The app is the example as a user runs it. It runs in a mount namespace in which `/etc/hosts` is a file of the test.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +22,7 @@ use tempfile::TempDir;
 
 const INPUT: &str = "cities";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
-/// Nothing listens there: brokers of tests listen on 127.0.0.1.
+/// Addresses without a broker. The brokers of the tests listen on 127.0.0.1.
 const DEAD: [&str; 2] = ["::1", "127.0.0.77"];
 
 #[test]
@@ -51,7 +50,7 @@ fn a_name_with_dead_addresses_or_none_for_a_while_is_enough() -> Result<()> {
     never_resolves(impatient).context("it never resolves")
 }
 
-/// One record in, one out; the app runs in a world with these hosts.
+/// Checks that an app processes a record if the name has these addresses.
 fn works(mut world: World, bootstrap: &str, addresses: &[&str]) -> Result<()> {
     world.knows(addresses)?;
     world.fleet.start()?;
@@ -88,7 +87,7 @@ fn never_resolves(mut world: World) -> Result<()> {
     Ok(())
 }
 
-/// Where the name of the brokers means what the test says.
+/// An environment in which the test sets the addresses of the brokers' name.
 struct World {
     hosts: PathBuf,
     name: String,
@@ -99,11 +98,12 @@ struct World {
 }
 
 impl World {
-    /// The name means nothing yet. With the same state, it is the same member of the group.
+    /// Creates an environment in which the name has no address yet. With the same state directory, the app is the same
+    /// member of the group.
     fn new(bootstrap: &str, state: &Path, start_deadline: Duration) -> Result<World> {
         let dir = TempDir::new()?;
         let (_, port) = bootstrap.rsplit_once(':').context("no port")?;
-        // Reserved: it never resolves (RFC 6761).
+        // A reserved name, which never resolves (RFC 6761).
         let name = "broker.eos.invalid".to_owned();
         let broker = format!("{name}:{port}");
         let hosts = dir.path().join("hosts");
@@ -139,14 +139,14 @@ impl World {
         })
     }
 
-    /// From now on the name has these addresses. Written in place: what is mounted is the file, not
-    /// its path.
+    /// Sets the addresses of the name. Writes the file in place, because the mount belongs to the file and not to its
+    /// path.
     fn knows(&self, addresses: &[&str]) -> Result<()> {
         let lines = addresses.iter().map(|a| format!("{a} {}\n", self.name));
         Ok(fs::write(&self.hosts, lines.collect::<String>())?)
     }
 
-    /// A record goes through the app, which then stops.
+    /// Sends a record, waits for its output, and stops the app.
     fn one_record(&mut self, bootstrap: &str) -> Result<()> {
         let mut client = Client::connect(bootstrap, PATIENCE)?;
         let mut outputs = || -> Result<usize> {
@@ -167,7 +167,7 @@ impl World {
     }
 }
 
-/// Why, if so.
+/// Returns the reason if this machine does not allow such a mount.
 fn cannot_have_hosts_of_its_own() -> Result<Option<String>> {
     let probe = Path::new("/etc/hosts");
     let script = format!("mount --bind '{0}' '{0}'", probe.display());

@@ -1,5 +1,5 @@
-//! Records that are allowed and odd: nulls, bytes that are no text, JSON without end, times of
-//! nowhere, and partitions that hold nothing but markers.
+//! Unusual but valid records: nulls, bytes that are not text, incomplete JSON, unusual timestamps, and partitions that
+//! contain only markers.
 
 use kafka_wire::{End, Isolation, Producer, Record, TransactionalProducer};
 
@@ -41,7 +41,7 @@ fn run_through(case: &mut Case, app: App) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// Each bad one is a dead letter with its reason, each good one an output.
+/// Each invalid record becomes a dead letter with its reason, and each valid one an output.
 fn undecodable(bootstrap: &str) -> Result<()> {
     let mut case = Case::new(bootstrap, "undecodable")?;
     let dead = format!("{}-dead", case.app);
@@ -91,9 +91,9 @@ fn undecodable(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// They are carried on as they are, and the order stays that of the partition.
+/// Unusual timestamps are kept, and the order of the partition, too.
 fn odd_times(bootstrap: &str) -> Result<()> {
-    // No time at all, the beginning of time, decades apart, year 9999, and back again.
+    // No timestamp, the epoch, times that are decades apart, the year 9999, and an early time again.
     const TIMES: [i64; 6] = [-1, 0, 1_000, 1_700_000_000_000, 253_402_300_799_000, 5];
     let mut case = Case::new(bootstrap, "odd-times")?;
     let any = [
@@ -106,7 +106,7 @@ fn odd_times(bootstrap: &str) -> Result<()> {
     case.client.create_topic(&case.output, 1, 1, &any)?;
     let mut producer = Producer::new(bootstrap)?;
     for time in TIMES {
-        // One by one: a batch has one beginning of time.
+        // One batch per record, because a batch has a single base timestamp.
         let value = time.to_string();
         let (key, value) = (Some(&b"k"[..]), Some(value.as_bytes()));
         producer.send(&case.input, 0, key, value, &[], time)?;
@@ -120,7 +120,8 @@ fn odd_times(bootstrap: &str) -> Result<()> {
     let wanted: Vec<_> = TIMES.iter().map(i64::to_string).collect();
     ensure!(values.eq(wanted.iter().map(|v| Some(v.as_bytes()))));
     for (record, time) in output.iter().zip(TIMES) {
-        // Who has no time gets the producer's; to librdkafka 0 is no time, so it becomes 1 ms.
+        // A record without a timestamp gets the producer's time. For librdkafka 0 means no timestamp, so 0 becomes 1
+        // ms.
         let kept = match time {
             -1 => record.timestamp > 1_600_000_000_000,
             0 => record.timestamp == 1,

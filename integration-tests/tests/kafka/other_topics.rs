@@ -1,4 +1,4 @@
-//! The next version of an app reads other topics than the one before it.
+//! The next version of an app reads other topics than the previous one.
 
 use kafka_launcher::for_tests;
 
@@ -8,8 +8,8 @@ use eos_core::run::StopMode;
 use eos_core::{App, Topic};
 use integration_tests::wait::wait_until;
 
-/// A coordinator gives a static member that comes back what it had before, whatever it subscribes
-/// to now (KIP-345).
+/// If a static member returns, the coordinator assigns its previous partitions, even if its subscription has changed
+/// (KIP-345).
 #[test]
 fn a_topic_that_is_new_is_read_and_one_that_is_gone_is_not_held() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {

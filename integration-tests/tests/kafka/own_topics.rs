@@ -1,4 +1,4 @@
-//! The app's own topics, made and checked before the first worker starts.
+//! The app's own topics. The app creates and checks them before the first worker starts.
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::errors::PreflightError;
@@ -13,10 +13,10 @@ use kafka_wire::{Client, Node};
 
 use crate::common::{Case, ended, says};
 
-/// As the protocol writes "topic".
+/// The protocol's code for the resource type "topic".
 const TOPIC: i8 = 2;
 
-/// An app that counts the words of `lines`.
+/// Returns an app that counts the words of `lines`.
 pub(crate) fn counting(case: &Case, lines: &str) -> App {
     let mut app = case.app();
     app.source(&Topic::<String, String>::plain(lines))
@@ -28,7 +28,7 @@ pub(crate) fn counting(case: &Case, lines: &str) -> App {
     app
 }
 
-/// The ids and the numbers of partitions, of topics that exist.
+/// Returns the ids and the numbers of partitions of existing topics.
 fn ids(client: &mut Client, topics: &[&str]) -> Result<Vec<(String, usize)>> {
     let asked = topics.iter().map(|topic| {
         let name = StrBytes::from_string((*topic).to_owned());

@@ -26,7 +26,7 @@ fn nothing_of_a_record_is_lost_on_the_way() -> Result<()> {
     let records = records();
     let mut producer = Producer::new(&case.bootstrap)?;
     for (key, value, headers, timestamp) in &records {
-        // All in one partition: the output's are chosen by the keys alone.
+        // All in one input partition. The output partitions depend only on the keys.
         let headers = headers
             .iter()
             .map(|(name, v)| (&name[..], v.as_deref().unwrap_or_default()));
@@ -48,7 +48,7 @@ fn nothing_of_a_record_is_lost_on_the_way() -> Result<()> {
     running.handle().stop(StopMode::Leave);
     ended(&mut running)??;
 
-    // Order is kept within a partition; without a key any partition will do.
+    // The order within a partition is kept. A record without a key may be in any partition.
     let mut arrived: BTreeMap<i64, Sent> = BTreeMap::new();
     for (partition, record) in found {
         if let Some(key) = &record.0 {
@@ -85,7 +85,7 @@ fn records() -> Vec<Sent> {
         ),
         (bytes("big"), Some(vec![b'x'; 500_000]), vec![]),
     ];
-    // The time tells them apart.
+    // The timestamp identifies each record.
     let all = shapes.iter().cycle().take(60).enumerate();
     all.map(|(nth, (key, value, headers))| {
         (

@@ -31,7 +31,7 @@ fn a_paused_task_waits_and_no_other_task_does() -> Result<()> {
     ])
 }
 
-/// The numbers of the pauses. Each pause has a new one.
+/// Returns the ids of the pauses. Each pause has a new id.
 fn ids_of(running: &Running) -> Vec<PauseId> {
     let paused = running.handle().paused();
     paused.into_iter().map(|it| it.id).collect()
@@ -99,7 +99,7 @@ impl Scene {
         producer.flush()
     }
 
-    /// The committed output of each key, which is the partition of its records.
+    /// Returns the committed output of each key. The key is the number of the partition.
     fn found(&mut self) -> Result<BTreeMap<i32, Vec<String>>> {
         let mut found = BTreeMap::<i32, Vec<String>>::new();
         let text =

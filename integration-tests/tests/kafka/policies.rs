@@ -1,5 +1,5 @@
-//! What becomes of records that can't be processed, on a real Kafka and while processes are killed:
-//! each is an output, or what its policy says, and never both or neither, nor twice.
+//! Records that can't be processed, on a real Kafka and while processes are killed. Each record has either an output or
+//! the effect of its policy: never both, never neither, and never twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ use integration_tests::wait::{is_through, nothing_is_open, wait_until};
 use tempfile::TempDir;
 
 const PARTITIONS: i32 = 3;
-/// `max.message.bytes` of the output: too little for a `large` one and for a batch of the others.
+/// `max.message.bytes` of the output. It is too small for a `large` record, and for a batch of the others.
 const LIMIT: &str = "4096";
-/// How many kills there have to be.
+/// The number of kills.
 const KILLS: usize = 4;
 
 #[test]
@@ -37,9 +37,9 @@ fn each_record_is_an_output_or_what_its_policy_says() -> Result<()> {
     ])
 }
 
-/// What a record does to the app.
+/// Returns the fault that a record causes.
 fn does(seq: u64) -> &'static str {
-    // 20 has no factor in common with the partitions: each of them has every kind.
+    // 20 has no common factor with the number of partitions, so each partition has every kind.
     match seq % 20 {
         3 => "fail",
         5 => "wide",
@@ -52,7 +52,7 @@ fn does(seq: u64) -> &'static str {
     }
 }
 
-/// The kind of error in the header of a dead letter; none for a record that has an output.
+/// Returns the kind of error in the header of a dead letter, or `None` for a record that has an output.
 fn error_of(seq: u64, policy: &str) -> Option<&'static str> {
     Some(match does(seq) {
         "fail" => "Failure",
@@ -65,7 +65,7 @@ fn error_of(seq: u64, policy: &str) -> Option<&'static str> {
     })
 }
 
-/// One app on topics of its own.
+/// One app with its own topics.
 struct Shop {
     bootstrap: String,
     app: String,
@@ -131,7 +131,7 @@ impl Shop {
         Ok(records)
     }
 
-    /// Compares all that is there with what should be.
+    /// Compares the outputs and the dead letters with the expected ones.
     fn judge(&mut self, records: u64) -> Result<()> {
         let policy = self.policy;
         let input: HashMap<u64, (i32, Record)> = by_number(self.read("in")?)?;
@@ -156,7 +156,7 @@ impl Shop {
     }
 }
 
-/// By the number in the key. Two of one number are an error.
+/// Returns the records by the number in their key. Two records with the same number are an error.
 fn by_number(records: Vec<(i32, Record)>) -> Result<HashMap<u64, (i32, Record)>> {
     let mut numbered = HashMap::new();
     for (partition, record) in records {
@@ -195,7 +195,7 @@ fn same(
     Ok(())
 }
 
-/// Records of one partition are in their order wherever they went.
+/// Checks that the records of each input partition are in their order in each output partition.
 fn in_order(output: &[(i32, Record)]) -> Result<()> {
     let mut last = BTreeMap::new();
     for (partition, record) in output {
@@ -210,7 +210,7 @@ fn in_order(output: &[(i32, Record)]) -> Result<()> {
     Ok(())
 }
 
-/// The record as it was, and KIP-1034's headers after its own.
+/// Checks that a dead letter is the original record, with KIP-1034's headers after its own headers.
 fn is_letter(letter: &Record, sent: &Record, from: (&str, i32), kind: &str) -> Result<()> {
     ensure!(
         letter.key == sent.key && letter.value == sent.value,
@@ -257,7 +257,7 @@ fn is_letter(letter: &Record, sent: &Record, from: (&str, i32), kind: &str) -> R
     Ok(())
 }
 
-/// Sends records with these numbers; each says in its value what it does.
+/// Sends records with these numbers. The value of each names its fault.
 fn send(producer: &mut Producer, topic: &str, numbers: std::ops::Range<u64>) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     for seq in numbers {
@@ -276,7 +276,7 @@ fn send(producer: &mut Producer, topic: &str, numbers: std::ops::Range<u64>) -> 
     producer.flush()
 }
 
-/// All of the input is there before the app is: as many records in a batch as there can be.
+/// The whole input is sent before the app starts, so that batches are as large as possible.
 fn undisturbed(bootstrap: &str, policy: &'static str) -> Result<()> {
     let records = if policy == "retry" { 400 } else { 6_000 };
     let mut shop = Shop::open(bootstrap, policy)?;
@@ -290,7 +290,7 @@ fn undisturbed(bootstrap: &str, policy: &'static str) -> Result<()> {
     shop.judge(records)
 }
 
-/// Two processes, one of which is killed as soon as something was committed since the last kill.
+/// Runs two processes. One of them is killed once there was a commit since the last kill.
 fn killed(bootstrap: &str, policy: &'static str) -> Result<()> {
     const SLICE: u64 = 20;
     let mut shop = Shop::open(bootstrap, policy)?;
@@ -330,7 +330,7 @@ fn kill(shop: &mut Shop, dead: &str) -> Result<()> {
             now = ends.iter().sum();
             Ok(now > before)
         })?;
-        // Somewhere within what follows.
+        // The pause varies, so that the kills hit different steps.
         thread::sleep(Duration::from_millis(500 + 137 * (nth as u64 + 1) % 500));
         before = now;
         shop.fleet.kill_and_restart(nth % 2)?;

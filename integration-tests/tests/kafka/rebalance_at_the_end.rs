@@ -1,8 +1,8 @@
-//! A rebalance while everything is read to its end loses nothing of what comes next.
+//! A rebalance while all partitions are read to their ends must not lose the next records.
 //!
-//! librdkafka's batch call takes the end of a partition for a record and counts it as taken
-//! (librdkafka #4844). A rebalance makes it go on behind what was taken last, even for partitions
-//! that stay: the next record would be skipped, and its offset committed with those after it.
+//! librdkafka's batch call treats the end of a partition as a record and counts it as taken (librdkafka #4844). After a
+//! rebalance it continues after the last taken record, even in partitions that stay. So the next record would be
+//! skipped, and its offset would be committed with the later ones.
 
 use std::thread;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn tasks(running: &Running) -> usize {
     workers.iter().map(|worker| worker.tasks.len()).sum()
 }
 
-/// One record more in each partition; then the ends have been heard of everywhere.
+/// Sends one more record to each partition, and waits until the app has read the ends of all partitions.
 fn round(case: &mut Case, producer: &mut Producer, first: &Running, nth: usize) -> Result<()> {
     let value = nth.to_string();
     for partition in 0..PARTITIONS {
@@ -83,7 +83,7 @@ fn round(case: &mut Case, producer: &mut Producer, first: &Running, nth: usize) 
         format!("round {nth}: {found} of {wanted}; the first app: {metrics:?}")
     })?;
     ensure!(found == wanted, "round {nth}: {found} of {wanted}");
-    // An end comes with an empty answer, after `fetch.wait.max.ms`.
+    // The end is reported with an empty response, after `fetch.wait.max.ms`.
     thread::sleep(Duration::from_millis(1_500));
     Ok(())
 }

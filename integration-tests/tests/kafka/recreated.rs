@@ -1,10 +1,10 @@
 //! An input topic that is recreated while the app reads it.
 //!
-//! The new log is longer than the app has come in the old one. No offset is out of range, and yet the app must not
-//! go on in the middle of it. It stops and names the topic, both ids and what to do; having done that,
-//! it reads the new one from its first record.
+//! The new log is longer than the app's position in the old one. So no offset is out of range, but the app must not
+//! continue in the middle of the new log. It stops with an error that names the topic, both ids and the fix. After the
+//! fix, it reads the new topic from its first record.
 //!
-//! (Recreated while the app is stopped: `permanent_errors`.)
+//! (The test with a stopped app is in `permanent_errors`.)
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const APP: &str = "enrich-v1";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
-/// Whatever the times of records.
+/// Keeps records with any timestamp.
 const KEEP: [(&str, &str); 1] = [("retention.ms", "-1")];
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -43,7 +43,7 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
         Ok(output(&mut client)?.len() == 100)
     })?;
 
-    // Frozen, so that the new log is longer before the app looks at it.
+    // The process is frozen, so that the new log is longer before the app reads it.
     fleet.signal(0, Signal::Stop)?;
     client.delete_topic("cities")?;
     client.create_topic("cities", 1, 1, &KEEP)?;
@@ -63,8 +63,8 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
         "something of the new topic was read"
     );
 
-    // Kafka has deleted the group's offsets with the topic, and there was no commit since: the fix that
-    // the error names is done.
+    // Kafka has deleted the group's offsets with the topic, and there was no commit since. So the fix that the error
+    // names is already done.
     let committed = client.committed(APP, "cities")?;
     ensure!(committed == [None], "{committed:?}");
     fleet.start()?;
@@ -99,7 +99,7 @@ fn send(bootstrap: &str, numbers: std::ops::Range<u64>) -> Result<()> {
     producer.flush()
 }
 
-/// The numbers in the output, in its order.
+/// Returns the numbers in the output, in order.
 fn output(client: &mut Client) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
     client.read_all(OUTPUTS[0], Isolation::ReadCommitted, |_, record| {

@@ -148,12 +148,12 @@ impl Scene {
         self.await_output(&expected)?;
         replay.handle().stop(StopMode::Leave);
         ended(&mut replay)??;
-        // Another start finds no letter that waits.
+        // After another start, no letter waits.
         let before = self.read(&input)?.len();
         let mut replay = self.replay(|it| it)?;
         self.send(&input, &[("released", "bad")])?;
         self.await_letters(1 + 10 + 1)?;
-        // It reads the letter, and then has several rounds in which it could write one.
+        // The replay reads the letter, and then has several rounds in which it could write one.
         let (group, client) = (format!("{letters}-replay"), &mut self.case.client);
         let last = client.end_offsets(&letters, Isolation::ReadCommitted)?[0];
         wait_until(PATIENCE, "the replay has committed the last letter", || {

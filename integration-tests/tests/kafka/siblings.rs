@@ -1,5 +1,5 @@
-//! Two topics that one task reads in order of time, on a real Kafka: what the order is worth, what
-//! does not hold it up, and that both come and go together.
+//! Two topics that one task reads in order of time, on a real Kafka. The tests check the order, the waits for the other
+//! topic, and that the partitions of both topics move together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,13 +51,13 @@ impl Pair {
     fn app(&self) -> App {
         let mut app = self.case.app();
         let side = app.source(&Topic::<String, String>::plain(&self.side));
-        // The first one declared drives.
+        // The source that is declared first drives.
         let main = app.source(&Topic::<String, String>::plain(&self.case.input));
         side.merge(main).to(&Topic::plain(&self.case.output));
         app
     }
 
-    /// Waits for so many outputs; the values of each key in their order.
+    /// Waits for this number of outputs. Returns the values of each key in order.
     fn outputs(&mut self, wanted: usize) -> Result<BTreeMap<String, Vec<String>>> {
         let mut found = BTreeMap::new();
         let what = format!("{wanted} records are in {}", self.case.output);
@@ -69,7 +69,7 @@ impl Pair {
         Ok(found)
     }
 
-    /// Whether the group is at the end of both topics.
+    /// Returns whether the group is at the end of both topics.
     fn is_through(&mut self) -> Result<bool> {
         let case = &mut self.case;
         Ok(case.is_through()? && is_through(&mut case.client, &case.app, &self.side)?)
@@ -96,16 +96,16 @@ fn by_key(client: &mut Client, topic: &str) -> Result<BTreeMap<String, Vec<Strin
     Ok(found)
 }
 
-/// The value is the time, so that what comes out can be compared.
+/// Sends a record whose value is its timestamp, so that the outputs can be compared.
 fn put(producer: &mut Producer, topic: &str, partition: i32, time: i64) -> Result<()> {
     let (key, value) = (format!("p{partition}"), format!("{time:06}"));
     let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
     producer.send(topic, partition, key, value, &[], time)
 }
 
-/// Two workers; the side topic's producer is late, but within `max.task.idle.ms`.
+/// Two workers. The producer of the side topic is late, but by less than `max.task.idle.ms`.
 fn a_slow_sibling(bootstrap: &str) -> Result<()> {
-    // A machine that was itself later than that has shown nothing.
+    // If the machine itself was later than that, the try proves nothing.
     for _ in 0..5 {
         if slow_sibling(bootstrap)? {
             return Ok(());
@@ -114,7 +114,7 @@ fn a_slow_sibling(bootstrap: &str) -> Result<()> {
     anyhow::bail!("five times this machine took longer for 100 records than a task waits for them")
 }
 
-/// Whether the producer was late in time.
+/// Returns whether the producer was late by less than `max.task.idle.ms`.
 fn slow_sibling(bootstrap: &str) -> Result<bool> {
     const PARTITIONS: i32 = 4;
     const IDLE: Duration = Duration::from_secs(5);
@@ -166,7 +166,7 @@ fn an_empty_sibling(bootstrap: &str) -> Result<()> {
     }
     producer.flush()?;
     pair.outputs(100)?;
-    // And with records that come one by one.
+    // The same with records that arrive one by one.
     for time in 100..110 {
         put(&mut producer, &pair.case.input, 0, time)?;
         producer.flush()?;
@@ -178,7 +178,7 @@ fn an_empty_sibling(bootstrap: &str) -> Result<()> {
     pair.stop(running)
 }
 
-/// What is left of the sibling is a marker, aborted records and their marker.
+/// The rest of the sibling is a marker, aborted records and their marker.
 fn markers(bootstrap: &str) -> Result<()> {
     let mut pair = Pair::new(bootstrap, "markers", 1)?;
     let timeout = Duration::from_secs(60);
@@ -188,7 +188,7 @@ fn markers(bootstrap: &str) -> Result<()> {
     writer.send(&pair.side, 0, &[("p0", "aborted"), ("p0", "aborted")])?;
     writer.end(End::Abort)?;
     let mut producer = Producer::new(bootstrap)?;
-    // Later than anything in the sibling, whose records carry the time of day.
+    // Later than all records of the sibling, whose timestamps are the current time.
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let later = now + 600_000;
     for time in later..later + 10 {
@@ -198,7 +198,7 @@ fn markers(bootstrap: &str) -> Result<()> {
     let running = pair.app().start_blocking(bootstrap)?;
     let found = pair.outputs(11)?;
     ensure!(found["p0"][0] == "committed", "{found:?}");
-    // Another aborted transaction while it runs, and records after it.
+    // Another aborted transaction while the app runs, and a record after it.
     writer.send(&pair.side, 0, &[("p0", "aborted")])?;
     writer.end(End::Abort)?;
     put(&mut producer, &pair.case.input, 0, later + 10)?;
@@ -209,7 +209,7 @@ fn markers(bootstrap: &str) -> Result<()> {
     pair.stop(running)
 }
 
-/// Its records can't be read yet, however long one waits.
+/// The records of an open transaction in the sibling can't be read yet, so a wait for them would be useless.
 fn an_open_transaction(bootstrap: &str) -> Result<()> {
     let mut pair = Pair::new(bootstrap, "open-sibling", 1)?;
     let timeout = Duration::from_secs(300);
@@ -229,7 +229,7 @@ fn an_open_transaction(bootstrap: &str) -> Result<()> {
     pair.stop(running)
 }
 
-/// How many tasks an app has; an error if one of them lacks an input.
+/// Returns the number of tasks of an app. Fails if one of them lacks an input.
 fn tasks(running: &Running) -> Result<usize> {
     let workers = running.handle().metrics().workers;
     let tasks: Vec<_> = workers.into_iter().flat_map(|w| w.tasks).collect();
@@ -242,7 +242,7 @@ fn tasks(running: &Running) -> Result<usize> {
     Ok(tasks.len())
 }
 
-/// A second process comes and goes while records flow in both topics.
+/// A second process joins and leaves while records flow in both topics.
 fn both_move(bootstrap: &str, protocol: &str) -> Result<()> {
     const PARTITIONS: i32 = 4;
     let mut pair = Pair::new(bootstrap, &format!("move-{protocol}"), PARTITIONS)?;
@@ -278,8 +278,8 @@ fn both_move(bootstrap: &str, protocol: &str) -> Result<()> {
     let found = by_key(&mut pair.case.client, &pair.case.output)?;
     ensure!(found.len() == PARTITIONS as usize, "{:?}", found.keys());
     for (key, mut values) in found {
-        // A new owner of a partition does not know every end yet: between the topics the order
-        // is only as good as what is there. Each record is there once.
+        // A new owner of a partition does not know every end yet, so the order between the topics is not exact. Each
+        // record must be there once.
         values.sort_unstable();
         let wanted: Vec<_> = (0..sent).map(|time| format!("{time:06}")).collect();
         ensure!(values == wanted, "{key}: {} of {sent}", values.len());
@@ -360,7 +360,7 @@ fn a_topic_more(bootstrap: &str) -> Result<()> {
     says(&error, &["its sources changed", &fix, &pair.case.input])?;
     ensure!(pair.case.output()?.len() == 10, "something was processed");
 
-    // The fix it names; from then on it goes without.
+    // The fix that the error names. Later starts do not need it.
     pair.case
         .run_to(app(&pair).with("accept.layout", &found), 13)?;
     let output = pair.case.output()?;
@@ -372,8 +372,8 @@ fn a_topic_more(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// The empty topic gets one old record in each partition while the full one is worked off. The
-/// benchmark `siblings` does the same with millions.
+/// The empty topic gets one old record in each partition while the app processes the full topic. The benchmark
+/// `siblings` does the same with millions of records.
 fn many_partitions(bootstrap: &str) -> Result<()> {
     const PARTITIONS: i32 = 64;
     const EACH: i64 = 500;

@@ -1,10 +1,9 @@
-//! The crash sweep, with state: a program that counts words is killed at every step of a transaction, of
-//! a rebalance, between a commit and its databases, behind them, and in the middle of a restore. Its
-//! successor in the same directory goes on, and the counts in the output, in the changelog and in the
-//! databases are exact.
+//! The crash sweep with state. A program that counts words is killed at every step of a transaction and of a rebalance,
+//! between a commit and the write to the databases, after this write, and in the middle of a restore. Its successor in
+//! the same directory continues. The counts in the output, in the changelog and in the databases must be exact.
 //!
-//! `EOS_FULL=1 cargo test -p integration-tests --test kafka state_sweep::` does every step at three times;
-//! otherwise once. `EOS_CASE=apply_done` does those whose name holds this.
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka state_sweep::` runs every step at three times. Without it,
+//! each step runs once. `EOS_CASE=apply_done` runs the cases whose name contains `apply_done`.
 
 use std::env;
 use std::fmt;
@@ -27,7 +26,7 @@ use kafka_wire::{Client, Producer};
 use tempfile::TempDir;
 
 const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka state_sweep::";
-/// The points that an app without state does not pass.
+/// The points that only an app with state reaches.
 const OF_STATE: [&str; 4] = [
     "post_commit_pre_state",
     "apply_begun",
@@ -36,20 +35,20 @@ const OF_STATE: [&str; 4] = [
 ];
 const PARTITIONS: i32 = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// By when a fault fires, while records come.
+/// The deadline of a fault, while records are sent.
 const FIRE_LIMIT: Duration = Duration::from_secs(30);
-/// How often a case is begun: on a machine that stands still for longer than a session, a process may
-/// lose its partitions before the fault is due.
+/// The number of tries of a case. On a machine that stalls for longer than a session, a process may lose its partitions
+/// before the fault is due.
 const TRIES: u32 = 3;
-/// How many cases run beside each other.
+/// The number of cases that run at the same time.
 const AT_ONCE: usize = 4;
 
 #[derive(Clone, Copy)]
 struct Case {
     point: &'static str,
-    /// How many records were taken before it; each word is taken twice.
+    /// The number of records that were taken before the fault. Each word is taken twice.
     after: u64,
-    /// Which defence its process lacks.
+    /// The disabled defences of its process.
     undefended: &'static str,
 }
 
@@ -123,7 +122,7 @@ impl Scene {
             .env("EOS_HEARTBEAT_INTERVAL_MS", "600")
             .env("EOS_TRANSACTION_TIMEOUT_MS", "6000")
             .env("EOS_COMMIT_PACE", "fixed")
-            // A revocation must find something open.
+            // A revocation must find an open transaction.
             .env(
                 "EOS_COMMIT_INTERVAL_MS",
                 if failpoints.contains("in_revoke") {
@@ -175,7 +174,7 @@ impl Scene {
         Ok(())
     }
 
-    /// What the `nth` process said of the state that it found.
+    /// Returns the rows of the restart table that the `nth` process logged.
     fn rows(&self, nth: usize) -> Vec<String> {
         let log = fs::read_to_string(self.log_of(nth)).unwrap_or_default();
         restart_rows(log.lines())
@@ -232,7 +231,7 @@ fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
     bail!("{case}: the fault did not fire {TRIES} times")
 }
 
-/// Nothing if the fault did not fire.
+/// Runs a case. Returns `None` if the fault did not fire.
 fn run(case: &Case, scene: &mut Scene) -> Result<Option<Report>> {
     let (failpoints, times) = case.failpoints();
     let restores = case.point == "restore_k";
@@ -241,13 +240,13 @@ fn run(case: &Case, scene: &mut Scene) -> Result<Option<Report>> {
         scene.send(case.after / 2)?;
         scene.await_counted(&mut child)?;
         scene.stop(child)?;
-        // Of the slot's directory everything but who it is.
+        // Deletes the state in the slot's directory, but keeps its identity.
         fs::remove_dir_all(scene.state().join(&scene.app).join("0").join("tasks"))?;
     }
     let mut child = scene.start(&failpoints, case.undefended)?;
     let mut second = None;
     if case.after > 1 && !restores {
-        // The databases hold something by then.
+        // The databases must have content before the fault.
         scene.send(case.after / 2 - 10)?;
         scene.await_counted(&mut child)?;
     }
@@ -302,7 +301,7 @@ fn run(case: &Case, scene: &mut Scene) -> Result<Option<Report>> {
     }))
 }
 
-/// What the crash must have left, by what its successor found.
+/// Checks the state that the successor of a crashed process found.
 fn check(case: &Case, rows: &[String]) -> Result<()> {
     // Tasks start one by one. So the first transaction may be of one task, while the other one has no
     // offsets yet.
@@ -313,16 +312,16 @@ fn check(case: &Case, rows: &[String]) -> Result<()> {
         |row: &str| touched.iter().all(|found| *found == row),
     );
     let as_it_must = match case.point {
-        // A database exists if it took the transaction that commits where its task starts.
+        // A database exists if it has applied the transaction that commits the start of its task.
         "post_commit_pre_state" => any("replay") || (case.after <= 1 && any("no_state")),
         // The database may have applied the transaction or not.
         "apply_begun" => all("exact") || any("replay") || (case.after <= 1 && any("no_state")),
         "apply_done" => all("exact"),
-        // The other task's restore may have been done by then.
+        // The restore of the other task may already be complete.
         "restore_k" => any("replay") || any("no_state"),
         _ => !any("ahead") && !any("other_attempt"),
     };
-    // These crash behind a commit.
+    // At these points the process crashes after a commit.
     let behind_commit = ["post_commit_pre_state", "apply_begun", "apply_done"];
     let found_enough = match behind_commit.contains(&case.point) {
         true => !touched.is_empty(),
@@ -447,7 +446,7 @@ fn killed_at_every_step_all_counts_are_exact() -> Result<()> {
     Ok(())
 }
 
-/// Otherwise the sweep proves nothing: its crashes might be harmless.
+/// The control of the sweep, whose crashes might be harmless.
 #[test]
 fn without_the_restart_table_they_are_not_harmless() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
@@ -455,9 +454,9 @@ fn without_the_restart_table_they_are_not_harmless() -> Result<()> {
     };
     let (program, since) = (build_app()?, Instant::now());
     let cases = [
-        // Behind by a transaction, and believed.
+        // The database is one transaction behind, and the restart trusts it.
         ("post_commit_pre_state", "restart_table"),
-        // Ahead by one that did not commit, and believed.
+        // The database is ahead by a transaction that did not commit, and the restart trusts it.
         ("pre_commit", "apply_after_commit,restart_table"),
     ];
     for (point, undefended) in cases {

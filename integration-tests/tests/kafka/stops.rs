@@ -1,5 +1,5 @@
-//! A stop, however it is asked for and whenever: exit code 0, everything committed that was
-//! written, no transaction left open.
+//! Stops of an app by each way and at any time. The exit code is 0, all written records are committed, and no
+//! transaction is left open.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use integration_tests::wait::wait_until;
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
 const APP: &str = "enrich-v1";
 
-/// How long a process waits for a broker.
+/// The time for which a process waits for a broker at its start.
 const STARTING: Duration = Duration::from_secs(60);
 
 #[test]
@@ -66,7 +66,7 @@ fn signals_under_load(bootstrap: &str) -> Result<()> {
             let now = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
             Ok(now.iter().sum::<i64>() > before.iter().sum())
         })?;
-        // Rounds may take longer than the input: it goes on as long as it is needed.
+        // Rounds may take longer than the input, so it is continued as long as needed.
         load.keep_going()?;
         let start = Instant::now();
         fleet.stop(0, signal)?;
@@ -74,7 +74,7 @@ fn signals_under_load(bootstrap: &str) -> Result<()> {
         Question::of_app(bootstrap, APP, "cities", &OUTPUTS.map(str::to_owned))
             .must_be_clean(Expectation::Behind)?;
     }
-    // A second signal follows.
+    // A second signal follows the first one.
     fleet.start()?;
     load.keep_going()?;
     let before = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
@@ -118,16 +118,16 @@ fn by_handle(bootstrap: &str, mode: StopMode, members: usize) -> Result<()> {
 }
 
 fn in_start_up(_: &str) -> Result<()> {
-    // Accepts and never answers.
+    // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let dir = tempfile::tempdir()?;
     let mut fleet = fleet(&silent.local_addr()?.to_string(), dir.path())?;
     fleet.start()?;
-    // The app connects: the start is under way, and signals are handled before that.
+    // The app connects, so its start is in progress. It handles signals from before this moment.
     silent.accept()?;
     let start = Instant::now();
     fleet.stop_silent(0, Signal::Term)?;
-    // Well before it would have given up on the broker by itself.
+    // Long before the app's own time limit for the broker.
     let took = start.elapsed();
     ensure!(took < STARTING / 2, "{took:?}");
     Ok(())

@@ -25,7 +25,8 @@ use crate::common::{KEEP, PATIENCE, With, ended, log};
 
 /// The number of cases that run at a time. Most cases wait.
 const AT_ONCE: usize = 10;
-/// How long an app must continue after a change: longer than its interval between queries of its topics.
+/// The time for which an app must continue after a change. It is longer than its interval between queries of its
+/// topics.
 const LOOK: Duration = Duration::from_secs(15);
 const PARTITIONS: i32 = 2;
 const GROWN: i32 = 4;
@@ -72,13 +73,13 @@ use Role::{Changelog, DeadLetters, Input, Output, Repartition, Sibling};
 const ROLES: [Role; 6] = [Input, Sibling, Output, Repartition, Changelog, DeadLetters];
 const CHANGES: [Change; 4] = [Deleted, Recreated, Grown, OtherPolicy];
 
-/// The table. (The producer may be the first to notice that an output is missing.)
+/// Returns the expected outcome from the table. (The producer may be the first to detect that an output is missing.)
 fn expected(role: Role, change: Change, when: When) -> Outcome {
     match (when, change, role) {
         (When::Running, Deleted, _) => Ends("TopicChanged::Deleted"),
         (When::Running, Recreated, _) => Ends("TopicChanged::Recreated"),
         (When::Running, Grown, _) => Ends("TopicChanged::Grown"),
-        // Only the next start notices it.
+        // Only the next start detects it.
         (When::Running, OtherPolicy, _) => GoesOn,
         (When::Stopped, Deleted, Input | Sibling | Output | DeadLetters) => Ends("MissingTopics"),
         (When::Stopped, Deleted | Recreated, Changelog) => Ends("ChangelogRecreated"),
@@ -199,7 +200,7 @@ impl Scene {
         }
     }
 
-    /// The output behind the repartition.
+    /// Returns the output topic after the repartition.
     fn copies(&self) -> String {
         format!("{}-copies", self.app)
     }
@@ -299,7 +300,7 @@ impl Scene {
         match change {
             Deleted => self.client.delete_topic(&topic),
             Recreated => {
-                // A query in the meantime may create it again.
+                // A query in the meantime may create the topic again.
                 self.client.delete_topic(&topic)?;
                 self.create(role)
             }
@@ -346,7 +347,7 @@ impl Scene {
         Ok(Ends(variant))
     }
 
-    /// The values in all partitions of a topic; empty if it does not exist.
+    /// Returns the values in all partitions of a topic. It is empty if the topic does not exist.
     fn read(&mut self, topic: &str) -> Result<Vec<String>> {
         let mut values = Vec::new();
         self.client
@@ -401,7 +402,7 @@ fn key(n: usize) -> String {
     format!("k{n}")
 }
 
-/// The result of an app that ends within half a second.
+/// Returns the result of an app if it ends within half a second.
 fn end_of(running: &mut Running) -> Result<Option<Result<(), Error>>> {
     let runtime = tokio::runtime::Runtime::new()?;
     Ok(runtime.block_on(async {
@@ -410,7 +411,7 @@ fn end_of(running: &mut Running) -> Result<Option<Result<(), Error>>> {
     }))
 }
 
-/// The innermost variant of an error.
+/// Returns the name of the innermost variant of an error.
 fn variant(error: &Error) -> &'static str {
     match error {
         Error::Preflight(error) => match error {

@@ -1,5 +1,5 @@
-//! A copied state directory: two live processes under one transactional id, or under one identity in a ledger. One of
-//! them ends with the fix in its error, the other goes on, and nothing is lost or doubled.
+//! A copied state directory. Two live processes have one transactional id, or one identity in a ledger. One of them
+//! ends with the fix in its error, the other continues, and no record is lost or doubled.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn one_of_two_owners_ends_and_the_other_goes_on() -> Result<()> {
         ("static members", |kafka| {
             one_ends(kafka, "static-twins", 50_000, true)
         }),
-        // The second one waits for its partitions until the first has heard of it, twice.
+        // The second member gets its partitions only after the first one has learned of two rebalances.
         ("dynamic members", |kafka| {
             one_ends(kafka, "twins", 150_000, false)
         }),
@@ -103,7 +103,7 @@ fn one_session_ends(bootstrap: &str) -> Result<()> {
 fn one_session_goes_on(scene: &mut Scene<'_>) -> Result<()> {
     let on = |host| bookings::Start {
         host,
-        // The group must not end one of them first.
+        // With static membership, the group would fence one of the processes first.
         settings: vec![("EOS_STATIC_MEMBERSHIP", "false")],
         ..bookings::Start::new(Duration::from_secs(6))
     };
@@ -144,7 +144,7 @@ fn copy_instance(app: &str, original: &Path, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The error of the one that ends, and the other.
+/// Returns the error of the process that ends first, and the other process.
 fn first_to_end(mut first: Running, mut second: Running) -> Result<(Error, Running)> {
     let runtime = Runtime::new()?;
     let (end, survivor) = runtime

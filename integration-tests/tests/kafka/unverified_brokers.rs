@@ -1,5 +1,4 @@
-//! Brokers that do not verify transactions are refused: a late record could land outside its
-//! transaction.
+//! The app rejects brokers that do not verify transactions, because a late record could land outside its transaction.
 
 use kafka_launcher::{ClusterOptions, own_for_tests};
 

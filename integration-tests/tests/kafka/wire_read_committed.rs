@@ -1,7 +1,7 @@
-//! What a read_committed reader sees, against transactions of a real broker.
+//! The records that a `read_committed` reader sees, with transactions of a real broker.
 //!
-//! The judge stands on this: a filter that hides too much would report losses that never were, and
-//! one that hides too little would blame the framework for data of aborted transactions.
+//! The judge depends on this filter. If it hid too many records, the judge would report false losses. If it hid too
+//! few, the judge would blame the framework for records of aborted transactions.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,17 +12,17 @@ use kafka_wire::{Client, End, Fetched, Isolation, TransactionalProducer};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A cluster, perhaps not ours alone, and a topic of one partition that is.
+/// A cluster, which may be shared, and a topic of one partition for this test.
 struct Setting {
     kafka: Provided,
     client: Client,
-    /// Ends the name of everything this test makes.
+    /// The suffix of all names of this test.
     mark: String,
     topic: String,
 }
 
 impl Setting {
-    /// None when there is no Kafka to test with.
+    /// Creates a topic. Returns `None` if there is no Kafka to test with.
     fn new() -> Result<Option<Setting>> {
         let Some(kafka) = for_tests(1)? else {
             return Ok(None);
@@ -67,7 +67,7 @@ impl Setting {
         ends.first().copied().context("the topic has no partition")
     }
 
-    /// The values a reader sees in the whole topic.
+    /// Returns the values that a reader sees in the whole topic.
     fn values(&mut self, isolation: Isolation) -> Result<Vec<String>> {
         let mut values = Vec::new();
         self.client.read_all(&self.topic, isolation, |_, record| {
@@ -85,7 +85,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes one batch; returns its first offset.
+    /// Writes one batch. Returns its first offset.
     fn write(&mut self, values: &[&str]) -> Result<i64> {
         let records: Vec<_> = values.iter().map(|value| ("k", *value)).collect();
         self.producer.send(&self.topic, 0, &records)
@@ -109,7 +109,7 @@ fn aborted_records_are_hidden_between_committed_ones_of_the_same_producer() -> R
     a.write(&["a committed 1", "a committed 2"])?;
     a.commit()?;
     a.write(&["a aborted 1"])?;
-    // Another producer's transaction begins and commits inside the one that is aborted.
+    // The transaction of another producer begins and commits during the aborted one.
     b.write(&["b committed"])?;
     a.write(&["a aborted 2", "a aborted 3"])?;
     b.commit()?;
@@ -139,8 +139,8 @@ fn aborted_records_are_hidden_between_committed_ones_of_the_same_producer() -> R
             "b aborted"
         ]
     );
-    // Whatever offset a reader starts from, it sees the same records and gets past every marker.
-    // EndTxn is answered before its marker is there.
+    // From each start offset, a reader sees the same records and gets past every marker.
+    // Brokers respond to EndTxn before its marker is written.
     let mut end = 0;
     wait_until(TIMEOUT, "the last marker is there", || {
         end = setting.stable_end()?;
@@ -176,7 +176,7 @@ fn an_open_transaction_ends_what_is_readable() -> Result<()> {
     let state = state.context("the open transaction is not listed")?;
     assert!(state.is_open(), "{state:?}");
 
-    // A second owner of the id aborts what the first left open, and the first is fenced.
+    // A second owner of the id aborts the open transaction of the first owner, and fences it.
     setting.producer("open")?;
     let decided = ["before", "behind it"];
     assert_eq!(setting.values(Isolation::ReadCommitted)?, decided);

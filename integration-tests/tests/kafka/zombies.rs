@@ -1,10 +1,10 @@
-//! Point 3: a process that froze at any step of a transaction or a rebalance comes back when its
-//! session and its transaction are over and a successor has done its work. Nothing of it is
-//! visible, and it works again by itself within 30 s.
+//! Point 3: a process freezes at any step of a transaction or a rebalance. It is thawed when its session and its
+//! transaction have timed out, and a successor has done its work. Its unfinished transaction stays invisible, and it
+//! works again by itself within 60 s.
 //!
-//! `EOS_FULL=1 cargo test -p integration-tests --test kafka zombies::` does each step at the first, a middle
-//! and the last record; otherwise the records take turns. `EOS_CASE=pre_commit` does those whose
-//! name holds this.
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka zombies::` runs each step at the first, a middle and the
+//! last record. Without it, the records take turns. `EOS_CASE=pre_commit` runs the cases whose name contains
+//! `pre_commit`.
 
 use std::time::Instant;
 
@@ -49,8 +49,8 @@ fn a_zombie_shows_nothing_and_works_again() -> Result<()> {
     sum.ensure_clean()
 }
 
-/// Rule 2: with the offset of any other task in its transaction, a zombie commits beside its
-/// successor.
+/// Rule 2: if the transaction of a zombie contains only the offset of another task, the zombie can commit although its
+/// successor has committed the same records.
 #[test]
 fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
@@ -95,17 +95,17 @@ fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<
     Ok(())
 }
 
-/// librdkafka does not report the loss of partitions while it waits for an answer to a rebalance; it
-/// joins again and claims them.
+/// While librdkafka waits for the app to complete a rebalance, it does not report the loss of partitions. It rejoins
+/// and claims them.
 #[test]
 fn a_zombie_that_comes_back_in_a_rebalance_goes_on_with_nothing_of_its_own() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
     let program = build_app()?;
-    // What the zombie gets done in the time that it has differs: one of the controls must show it.
+    // The progress of the zombie varies, so the control runs several times. One of the runs must show a violation.
     let times = if is_full() { 12 } else { 6 };
-    // Under KIP-848 the brokers decide who owns what: the control is clean there.
+    // With KIP-848, the brokers decide about the ownership of partitions, so the control is clean.
     let controls = match std::env::var("EOS_GROUP_PROTOCOL").as_deref() {
         Ok("consumer") => &[""][..],
         _ => &["", "membership"],

@@ -1,5 +1,4 @@
-//! An app behind the proxy, whose input comes in lots: what fault happens to which transaction is
-//! then known, and repeatable.
+//! An app behind the proxy. Its input arrives in lots, so that a fault always hits the same transaction.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::fmt;
@@ -23,10 +22,10 @@ use crate::common::{Case, PATIENCE, With, ended};
 const PARTITIONS: i32 = 2;
 /// Records of one lot.
 pub(crate) const LOT: u64 = 20;
-/// Long enough for the outputs of a lot to be acknowledged before its transaction is sealed.
+/// The commit interval. It is long enough for the outputs of a lot to be acknowledged before its transaction is sealed.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// One app with an input and two outputs, and what happened to it.
+/// One app with an input and two outputs, and its progress.
 pub(crate) struct Subject<'a> {
     pub(crate) proxy: &'a Proxy,
     pub(crate) case: Case,
@@ -37,32 +36,32 @@ pub(crate) struct Subject<'a> {
     running: Option<Running>,
 }
 
-/// What an app is started with.
+/// The settings of an app.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) transaction_timeout: Option<Duration>,
-    /// Without these defences.
+    /// The disabled defences.
     pub(crate) undefended: &'static str,
-    /// With these faults.
+    /// The faults.
     pub(crate) failpoints: &'static str,
 }
 
-/// What the judge found in several runs.
+/// The findings of the judge in several runs.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Found {
     lost: u64,
     doubled: u64,
     torn: u64,
-    /// Offsets that are not where the outputs are.
+    /// Committed offsets that do not match the outputs.
     offsets: u64,
-    /// Whatever else it found.
+    /// All other violations.
     other: u64,
-    /// What it said of the first run that was not clean.
+    /// The text of the first verdict that was not clean.
     pub(crate) said: String,
 }
 
 impl<'a> Subject<'a> {
-    /// Starts an app with topics of its own, and has it process a first lot.
+    /// Starts an app with its own topics, and waits until it has processed a first lot.
     pub(crate) fn start(
         proxy: &'a Proxy,
         bootstrap: &str,
@@ -107,7 +106,7 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// What the clients of this app are called begins so.
+    /// Returns the prefix of the client ids of this app.
     pub(crate) fn clients(&self) -> String {
         format!("{}-", self.case.app)
     }
@@ -126,7 +125,7 @@ impl<'a> Subject<'a> {
             .unwrap_or_default()
     }
 
-    /// Sends a lot: one batch for each partition, so that it is one transaction's work.
+    /// Sends a lot. It is one batch for each partition, so that the app processes it in one transaction.
     pub(crate) fn lot(&mut self) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
         for seq in self.sent..self.sent + LOT {
@@ -140,7 +139,7 @@ impl<'a> Subject<'a> {
         self.producer.flush()
     }
 
-    /// Waits until what was sent is committed in both outputs.
+    /// Waits until all sent records are committed in both outputs.
     pub(crate) fn await_outputs(&mut self, patience: Duration) -> Result<()> {
         let what = format!("{} records are in both outputs", self.sent);
         let waited = wait_until(patience, &what, || {
@@ -159,7 +158,7 @@ impl<'a> Subject<'a> {
         waited.with_context(|| self.state())
     }
 
-    /// How the app stands, for people: why it ended, or what it is at.
+    /// Returns the status of the app as text: the reason for its end, or its metrics.
     fn state(&mut self) -> String {
         let Some(running) = &mut self.running else {
             return "it does not run".to_owned();
@@ -184,7 +183,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Stops the app, which must end well.
+    /// Stops the app, which must end without an error.
     pub(crate) fn stop(&mut self) -> Result<()> {
         if let Some(mut running) = self.running.take() {
             running.handle().stop(StopMode::Leave);
@@ -193,13 +192,13 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// Stops and starts again: what is committed twice shows.
+    /// Stops the app and starts it again, so that records that are processed twice become visible.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
         self.run()
     }
 
-    /// What the judge says of it, once it is stopped.
+    /// Returns the findings of the judge. The app must be stopped.
     pub(crate) fn judge(&self) -> Result<Found> {
         let case = &self.case;
         let mut question = Question::of_app(&case.bootstrap, &case.app, &case.input, &self.outputs);
@@ -259,8 +258,8 @@ impl fmt::Display for Found {
     }
 }
 
-/// Runs the jobs, so many at a time; answers in their order, and how long after the beginning each
-/// had ended.
+/// Runs the jobs, `at_a_time` of them at the same time. Returns the result of each job, in their order, and the time
+/// from the start to its end.
 pub(crate) fn in_parallel<J: Sync, T: Send>(
     at_a_time: usize,
     jobs: &[J],

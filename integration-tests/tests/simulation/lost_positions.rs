@@ -1,5 +1,5 @@
-//! The control of `a_lost_position_stops_the_app` in eos-testkit: without the defence, a start at the copy of a lost position
-//! loses the records before it. The simulated failover keeps first positions, so no seed finds this.
+//! The control of `a_lost_position_stops_the_app` in eos-testkit. Without the defence, a start at the copy of a lost
+//! position loses the records before it. The simulated failover keeps first positions, so no seed finds this.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use eos_core::{App, Topic};
 use eos_testkit::TestDriver;
 use eos_testkit::ledger::ModelLedger;
 
-/// Writes one row, loses the database, and restarts. Returns the rows after one more record, or the error of the restart.
+/// Writes one row, loses the database, and restarts. Returns the rows after one more record, or the error of the
+/// restart.
 fn rows_after_loss(without: &str) -> Result<Vec<String>, String> {
     let failpoints = Failpoints::parse("", without).map_err(|error| error.to_string())?;
     let _entered = failpoints.enter();

@@ -1,9 +1,9 @@
-//! A simulation that finds nothing proves nothing: each defence of the runtime is taken away in turn, and a seed
-//! has to find it, by what is bound to go wrong without it.
+//! Control of the simulation. Each defence of the runtime is removed in turn, and a seed must find an expected
+//! violation. A simulation that never finds a violation proves nothing.
 
 use eos_sim::{Outcome, Seeds, Shape};
 
-/// A task can't start: what is committed and what is there don't go together.
+/// A task can't start, because its committed positions and its data do not match.
 const REFUSED: &[&str] = &["a task is refused"];
 /// Inputs without an output.
 const LOST: &[&str] = &["VIOLATED lost"];
@@ -15,20 +15,20 @@ const ORDER: &[&str] = &["VIOLATED lost", "VIOLATED reordered", "VIOLATED double
 const PASSED: &[&str] = &["VIOLATED unexpected", "VIOLATED doubled"];
 /// A window that closes although the input is not idle.
 const EARLY: &[&str] = &["VIOLATED early"];
-/// Inputs with several.
+/// Inputs with several outputs.
 const DOUBLED: &[&str] = &["VIOLATED doubled"];
 /// Not everything is processed in time.
 const STILL: &[&str] = &["it stands still"];
-/// A worker gave up.
+/// A worker ended with an error after which it could have continued.
 const ENDED: &[&str] = &["it could have gone on"];
 /// A record that should not fail.
 const FAILED: &[&str] = &["a record failed"];
-/// A changelog or a database is not what a loop makes of the input; of each partition, or behind a repartition
-/// topic.
+/// A changelog or a database differs from the state that a loop over the input computes, for a partition or after a
+/// repartition topic.
 const STATE: &[&str] = &["VIOLATED state_", " holds {"];
 
-/// The defence; the number of seeds within which it is found, mostly several times as many as it took; and what a violation
-/// says then, one of these.
+/// Each removed defence, the largest number of seeds to try, and texts. A violation must contain one of these texts.
+/// The number is mostly several times the number that was needed.
 const PLANTED: [(&str, u64, &[&str]); 40] = [
     ("every_touched_task", 200, REFUSED),
     ("rewind", 200, LOST),
@@ -92,11 +92,11 @@ const PLANTED: [(&str, u64, &[&str]); 40] = [
     ("held_back", 400, DOUBLED),
 ];
 
-/// The same, for defences of one operator: a seed of this shape finds it.
+/// As `PLANTED`, for the defences of one operator. Only seeds of this shape are tried.
 const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("paused_offset", Shape::Pausing, 20, LOST),
     ("replay_bypasses_dedup", Shape::Parked, 20, PASSED),
-    // A letter that is taken for a repetition is never processed.
+    // A letter that counts as a repetition is never processed.
     ("parked_after_release", Shape::Parked, 20, STILL),
     ("last_letter", Shape::Parked, 20, LOST),
     // Letters with new numbers never come to an end.
@@ -134,7 +134,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("ledger_locks", Shape::Ledger, 100, DOUBLED),
     ("ledger_compares", Shape::Ledger, 1_000, DOUBLED),
     ("take_over_again", Shape::Ledger, 300, STILL),
-    // An answer of a former right row makes a result.
+    // A response of a former right row produces a result.
     (
         "answer_tokens",
         Shape::Foreign,
@@ -150,7 +150,7 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("fan_out_anew", Shape::Foreign, 50, LOST),
     ("missing_row", Shape::Foreign, 20, LOST),
     ("unsubscribe", Shape::Foreign, 20, STATE),
-    // The second stream, or the first one, begins at the first result again.
+    // One of the streams starts from the initial result again.
     ("cogrouped_row", Shape::Cogroup, 20, UNEXPECTED),
     // The joins emit nothing for the second stream.
     ("cogrouped_changes", Shape::Cogroup, 20, UNEXPECTED),
@@ -193,8 +193,8 @@ const OF_A_SHAPE: &[(&str, Shape, u64, &[&str])] = &[
     ("failed_effects", Shape::Sequences, 20, UNEXPECTED),
     ("waiting_records", Shape::Reorder, 20, LOST),
     ("fire_once", Shape::Reorder, 20, ORDER),
-    // Not `due_index` and `into_the_past`: a record whose lower numbers are never called is held a thousand times before it
-    // fails, and such a run takes minutes.
+    // Not `due_index` and `into_the_past`: a record whose lower numbers are never called is held a thousand times
+    // before it fails, and such a run takes minutes.
     // A record waits although it failed.
     (
         "failed_effects",
@@ -227,8 +227,8 @@ fn each_is_found_by_a_seed() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// Looks for a seed that finds a planted bug by what is expected of it. One that is found by something else only
-/// may be found by chance, or by a check that cries at anything.
+/// Searches a seed that finds a planted bug by an expected violation. A bug that only causes other violations may be
+/// found by chance, or by a check that always fails.
 fn find(
     name: &'static str,
     shape: Option<Shape>,
@@ -246,7 +246,7 @@ fn find(
             without: Some(name),
         };
         let summary = seeds.run();
-        // Those that were begun are run to their ends: there is no gap.
+        // All seeds that were started have been run to the end, so there is no gap.
         from += summary.seeds;
         for found in &summary.violated {
             let seed = found.run.seed;
@@ -269,10 +269,10 @@ fn find(
     })
 }
 
-/// What is wrong, without what it is seen in.
+/// Returns the violations without the lines about the evidence.
 fn told(found: &Outcome) -> String {
     let lines = found.violations.iter().flat_map(|it| it.lines());
-    // A verdict begins with what was read.
+    // A verdict begins with lines about the evidence.
     let wrong = lines.filter(|it| {
         !["input ", "output ", "state ", " "]
             .iter()

@@ -1,4 +1,4 @@
-//! The simulation with the state in RocksDB: what an engine in memory can't get wrong.
+//! The simulation with the state in RocksDB. It finds bugs that an engine in memory can't have.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::collections::VecDeque;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use eos_core::spi::stepped::{Home, on_disk};
 use eos_sim::{Disks, Place, ProcessDisk, Seeds};
 
-/// As many as a test run has time for; `EOS_ROCKSDB_SEEDS` says another number.
+/// The number of seeds. `EOS_ROCKSDB_SEEDS` sets another number.
 const SEEDS: u64 = 100;
-/// For all databases of a process.
+/// The memory for all databases of a process, in bytes.
 const MEMORY: usize = 16 << 20;
-/// How many earlier states a disk knows.
+/// The number of earlier states that a disk keeps.
 const EARLIER: usize = 3;
 
-/// Directories, one for each process of each run.
+/// The directories of all processes of all runs, and counts of their faults.
 #[derive(Debug)]
 struct Directories {
     root: PathBuf,
@@ -54,12 +54,12 @@ struct Directory {
     went_back: Arc<AtomicU32>,
 }
 
-/// Copies from when its process was dead.
+/// Copies of a directory, each from a time when its process was down.
 #[derive(Debug, Default)]
 struct Earlier {
-    /// The newest last.
+    /// The copies, with the newest one last.
     copies: VecDeque<PathBuf>,
-    /// How many were ever made: each has a name of its own.
+    /// The number of copies that were ever made. It gives each copy a unique name.
     made: u32,
 }
 
@@ -80,7 +80,7 @@ impl ProcessDisk for Directory {
         earlier.made += 1;
         copy_all(&self.now, &copy);
         earlier.copies.push_back(copy);
-        // Beside that of now.
+        // The last copy is the current state, and does not count.
         if earlier.copies.len() > EARLIER + 1
             && let Some(oldest) = earlier.copies.pop_front()
         {
@@ -96,7 +96,7 @@ impl ProcessDisk for Directory {
 
     fn go_back(&self, states: usize) {
         let earlier = &self.earlier.lock().unwrap().copies;
-        // The last one is what it is now.
+        // The last copy is the current state.
         let to = earlier.len().saturating_sub(1 + states);
         if let Some(copy) = earlier.get(to).filter(|_| to + 1 < earlier.len()) {
             fs::remove_dir_all(&self.now).unwrap();

@@ -26,7 +26,7 @@ use kafka_launcher::os::Signal;
 use kafka_launcher::{ClusterOptions, own_for_tests};
 use kafka_wire::{Client, Isolation, Producer};
 
-/// Two for each worker.
+/// Two partitions for each worker.
 const PARTITIONS: i32 = 12;
 const PROCESSES: usize = 3;
 /// The index of the process that is never killed: a fleet appends the successors of killed processes.
@@ -76,7 +76,7 @@ impl Course {
         self.span.as_secs() * self.rate
     }
 
-    /// The kills, none of them in the last period.
+    /// Returns the planned kills. There is none in the last interval.
     fn kills(&self) -> Vec<Mark> {
         let kills = self.span.as_secs() / self.every.as_secs() - 1;
         let nth = |n: u32| Mark {
@@ -257,7 +257,7 @@ fn run(app: App, course: &Course) -> Result<Option<Outcome>> {
     }))
 }
 
-/// Sends the records at a steady pace while processes are killed. Returns the number of each key.
+/// Sends the records at a steady pace while processes are killed. Returns the number of records of each key.
 fn feed(
     app: App,
     course: &Course,
@@ -291,12 +291,12 @@ fn feed(
     Ok(counts)
 }
 
-/// Kills processes as planned.
+/// The planned kills and their progress.
 struct Nemesis {
     planned: Vec<Mark>,
     kills: Vec<Mark>,
     random: Random,
-    /// When the successor of the last killed process starts.
+    /// The time at which the successor of the last killed process starts.
     restart: Option<Duration>,
     /// The committed output at the last kill.
     committed: i64,

@@ -1,7 +1,7 @@
-//! The loop that eos is measured against: librdkafka itself, at its best, by hand.
+//! The bare librdkafka loop that eos is compared with, written by hand for speed.
 //!
-//! One thread. A queue per partition, batch reads, cached topic handle, copying `produceva`,
-//! offsets sent while data drains, flush, commit. Nothing is recovered from: any error ends it.
+//! One thread. A queue per partition, batch reads, a cached topic handle, copying `produceva`. It sends offsets while
+//! data drains, then flushes and commits. It has no error handling: every error ends the loop.
 
 #![allow(unsafe_code, reason = "it is the C interface that is measured")]
 
@@ -34,8 +34,8 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     }
 }
 
-/// Reads a topic to its end as a reader of committed records, and does nothing with them. Returns how
-/// many they are and how long it took from the first one.
+/// Reads a topic to its end as a reader of committed records, and discards the records. Returns their number, and the
+/// time since the first one.
 pub(crate) fn read(bootstrap: &str, topic: &str, partitions: i32) -> Result<(u64, Duration)> {
     let consumer = client(
         sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
@@ -50,8 +50,8 @@ pub(crate) fn read(bootstrap: &str, topic: &str, partitions: i32) -> Result<(u64
         ],
     )?;
     let name = CString::new(topic)?;
-    // SAFETY: a live instance and C strings; the list, the queue and the messages are ours, and go
-    // before their instance.
+    // SAFETY: a live instance and C strings; the list, the queue and the messages are ours, and are destroyed before
+    // their instance.
     unsafe {
         sys::rd_kafka_poll_set_consumer(consumer);
         let all = sys::rd_kafka_topic_partition_list_new(partitions);
@@ -118,7 +118,7 @@ unsafe fn pass(
                     }
                 }
                 if done == before {
-                    // Nothing here: a moment later there is.
+                    // No partition has records. Waits for up to a millisecond.
                     sys::rd_kafka_consumer_poll(consumer, 1);
                 }
             }
@@ -132,7 +132,7 @@ unsafe fn pass(
     }
 }
 
-/// What is done with one record: nothing, or the same JSON as everywhere.
+/// Forwards one record: unchanged, or with the same JSON work as the other sides.
 ///
 /// # Safety
 /// Live producer, topic handle and message.

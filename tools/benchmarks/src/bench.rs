@@ -1,4 +1,4 @@
-//! The stage that all benchmarks play on: a broker, topics, a directory, sides that come and go.
+//! The environment of all benchmarks: a broker, topics, a directory, and the processes of the sides.
 
 use std::process::Command;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use crate::work::{COUNTS, SEEN, Work};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the broker keeps the files of a deleted topic. The default is a minute, and the work would fall into
-/// another side's turn.
+/// The time that the broker keeps the files of a deleted topic. The default is a minute, and the deletion would then
+/// slow down another side.
 const DELETE_AFTER: Duration = Duration::from_secs(1);
 
 /// The time from the base of event times to the start of the benchmark.
@@ -35,14 +35,14 @@ const EVENT_AGE: Duration = Duration::from_secs(3_600);
 /// The mean size of a batch of the input.
 const BATCH_BYTES: usize = (1 << 20) / 6;
 
-/// A broker and what is needed beside it.
+/// A broker, a client, and the other servers of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) bootstrap: String,
     pub(crate) client: Client,
-    /// Of every topic.
+    /// The number of partitions of every topic.
     pub(crate) partitions: i32,
-    /// How many different keys the input of [`Bench::filled`] has.
+    /// The number of different keys in the input of [`Bench::filled`].
     pub(crate) keys: u64,
     /// The base of event times, in milliseconds since the epoch: a record has the time `begin + event_ms(seq)`.
     begin: i64,
@@ -112,12 +112,12 @@ impl Bench {
         Ok(())
     }
 
-    /// CPU time of the database server so far.
+    /// Returns the CPU time of the database server so far.
     pub(crate) fn database_cpu(&self) -> Result<Option<Duration>> {
         self.server.as_ref().map(Server::cpu).transpose()
     }
 
-    /// CPU time of the broker so far; `None` if the benchmark did not start it.
+    /// Returns the CPU time of the broker so far, or `None` if the benchmark did not start it.
     pub(crate) fn broker_cpu(&self) -> Result<Option<Duration>> {
         let Some(cluster) = &self.cluster else {
             return Ok(None);
@@ -126,20 +126,20 @@ impl Bench {
         nodes.sum::<Result<Duration>>().map(Some)
     }
 
-    /// A topic of this run.
+    /// Creates a topic of this run.
     pub(crate) fn topic(&mut self, name: &str) -> Result<String> {
         let topic = format!("{}-{name}", self.run);
         self.client.create_topic(&topic, self.partitions, 1, &[])?;
         Ok(topic)
     }
 
-    /// A topic with the first `records`. They have event times if the work needs them, otherwise the current time.
-    /// Of a join, it is the left topic.
+    /// Creates a topic with the first `records`. They have event times if the work needs them, otherwise the current
+    /// time. For a join, it is the left topic.
     pub(crate) fn filled(&mut self, name: &str, work: Work, records: u64) -> Result<String> {
         self.filled_side(name, work, records, false)
     }
 
-    /// The right topic of a join.
+    /// Creates the right topic of a join.
     pub(crate) fn filled_right(&mut self, name: &str, work: Work, records: u64) -> Result<String> {
         self.filled_side(name, work, records, true)
     }
@@ -171,7 +171,7 @@ impl Bench {
         Ok(topic)
     }
 
-    /// A task for one side, with an output of its own. `name` is unique in this run.
+    /// Creates a task for one side, with an output of its own. `name` is unique in this run.
     pub(crate) fn play(
         &mut self,
         side: Side,
@@ -226,9 +226,9 @@ impl Bench {
         })
     }
 
-    /// Waits until a broker of ours on this machine has nothing left to do of the turn before: files to delete, pages to write
-    /// to the disk. A fast side would otherwise pay for the one before it (docs/design/0030). A broker that we did not start
-    /// deletes when it likes.
+    /// Waits until a broker of ours on this machine has deleted the files of the previous run, and the system has
+    /// written its pages to the disk. A fast side would otherwise pay for the side before it (docs/design/0030).
+    /// Brokers that we did not start delete at their own time.
     pub(crate) fn settle(&self) -> Result<()> {
         std::thread::sleep(2 * DELETE_AFTER);
         let written = Command::new("sync").status().context("run sync")?;
@@ -254,7 +254,7 @@ impl Bench {
         Running::start(play.side.name(), command, log)
     }
 
-    /// Deletes what a play left behind.
+    /// Deletes the topics, the database and the files of a play.
     pub(crate) fn clear(&mut self, play: &Play) -> Result<()> {
         for topic in &play.topics {
             self.client.delete_topic(topic)?;
@@ -276,9 +276,9 @@ impl Bench {
         Ok(())
     }
 
-    /// How many records a group has finished: the sum of its committed offsets on a topic that begins
-    /// at 0. Does not wait for offsets of an open transaction, and tells those before it. None while
-    /// the group has no coordinator.
+    /// Returns the number of records that a group has finished: the sum of its committed offsets on a topic that begins
+    /// at 0. Does not wait for the offsets of an open transaction, and returns the ones before them. `None` while the
+    /// group has no coordinator.
     pub(crate) fn finished(&mut self, group: &str, topic: &str) -> Option<u64> {
         let partitions = (0..self.partitions).collect();
         let request = requests::offset_fetch(group, topic, partitions, false);
@@ -289,7 +289,7 @@ impl Bench {
         Some(offsets.sum())
     }
 
-    /// The same for all inputs of a play.
+    /// Returns the number of finished records for all inputs of a play.
     pub(crate) fn finished_of(&mut self, play: &Play) -> Option<u64> {
         let Task { group, input, .. } = &play.task;
         if let Some(database) = positions(play) {
@@ -302,13 +302,13 @@ impl Bench {
         })
     }
 
-    /// Reads a play's whole output, expecting no more than its records.
+    /// Reads and checks a play's whole output, with at most the play's number of records.
     pub(crate) fn check(&mut self, play: &Play) -> Result<Check> {
         let check = Check::new(play.task.work, self.partitions, play.task.records);
         check::read(&mut self.client, &play.task.output, check)
     }
 
-    /// Reads a play's whole output, which has to be right. Returns how many records it has.
+    /// Reads a play's whole output, and fails if it is wrong. Returns the number of output records.
     pub(crate) fn ensure_right(&mut self, play: &Play) -> Result<u64> {
         let Task { work, records, .. } = play.task;
         if work.counts() {
@@ -335,7 +335,7 @@ impl Bench {
         }
     }
 
-    /// Waits until all offsets of a group are decided, and checks that they are at the end.
+    /// Waits until no transaction holds offsets of the group, and checks that the offsets are at the end.
     pub(crate) fn ensure_finished(&mut self, play: &Play) -> Result<()> {
         if let Some(database) = positions(play) {
             let done = database.committed(&play.task.group, &play.task.input)?;
@@ -365,12 +365,12 @@ impl Bench {
     }
 }
 
-/// The database with the positions of a play. Only eos keeps them there.
+/// Returns the database with the positions of a play. Only eos keeps positions there.
 fn positions(play: &Play) -> Option<&Database> {
     play.database.as_ref().filter(|_| play.side == Side::Eos)
 }
 
-/// The time of a record sent now.
+/// Returns the current time, as the timestamp of a record.
 pub(crate) fn now_ms() -> Result<i64> {
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     Ok(i64::try_from(time.as_millis())?)

@@ -1,4 +1,4 @@
-//! Whether an output is what the input must have become: each record once, right, and in order.
+//! A check of output records: each once, with the right key and value, and in order.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use kafka_wire::{Client, Isolation, Record};
 use crate::records::{Input, KEYS, kept, number};
 use crate::work::Work;
 
-/// Takes output records as they are read and remembers the first that is wrong.
+/// Checks output records as they are read, and keeps the first violation.
 #[derive(Debug)]
 pub(crate) struct Check {
     work: Work,
     seen: Vec<bool>,
     count: u64,
     last: Vec<Option<u64>>,
-    /// Numbers of records of another input, whose place among the others nothing decides.
+    /// Numbers of records of another input. Their order relative to the other records is undefined.
     beside: BTreeSet<u64>,
     expected: Input,
     wrong: Option<String>,
 }
 
 impl Check {
-    /// For an output of the first `records`, or of fewer.
+    /// Creates the check of an output of at most the first `records`.
     pub(crate) fn new(work: Work, partitions: i32, records: u64) -> Self {
         Self {
             work,
@@ -35,13 +35,13 @@ impl Check {
         }
     }
 
-    /// Expects these beside the first records.
+    /// Expects these records in addition to the first `records`.
     pub(crate) fn beside(mut self, numbers: &[u64]) -> Self {
         self.beside = numbers.iter().copied().collect();
         self
     }
 
-    /// One more record. Returns its number if it has one.
+    /// Checks one more record. Returns its number if it has one.
     pub(crate) fn take(&mut self, partition: i32, key: &[u8], value: &[u8]) -> Option<u64> {
         let seq = number(value);
         self.count += 1;
@@ -96,12 +96,12 @@ impl Check {
         i32::try_from(self.last.len()).unwrap_or(i32::MAX)
     }
 
-    /// How many came, apart from those beside.
+    /// Returns the number of records so far, without those of the other input.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether all that came is right, whatever did not come.
+    /// Fails if one of the records so far is wrong. Missing records are no error here.
     pub(crate) fn so_far(&self) -> Result<()> {
         match &self.wrong {
             Some(wrong) => bail!("the output is wrong: {wrong}"),
@@ -109,7 +109,7 @@ impl Check {
         }
     }
 
-    /// Whether all came, of the first `records`.
+    /// Fails if a record is wrong, or if one of the first `records` is missing.
     pub(crate) fn complete(&self, records: u64) -> Result<()> {
         self.so_far()?;
         let expected = kept(records, self.work);

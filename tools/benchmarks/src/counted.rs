@@ -1,5 +1,5 @@
-//! Whether counts are what the input must have become: of each key every update in turn, or at least
-//! ever larger ones, and at the end how often the key came.
+//! A check of counts. For each key it requires every update in turn, or at least increasing ones, and in the end the
+//! number of its records.
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_protocol::partition_for;
@@ -8,7 +8,7 @@ use kafka_wire::{Client, Isolation, Record};
 use crate::records::{key_number, number_of_key};
 use crate::work::Work;
 
-/// Takes counts as they are read and remembers the first that is wrong.
+/// Checks counts as they are read, and keeps the first violation.
 #[derive(Debug)]
 pub(crate) struct Counted {
     work: Work,
@@ -31,7 +31,7 @@ impl Counted {
         }
     }
 
-    /// One more.
+    /// Checks one more count.
     pub(crate) fn take(&mut self, partition: i32, key: &[u8], value: &[u8]) {
         self.outputs += 1;
         if let Err(why) = self.judge(partition, key, value) {
@@ -59,7 +59,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Checks all counts so far, and returns their number.
+    /// Fails if one of the counts so far is wrong. Returns their number.
     pub(crate) fn so_far(&self) -> Result<u64> {
         match &self.wrong {
             Some(wrong) => bail!("the output is wrong: {wrong}"),
@@ -67,7 +67,7 @@ impl Counted {
         }
     }
 
-    /// Whether the counts are those of the first `records`. Returns how many there were.
+    /// Fails if the last counts are not those of the first `records`. Returns the number of outputs.
     pub(crate) fn complete(&self, records: u64) -> Result<u64> {
         self.so_far()?;
         let mut expected = vec![0_u64; self.last.len()];

@@ -1,4 +1,4 @@
-//! The work as a user of eos writes it.
+//! The works of the benchmarks as eos apps.
 
 use anyhow::Result;
 use eos_core::metrics::Metrics;
@@ -22,12 +22,12 @@ use crate::stats::rounded;
 use crate::windowed;
 use crate::work::{COUNTS, MEMORY, PHASES, View, Work};
 
-/// Works until it is asked to stop.
+/// Runs the work until the process receives a stop signal.
 pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
     let mut app = App::new(&task.group);
     app.set("static.membership", task.stays)
         .state_dir(&task.state)
-        // The Java client checks them unless told otherwise, librdkafka does not: all sides do here.
+        // The Java client checks CRCs by default, librdkafka does not. Here all sides check them.
         .set("check.crcs", true);
     if side != Side::EosDefault {
         app.commit_interval(task.commit_interval)
@@ -134,7 +134,7 @@ fn declare(app: &mut App, task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// Milliseconds per commit, on average over the whole run.
+/// Returns the mean duration of each phase of a commit over the whole run, in milliseconds.
 fn phases(metrics: &Metrics) -> Value {
     let times = &metrics.totals.commit_times;
     let ms = |phase| rounded(times.phase(phase).mean().as_secs_f64() * 1e3);
@@ -144,7 +144,7 @@ fn phases(metrics: &Metrics) -> Value {
     Value::Object(phases.into_iter().chain([commits]).collect())
 }
 
-/// Apps that are started while this is held go without.
+/// Disables the quarantine of apps that are started while the returned guard is held.
 #[cfg(feature = "failpoints")]
 fn without_quarantine() -> Result<eos_core::spi::failpoints::Entered> {
     Ok(eos_core::spi::failpoints::Failpoints::parse("", "quarantine")?.enter())

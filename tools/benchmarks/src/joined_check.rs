@@ -1,4 +1,4 @@
-//! A check of the results of joins. Plain loops over the input compute what is expected.
+//! A check of the results of joins. Plain loops over the input compute the expected results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ type Found = (i32, u64, Option<u64>);
 /// The numbers of the records of a key: those of the left topic and those of the right one.
 type Sides = [Vec<u64>; 2];
 
-/// Takes results as they are read and remembers the first that is wrong.
+/// Checks results as they are read, and keeps the first violation.
 pub(crate) struct JoinedCheck {
     work: Work,
     side: Side,
@@ -95,7 +95,7 @@ impl JoinedCheck {
         Ok(self.found.len() as u64)
     }
 
-    /// The records of each key.
+    /// Returns the numbers of the records of each key.
     fn by_key(&mut self, records: u64) -> HashMap<Vec<u8>, Sides> {
         let mut keys = HashMap::<Vec<u8>, Sides>::new();
         for seq in 0..records {
@@ -106,7 +106,7 @@ impl JoinedCheck {
         keys
     }
 
-    /// The results of each key, in order.
+    /// Returns the results of each key, in order.
     fn found_by_key(&mut self) -> HashMap<Vec<u8>, Vec<(u64, u64)>> {
         let mut keys = HashMap::<Vec<u8>, Vec<(u64, u64)>>::new();
         for (_, left, right) in &self.found {
@@ -117,7 +117,7 @@ impl JoinedCheck {
         keys
     }
 
-    /// Each record of the stream once, in order, with the row of its key.
+    /// Requires each record of the stream once, in order, with the row of its key.
     fn stream_table(&mut self, records: u64) -> Result<()> {
         let keys = self.by_key(records);
         let mut last = HashMap::new();
@@ -143,8 +143,8 @@ impl JoinedCheck {
         Ok(())
     }
 
-    /// Each pair once. Each record of the left topic without a pair once, if the join is a left one and stream time is beyond its
-    /// grace.
+    /// Requires each pair once. For a left join, also requires each record of the left topic without a pair once, if
+    /// stream time is beyond its grace.
     fn streams(&mut self, records: u64) -> Result<()> {
         let reach = ms(match self.work {
             Work::HotKey | Work::ColdKeys => HOT_REACH,
@@ -200,7 +200,7 @@ impl JoinedCheck {
         Ok(())
     }
 
-    /// Each update after the first result of a key is a result once. The last one is that of the last rows.
+    /// Requires one result for each update after the first result of a key. The last result is that of the last rows.
     fn tables(&mut self, records: u64) -> Result<()> {
         let mut found = self.found_by_key();
         for (key, [lefts, rights]) in self.by_key(records) {
@@ -230,7 +230,8 @@ impl JoinedCheck {
         Ok(())
     }
 
-    /// The last result of each key is that of the last rows, and none is older than the one before it.
+    /// Requires that the last result of each key is that of the last rows, and that no result is older than the one
+    /// before it.
     fn foreign(&mut self, records: u64) -> Result<()> {
         let mut found = self.found_by_key();
         let keys = self.by_key(records);
@@ -285,7 +286,7 @@ mod tests {
     const RECORDS: u64 = 40_000;
     const FEW: u64 = 100;
 
-    /// A result of records with these numbers.
+    /// Checks a result of records with these numbers.
     fn take(check: &mut JoinedCheck, left: u64, right: Option<u64>) {
         let mut input = Input::of(check.work, FEW);
         let mut value = Vec::new();

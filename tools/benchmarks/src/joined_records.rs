@@ -1,4 +1,4 @@
-//! The inputs of joins: which records are in the right topic, with which keys and times.
+//! The inputs of joins: the records of the right topic, their keys and their times.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) const ROWS: u64 = 50_000;
 /// The rows of the table that a foreign key names.
 const FOREIGN_ROWS: u64 = 10_000;
 
-/// Whether a record is in the right topic.
+/// Returns whether a record is in the right topic.
 pub(crate) fn is_right(seq: u64, work: Work) -> bool {
     match work {
         Work::StreamTable => seq < ROWS,
@@ -23,7 +23,7 @@ pub(crate) fn is_right(seq: u64, work: Work) -> bool {
     }
 }
 
-/// The number of different keys of the left topic, if the work needs another one than usual.
+/// Returns the number of different keys of the left topic, if the work needs another one than usual.
 pub(crate) fn keys(work: Work) -> Option<u64> {
     match work {
         Work::StreamTable => Some(ROWS),
@@ -33,7 +33,7 @@ pub(crate) fn keys(work: Work) -> Option<u64> {
     }
 }
 
-/// The most records that an input can have.
+/// Returns the maximum number of records of an input.
 pub(crate) fn most_records(work: Work) -> u64 {
     if work == Work::Orders {
         ORDERS
@@ -42,8 +42,8 @@ pub(crate) fn most_records(work: Work) -> u64 {
     }
 }
 
-/// The time of a record in milliseconds since the base of event times. Tables get their rows in order: Kafka Streams logs
-/// each row that is out of order.
+/// Returns the time of a record in milliseconds since the base of event times. Tables get their rows in order, because
+/// Kafka Streams logs each row that is out of order.
 pub(crate) fn time_ms(seq: u64, work: Work) -> i64 {
     let in_order = |seq: u64| i64::try_from(seq / 10).unwrap_or(i64::MAX);
     match work {
@@ -57,11 +57,11 @@ pub(crate) fn time_ms(seq: u64, work: Work) -> i64 {
 /// The number of orders with different keys. It is a prime, so each number below it has another multiple.
 const ORDERS: u64 = 7_999_993;
 
-/// The number of the key of a row of the table, instead of a random one.
+/// Returns the number of the key of a table's row, if it is not random.
 pub(crate) fn number_of_row(seq: u64, work: Work) -> Option<u64> {
     match work {
         Work::StreamTable => (seq < ROWS).then_some(seq),
-        // Their order looks random, but no key comes twice.
+        // The order of the keys looks random, but each key occurs once.
         Work::Orders => Some(seq * 6_364_137 % ORDERS),
         _ => None,
     }
@@ -87,7 +87,7 @@ pub(crate) fn change_right_key(key: &mut Vec<u8>, seq: u64, work: Work) {
     }
 }
 
-/// A duration in milliseconds.
+/// Returns a duration in milliseconds.
 pub(crate) fn ms(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! A store of any size: an input that has each key once, and what goes on behind it.
+//! A store of any size: an input that has each key once, and the records after it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use kafka_wire::{Isolation, Producer};
 use crate::bench::{Bench, Play, now_ms};
 use crate::running::Running;
 
-/// What every record says; it is counted, not read.
+/// The value of every record. Sides count the records and do not read the value.
 const VALUE: &[u8] = b"one more";
 
-/// How long a side may stand still.
+/// The time limit for a side without progress.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Between two records of each partition, once all keys are there.
+/// The time between two records of each partition, after all keys are in the input.
 const PACE: Duration = Duration::from_millis(5);
 
-/// The key of a number.
+/// Returns the key with a number.
 pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("key-{number:09}").into_bytes()
 }
@@ -31,7 +31,7 @@ fn partition(key: &[u8], partitions: i32) -> i32 {
     partition_for(key, partitions.unsigned_abs()).get()
 }
 
-/// A topic with each of so many keys once.
+/// Creates a topic with this number of keys, each once.
 pub(crate) fn filled(bench: &mut Bench, name: &str, keys: u64) -> Result<String> {
     let topic = bench.topic(name)?;
     let mut producer = Producer::new(&bench.bootstrap)?;
@@ -57,7 +57,7 @@ impl Sample {
     /// The number of keys in a sample.
     const KEYS: u64 = 10_000;
 
-    /// Sends some of these keys once more, from all partitions.
+    /// Sends some of these keys again, in all partitions.
     pub(crate) fn send(bench: &mut Bench, play: &Play, keys: u64) -> Result<Self> {
         let ends = (bench.client).end_offsets(&play.task.output, Isolation::ReadCommitted)?;
         let step = (keys / Self::KEYS).max(1);
@@ -108,7 +108,7 @@ impl Sample {
     }
 }
 
-/// Waits until a side has committed so many records of its input.
+/// Waits until a side has committed this number of records of its input.
 pub(crate) fn wait_for(
     bench: &mut Bench,
     play: &Play,
@@ -135,7 +135,7 @@ pub(crate) fn wait_for(
     }
 }
 
-/// Keys that are there already come again, in every partition, until this is stopped.
+/// A thread that sends existing keys again, in every partition, until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Stream {
     stop: Arc<AtomicBool>,
@@ -146,7 +146,7 @@ impl Stream {
     pub(crate) fn start(bench: &Bench, topic: &str, keys: u64) -> Result<Self> {
         let mut producer = Producer::new(&bench.bootstrap)?;
         let topic = topic.to_owned();
-        // A key of each partition is enough: what is measured is when commits go on.
+        // One key of each partition is enough, because only the time of new commits is measured.
         let partitions = bench.partitions;
         let of = |at: i32| {
             (0..keys)

@@ -1,8 +1,8 @@
-//! From the moment when a record is due to the moment when a reader of committed records has it.
+//! The latency from the due time of a record until a reader of committed records receives it.
 //!
-//! One generator and one consumer, the same for all sides. The generator keeps to a schedule, and a
-//! record's number tells when it was due: a generator that falls behind makes the latency larger, not
-//! the samples fewer (no coordinated omission).
+//! One generator and one consumer, the same for all sides. The generator follows a schedule, and the number of a record
+//! gives its due time. So a generator that falls behind increases the latency, and does not reduce the number of
+//! samples (no coordinated omission).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ use crate::streams::Streams;
 use crate::throughput::alternating;
 use crate::work::Work;
 
-/// How long the last records may take.
+/// The time limit for the last records.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The sides that are compared, and that could be.
+/// The sides that this benchmark can compare.
 pub(crate) const SIDES: [Side; 3] = [Side::Eos, Side::EosDefault, Side::Streams];
 
-/// What one run came to, in milliseconds.
+/// The result of one run, in milliseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) side: Side,
@@ -37,13 +37,13 @@ pub(crate) struct Outcome {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
-    /// The most that the generator was behind its schedule while it was measured.
+    /// The maximum delay of the generator behind its schedule after the warm-up.
     pub(crate) generator_behind: f64,
-    /// CPU of the side, of one core.
+    /// The CPU time of the side, in percent of one core.
     pub(crate) cpu_percent: f64,
 }
 
-/// When which record is due.
+/// The due time of each record.
 #[derive(Debug, Clone, Copy)]
 struct Schedule {
     start: Instant,
@@ -54,7 +54,7 @@ struct Schedule {
 
 /// Measures each side in turn.
 pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
-    // The JVM is warmed by the records of the first seconds, as the others are.
+    // The records of the first seconds warm up the JVM, like the other sides.
     let streams = if sides.contains(&Side::Streams) {
         Some(Streams::build(0, options.heap_mb(None))?)
     } else {
@@ -141,8 +141,8 @@ impl Schedule {
     }
 }
 
-/// Sends each record when it is due, with those that became due during the last round trip. Returns how
-/// much too late the latest one was.
+/// Sends each record at its due time, together with those that became due during the last round trip. Returns the
+/// maximum delay.
 fn generate(play: &Play, schedule: Schedule, stop: &AtomicBool) -> Result<Duration> {
     let mut producer = Producer::new(&play.task.bootstrap)?;
     let (mut input, mut behind) = (Input::default(), Duration::ZERO);
@@ -176,11 +176,11 @@ fn generate(play: &Play, schedule: Schedule, stop: &AtomicBool) -> Result<Durati
     Ok(behind)
 }
 
-/// What the consumer saw after the warm-up.
+/// The samples of the consumer after the warm-up.
 struct Seen {
-    /// Milliseconds.
+    /// The latencies, in milliseconds.
     samples: Vec<f64>,
-    /// What the side used meanwhile.
+    /// The CPU time of the side in the same period.
     cpu: Duration,
 }
 
@@ -220,7 +220,7 @@ fn consume(consumer: &BaseConsumer, schedule: Schedule, running: &mut Running) -
     })
 }
 
-/// A reader of the committed output, from this offset on.
+/// Creates a reader of the committed output from this offset.
 pub(crate) fn consumer(play: &Play, from: Offset) -> Result<BaseConsumer> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", &play.task.bootstrap)

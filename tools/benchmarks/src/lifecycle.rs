@@ -121,7 +121,7 @@ pub(crate) fn run(
     })
 }
 
-/// Whether two members have half of the partitions each.
+/// Returns whether two members have half of the partitions each.
 pub(crate) fn is_shared(bench: &mut Bench, play: &Play) -> Result<bool> {
     let group = bench.client.group_members(&play.task.group)?;
     let half = bench.partitions.unsigned_abs() as usize / 2;
@@ -195,7 +195,7 @@ impl Ends {
         Ok(())
     }
 
-    /// The number of partitions that did not grow.
+    /// Returns the number of partitions that did not grow.
     fn silent(&self) -> usize {
         let grown = self.latest.iter().zip(&self.before);
         grown.filter(|((end, _), before)| end <= before).count()
@@ -279,7 +279,7 @@ impl Queues {
         }
     }
 
-    /// The next number of a partition, without those whose records the work drops.
+    /// Returns the next number of a partition, without those whose records the work drops.
     fn next(&mut self, partition: i32) -> Result<u64> {
         let partitions = i32::try_from(self.queues.len())?;
         loop {

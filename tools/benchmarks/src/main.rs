@@ -1,4 +1,4 @@
-//! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
+//! Benchmarks of eos and comparable programs: `cargo xtask bench`. `docs/benchmarks.md` explains the results.
 //!
 //! ```text
 //! main ─► throughput | count | dedup | windows | joins | postgres | pruning | partitions | restart | pending | restore | latency | memory | siblings
@@ -58,7 +58,7 @@ use options::{Options, What};
 use side::{Side, Task};
 use work::{JOINS, ROWS, WINDOWS, Work};
 
-/// Of every side but Kafka Streams', and in the place of the C library's, too: `docs/benchmarks.md`.
+/// The allocator of all sides except Kafka Streams. It also replaces that of the C library: `docs/benchmarks.md`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -98,7 +98,7 @@ fn work(mut words: impl Iterator<Item = String>) -> Result<()> {
                 true => postgres::bare::run(&task)?,
                 false => bare::run(&task)?,
             }
-            // Until it is stopped: when it is gone, its CPU time can't be read any more.
+            // Runs until it is stopped. The CPU time of an ended process cannot be read.
             loop {
                 std::thread::park();
             }
@@ -124,7 +124,7 @@ fn measure(options: &Options) -> Result<()> {
             options,
         )?;
     }
-    // Not one of all: it needs a build of its own.
+    // Not part of `all`, because it needs a build of its own.
     if options.what == What::Quarantine {
         let usual = [Side::Eos, Side::EosUnguarded];
         throughput(What::Quarantine, Work::Pass, &usual, options)?;

@@ -61,7 +61,7 @@ impl Built {
     }
 }
 
-/// The files of the program, relative to its root.
+/// Returns the files of the program, relative to its root.
 fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut open = vec![PathBuf::new()];

@@ -1,5 +1,4 @@
-//! How much memory a backlog takes: a closure that sleeps on every record, and far more records
-//! waiting than it can work off.
+//! The memory of a backlog: a closure that sleeps for every record, and far more waiting records than it can process.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +12,10 @@ use crate::side::Side;
 use crate::stats::rounded;
 use crate::work::Work;
 
-/// What each record costs.
+/// The sleep for each record.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What the run came to.
+/// The result of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) waiting: u64,
@@ -25,7 +24,7 @@ pub(crate) struct Outcome {
     pub(crate) peak_mib: f64,
 }
 
-/// Works for a while behind a slow closure.
+/// Runs for the given time with a slow closure.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let waiting = options.records.unwrap_or(2_000_000);
     let mut bench = Bench::open(PARTITIONS)?;
@@ -70,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// How many records below these offsets come out.
+/// Returns the number of records below these offsets that the work does not drop.
 fn kept_below(offsets: &[u64], records: u64) -> u64 {
     let mut next = [0_u64; PARTITIONS as usize];
     let (mut input, mut kept) = (Input::default(), 0);

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line.
 
 use std::time::Duration;
 
@@ -114,8 +114,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The heap that Kafka Streams gets for this work, in MB: the smallest in which it is as fast as in a larger
-    /// one.
+    /// Returns the heap of Kafka Streams for this work, in MB: the smallest in which it is as fast as in a larger one.
     pub(crate) fn heap_mb(&self, work: Option<Work>) -> u32 {
         let least = match work {
             Some(Work::Count) => 256,
@@ -124,26 +123,26 @@ impl Options {
         self.heap_mb.unwrap_or(least)
     }
 
-    /// The numbers of keys of `--keys`, or these defaults.
+    /// Returns the numbers of keys of `--keys`, or these defaults.
     pub(crate) fn keys(&self, usual: &[u64]) -> Vec<u64> {
         self.keys.clone().unwrap_or_else(|| usual.to_vec())
     }
 
-    /// The work of `--work` if the list has it, or the whole list.
+    /// Returns the work of `--work` if the list has it, or the whole list.
     pub(crate) fn works(&self, all: &[Work]) -> Vec<Work> {
         let asked = |work: &&Work| self.work.is_none_or(|only| only == **work);
         all.iter().filter(asked).copied().collect()
     }
 
-    /// Between two commits.
+    /// Returns the time between two commits.
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_millis(self.interval_ms)
     }
 
-    /// The sides that were asked for, or these.
+    /// Returns the sides of `--sides`, or these defaults.
     ///
     /// # Errors
-    /// When a benchmark was asked for with a side that it can't measure.
+    /// If `--sides` has a side that the benchmark can't measure.
     pub(crate) fn sides(&self, usual: &[Side], possible: &[Side]) -> Result<Vec<Side>> {
         let Some(asked) = &self.sides else {
             return Ok(usual.to_vec());

@@ -1,5 +1,7 @@
-//! `docs/benchmarks.md`: each benchmark has a block there, between two marks, that `--write`
-//! replaces. What is around the blocks is written by hand.
+//! The results in `docs/benchmarks.md`.
+//!
+//! Each benchmark has a block between two marks, and `--write` replaces it. The text around the blocks is written by
+//! hand.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +11,7 @@ use clap::ValueEnum;
 
 use crate::options::{Options, What};
 
-/// Prints the table and, if asked to, writes it into the page.
+/// Prints the table. With `--write`, also writes it into the page.
 pub(crate) fn show(what: What, table: &str, options: &Options) -> Result<()> {
     println!("\n{table}");
     if !options.write {
@@ -53,7 +55,7 @@ fn replaced(page: &str, name: &str, block: &str) -> Option<String> {
     ))
 }
 
-/// When, with what, on what, and the command that repeats it.
+/// Returns the command that repeats the run, the date, the versions and the machine.
 fn origin() -> String {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let (_, librdkafka) = rdkafka::util::get_rdkafka_version();
@@ -93,7 +95,7 @@ fn java() -> Option<String> {
     Some(format!("Java {version}"))
 }
 
-/// The processor, its cores, and the memory.
+/// Returns a description of the processor, its cores, and the memory.
 fn machine() -> Option<String> {
     let field = |file: &str, name: &str| {
         let text = fs::read_to_string(file).ok()?;
@@ -108,7 +110,7 @@ fn machine() -> Option<String> {
     Some(format!(
         "{cores} cores ({model}), {:.0} GiB, Linux {}, the broker on the same machine",
         kib / f64::from(1 << 20),
-        // Not what a vendor adds.
+        // Without the suffix of the distribution.
         kernel.trim().split('-').next()?
     ))
 }

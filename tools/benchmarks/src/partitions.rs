@@ -41,14 +41,14 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The median of a figure over the rounds.
+    /// Returns the median of a figure over the rounds.
     pub(crate) fn median(&self, figure: fn(&Outcome) -> f64) -> f64 {
         median(self.outcomes.iter().map(figure).collect())
     }
 }
 
 impl Results {
-    /// The records/s of a row divided by those of the first row of its side, by round.
+    /// Returns the records/s of a row divided by those of the first row of its side, by round.
     pub(crate) fn ratios(&self, row: &Row) -> Vec<f64> {
         let first = self.rows.iter().find(|it| it.side == row.side);
         let first = first.map_or(&[][..], |it| &it.outcomes);

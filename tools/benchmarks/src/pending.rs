@@ -52,7 +52,7 @@ pub(crate) fn declare(app: &mut App, task: &Task) {
         .to(&closed);
 }
 
-/// Makes all timers or sessions of so many keys due, and checks that each has one result.
+/// Makes all timers or sessions of the keys due, and checks that each has one result.
 pub(crate) fn ensure_all_due(
     bench: &mut Bench,
     play: &Play,
@@ -117,7 +117,7 @@ fn send_to_each(bench: &Bench, play: &Play, ahead: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The keys with a result.
+/// Returns the keys with a result.
 fn results(bench: &mut Bench, play: &Play, keys: u64) -> Result<HashSet<Key>> {
     let work = play.task.work;
     let mut found = HashSet::new();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// The kernel counts in hundredths of a second towards programs (`USER_HZ`), on every Linux.
+/// The unit of CPU times in `/proc`, per second (`USER_HZ`): 100 on every Linux.
 const TICKS_PER_SECOND: u32 = 100;
 
-/// User and system time of all threads of a process so far, also of one that has just ended.
+/// Returns the user and system time of all threads of a process so far, also of one that has just ended.
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path)
@@ -56,8 +56,8 @@ fn sum_of_times(stat: &str, count: usize) -> Option<u64> {
     (times.len() == count).then(|| times.iter().sum())
 }
 
-/// CPU time of all cores and processes so far: user, system, interrupts, and what a hypervisor took
-/// away.
+/// Returns the CPU time of all cores and processes so far: user, system, interrupts, and the time that a hypervisor
+/// stole.
 pub(crate) fn busy() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
     busy_ticks(&stat)
@@ -65,7 +65,7 @@ pub(crate) fn busy() -> Result<Duration> {
         .context("/proc/stat says something else than times")
 }
 
-/// `cpu  user nice system idle iowait irq softirq steal ..`
+/// Parses `cpu  user nice system idle iowait irq softirq steal ..`.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line
@@ -76,7 +76,7 @@ fn busy_ticks(stat: &str) -> Option<u64> {
     Some(ticks.get(..8)?.iter().sum::<u64>() - idle)
 }
 
-/// The most memory that a process had resident so far (`VmHWM`), in MiB.
+/// Returns the maximum resident memory of a process so far (`VmHWM`), in MiB.
 pub(crate) fn peak_mib(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
@@ -88,7 +88,7 @@ pub(crate) fn peak_mib(pid: u32) -> Result<f64> {
         .with_context(|| format!("{path} has no VmHWM"))
 }
 
-/// The open file descriptors of a process.
+/// Returns the number of open file descriptors of a process.
 pub(crate) fn files(pid: u32) -> Result<usize> {
     let path = format!("/proc/{pid}/fd");
     let files = fs::read_dir(&path).with_context(|| format!("read {path}"))?;

@@ -1,6 +1,6 @@
-//! The input, and what must come out of it: every record is a function of its number.
+//! The input and the expected output: every record is a function of its number.
 //!
-//! So the check needs no copy of the input, and the check of a value is a comparison of bytes.
+//! So the check needs no copy of the input, and it compares values byte by byte.
 
 use eos_protocol::partition_for;
 
@@ -8,13 +8,13 @@ use crate::joined_records;
 pub(crate) use crate::numbers::{event_ms, mixed};
 use crate::work::Work;
 
-/// Partitions of every topic, except where many of them are what is measured.
+/// The number of partitions of every topic, unless a benchmark measures many partitions.
 pub(crate) const PARTITIONS: i32 = 6;
 
-/// Bytes of an input value.
+/// The size of an input value, in bytes.
 pub(crate) const VALUE_BYTES: usize = 120;
 
-/// How many different keys there are.
+/// The number of different keys.
 pub(crate) const KEYS: u64 = 100_000;
 
 /// One record of the input.
@@ -23,7 +23,7 @@ pub(crate) struct Input {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     work: Work,
-    /// How many different keys there are.
+    /// The number of different keys.
     keys: u64,
 }
 
@@ -34,7 +34,7 @@ impl Default for Input {
 }
 
 impl Input {
-    /// For this work, of this many different keys.
+    /// Creates a record for this work, with this number of different keys.
     pub(crate) fn of(work: Work, keys: u64) -> Self {
         Self {
             key: Vec::new(),
@@ -74,12 +74,12 @@ impl Input {
         }
     }
 
-    /// Where Java's partitioner, eos and librdkafka's `murmur2_random` put it.
+    /// Returns the partition that Java's partitioner, eos and librdkafka's `murmur2_random` choose.
     pub(crate) fn partition(&self, partitions: i32) -> i32 {
         partition_for(&self.key, partitions.unsigned_abs()).get()
     }
 
-    /// Turns the input's value into what the work must have made of it; false if it is dropped.
+    /// Turns the input's value into the expected output of the work. Returns whether the work keeps the record.
     pub(crate) fn becomes_output(&mut self, seq: u64, work: Work) -> bool {
         if work != Work::Map {
             return is_kept(seq, work);
@@ -94,7 +94,7 @@ impl Input {
     }
 }
 
-/// Whether a record comes out at the other end. Of a map and of a deduplication, one in ten does not.
+/// Returns whether the work keeps a record. A map and a deduplication drop one record in ten.
 pub(crate) fn is_kept(seq: u64, work: Work) -> bool {
     match work {
         Work::Map => !seq.is_multiple_of(10),
@@ -103,19 +103,19 @@ pub(crate) fn is_kept(seq: u64, work: Work) -> bool {
     }
 }
 
-/// The number of the earlier record that this one repeats, or its own number. A repetition comes up to 25 seconds of event
-/// time later, so that both times are within a window whatever the disorder.
+/// Returns the number of the earlier record that this one repeats, or its own number. A repetition follows within 25
+/// seconds of event time, so both times are within a window despite the disorder.
 fn original(seq: u64) -> u64 {
     const FARTHEST: u64 = 250_000;
     if seq % 10 != 9 {
         return seq;
     }
     let earlier = seq - 1 - mixed(seq) % seq.min(FARTHEST);
-    // The record before a repetition is none.
+    // The repeated record must not be a repetition itself.
     earlier - u64::from(earlier % 10 == 9)
 }
 
-/// How many of the first `records` come out.
+/// Returns the number of the first `records` that the work keeps.
 pub(crate) fn kept(records: u64, work: Work) -> u64 {
     match work {
         Work::Map => records - records.div_ceil(10),
@@ -124,7 +124,7 @@ pub(crate) fn kept(records: u64, work: Work) -> u64 {
     }
 }
 
-/// The number of an output record, without reading all of its JSON.
+/// Returns the number of an output record, without reading all of its JSON.
 pub(crate) fn number(value: &[u8]) -> Option<u64> {
     let mark = b"\"seq\":";
     let at = value.windows(mark.len()).position(|w| w == mark)?;
@@ -133,19 +133,19 @@ pub(crate) fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
-/// The number of a record's key among so many keys.
+/// Returns the number of a record's key, for this number of keys.
 pub(crate) fn key_number(seq: u64, keys: u64) -> u64 {
     Fields::of(seq, keys).user - FIRST_KEY
 }
 
-/// The number of this key among so many keys.
+/// Returns the number of a key, for this number of keys.
 pub(crate) fn number_of_key(key: &[u8], keys: u64) -> Option<u64> {
     let digits = std::str::from_utf8(key.strip_prefix(b"u")?).ok()?;
     let number = digits.parse::<u64>().ok()?.checked_sub(FIRST_KEY)?;
     (number < keys).then_some(number)
 }
 
-/// The key of a number.
+/// Returns the key with a number.
 pub(crate) fn key_of(number: u64) -> Vec<u8> {
     format!("u{}", FIRST_KEY + number).into_bytes()
 }
@@ -155,7 +155,7 @@ const FIRST_KEY: u64 = 10_000_000;
 struct Fields {
     user: u64,
     page: u64,
-    /// Its last digit is that of the number, so that one in ten is a multiple of ten.
+    /// The last digit is that of the record's number, so that one in ten is a multiple of ten.
     ms: u64,
 }
 

@@ -1,8 +1,8 @@
-//! How long after SIGKILL until results come again, by the size of the state.
+//! The time from SIGKILL until new results, by the size of the state.
 //!
-//! A side counts by key with a store of so many keys, and records of a few of them keep coming. Its
-//! process is killed and started again at once, on the same directory, as a static member. What counts
-//! is when every partition of the output has new committed records.
+//! A side counts by key with a store of a given number of keys, and records of a few of them continue to arrive. The
+//! benchmark kills the process and restarts it at once, in the same directory, as a static member. It measures the time
+//! until every partition of the output has new committed records.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,25 +29,25 @@ pub(crate) const SIDES: [Side; 2] = [Side::Eos, Side::Streams];
 /// The numbers of keys.
 const KEYS: [u64; 3] = [10_000, 1_000_000, 10_000_000];
 
-/// Kills of each side and size.
+/// The number of kills of each side and size.
 const KILLS: u32 = 5;
 
-/// Between two kills, and before the first: long against a commit.
+/// The time before each kill: much longer than a commit.
 const CALM: Duration = Duration::from_secs(3);
 
-/// A commit that was under way when the process died may end a moment later: it is no recovery. No process
-/// starts, joins and commits in so short a time.
+/// The time after a kill in which a new commit does not count: the broker may still complete a commit of the killed
+/// process. No process starts, joins and commits in so short a time.
 const AFTERSHOCK: Duration = Duration::from_millis(200);
 
-/// How long a recovery may take.
+/// The time limit of a recovery.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What the kills of one side and size came to.
+/// The results of the kills of one side and size.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) side: Side,
     pub(crate) keys: u64,
-    /// By kill: from SIGKILL to the first new commit, and to new commits everywhere.
+    /// By kill, in milliseconds: from SIGKILL to the first new commit, and to new commits in every partition.
     pub(crate) first_ms: Vec<f64>,
     pub(crate) everywhere_ms: Vec<f64>,
 }
@@ -105,7 +105,7 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
 pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) kills: Outcome,
-    /// The number of records that the start without a database read.
+    /// The number of records that the start without a local database read.
     pub(crate) restored: u64,
     /// The duration of that restore, in milliseconds.
     pub(crate) restore_ms: f64,

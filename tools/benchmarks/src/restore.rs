@@ -1,4 +1,4 @@
-//! Restore rate from a changelog, beside a bare reader.
+//! The restore rate from a changelog, compared with a bare reader.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::stats::rounded;
 use crate::streams::Streams;
 use crate::work::{COUNTS, RESTORED, Work};
 
-/// How long a restore may take.
+/// The time limit of a restore.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What one round came to, in records/s.
+/// The result of one round, in records/s.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) round: u32,
@@ -29,8 +29,8 @@ pub(crate) struct Outcome {
     pub(crate) streams: f64,
 }
 
-/// Fills a store on each side, deletes it, and measures its restore. After each restore, some keys are sent once more
-/// and must be counted exactly.
+/// Fills a store on each side, deletes it, and measures its restore. After each restore, some keys are sent again and
+/// must be counted exactly.
 pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
     let keys = options.records.unwrap_or(3_000_000);
     let streams = Streams::build(0, options.heap_mb(None))?;
@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// Deletes what a side keeps and starts it once more. Records/s of what it reads.
+/// Deletes the local state of a side and restarts it. Returns the restored records/s.
 fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) -> Result<f64> {
     let keys = play.task.records;
     std::fs::remove_dir_all(&play.task.state)?;
@@ -102,7 +102,7 @@ fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u3
     Ok(records as f64 / Duration::from_secs_f64(ms / 1e3).as_secs_f64())
 }
 
-/// The last reported restore: records, and milliseconds since its first task began.
+/// Returns the last reported restore: records, and milliseconds since its first task began.
 pub(crate) fn last_restore(text: &str) -> Option<(u64, f64)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(RESTORED));
     let mut words = lines.next_back()?.split(' ');

@@ -25,13 +25,13 @@ use crate::side::Side;
 use crate::stats::{Latencies, rounded};
 use crate::work::{RESTORED, RESTORING, Work};
 
-/// How long a rebalance and a restore may take.
+/// The time limit of a rebalance and a restore.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The time of the samples before the first process leaves.
 const CALM: Duration = Duration::from_secs(15);
 /// The time after the restore, for late results.
 const AFTER: Duration = Duration::from_secs(2);
-/// Between two checks of a log.
+/// The time between two checks of a log.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The latencies of one round, in milliseconds.
@@ -40,7 +40,7 @@ pub(crate) struct Outcome {
     pub(crate) round: u32,
     pub(crate) keys: u64,
     pub(crate) restore_ms: f64,
-    /// Of the records of the three tasks that stay.
+    /// The latencies of the records of the three tasks that stay, before the restore.
     pub(crate) calm: Latencies,
     pub(crate) restoring: Latencies,
 }
@@ -133,9 +133,9 @@ fn one(round: u32, options: &Options) -> Result<Outcome> {
     })
 }
 
-/// Stops the first process. The calm time before, and the time of the restore after.
+/// Stops the first process. Returns the calm time before, and the time of the restore after.
 fn spans(first: Running, second: &mut Running) -> Result<(Span, Span)> {
-    // The generator and the reader begin.
+    // Waits until the generator and the reader have started.
     thread::sleep(AFTER);
     let from = now_ms()?;
     thread::sleep(CALM);
@@ -152,7 +152,7 @@ fn spans(first: Running, second: &mut Running) -> Result<(Span, Span)> {
     Ok((calm, restore))
 }
 
-/// Waits for so many tasks in such lines of the log. The time at which they were there.
+/// Waits until the log has lines with this prefix for this number of tasks. Returns the time in milliseconds.
 fn wait_for_tasks(running: &mut Running, prefix: &str, wanted: usize) -> Result<i64> {
     let since = Instant::now();
     while tasks(running, prefix).len() < wanted {
@@ -168,7 +168,7 @@ fn wait_for_tasks(running: &mut Running, prefix: &str, wanted: usize) -> Result<
     now_ms()
 }
 
-/// The partitions of the tasks that such lines of the log name.
+/// Returns the partitions of the tasks in the lines of the log with this prefix.
 fn tasks(running: &Running, prefix: &str) -> BTreeSet<i32> {
     let text = running.text();
     let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
@@ -178,7 +178,7 @@ fn tasks(running: &Running, prefix: &str) -> BTreeSet<i32> {
         .collect()
 }
 
-/// Sends the records from this number on, each with the time at which it is due. The number behind the last one.
+/// Sends records from this number on, each with its due time as the timestamp. Returns the number after the last one.
 fn generate(play: &Play, from: u64, rate: u64, stop: &AtomicBool) -> Result<u64> {
     let mut producer = Producer::new(&play.task.bootstrap)?;
     let mut input = Input::of(play.task.work, play.task.records / 2);
@@ -216,7 +216,7 @@ fn read(consumer: &BaseConsumer, stop: &AtomicBool) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// The latencies of the records that were due in this time.
+/// Returns the latencies of the records that were due in this span.
 fn latencies(samples: &[Sample], span: Span) -> Result<Latencies> {
     let due = |sample: &&Sample| (span.from..=span.to).contains(&sample.due);
     let times: Vec<_> = samples
@@ -238,7 +238,7 @@ fn latencies_json(of: &Latencies) -> Value {
 }
 
 impl Outcome {
-    /// The 99th percentile during the restore, divided by that of the calm time.
+    /// Returns the 99th percentile during the restore, divided by that of the calm time.
     pub(crate) fn ratio(&self) -> f64 {
         self.restoring.p99 / self.calm.p99
     }

@@ -1,4 +1,4 @@
-//! Listens to what the library says of restores, for the benchmark of that name.
+//! Prints the progress of restores, from the log events of the library.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -10,8 +10,7 @@ use tracing_subscriber::layer::Context;
 
 use crate::work::{RESTORED, RESTORING};
 
-/// Prints after each task how many records were read so far, and how long that took from the first
-/// task's beginning.
+/// Prints the number of records read so far after each task, and the time since the restore of the first task began.
 #[derive(Debug, Default)]
 pub(crate) struct Restoring(Mutex<(Option<Instant>, u64)>);
 

@@ -1,4 +1,4 @@
-//! A side that runs: what it has done, what it has used, how it ends.
+//! A running side: its output, its CPU time and memory, and its end.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,10 +11,10 @@ use kafka_launcher::os::{self, Signal};
 
 use crate::proc;
 
-/// How long a side may take over its clean stop.
+/// The time limit of a clean stop.
 const STOP: Duration = Duration::from_secs(60);
 
-/// A started process; killed if it still runs when this is dropped.
+/// A started process. Dropping it kills the process if it still runs.
 #[derive(Debug)]
 pub(crate) struct Running {
     name: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it. What it says goes to the file.
+    /// Starts the process. Its output goes to the file.
     pub(crate) fn start(name: &'static str, mut command: Command, log: PathBuf) -> Result<Self> {
         let said = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         command
@@ -41,24 +41,24 @@ impl Running {
         })
     }
 
-    /// User and system time so far.
+    /// Returns the user and system time so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         proc::cpu(self.child.id())
     }
 
-    /// The most memory so far.
+    /// Returns the maximum memory so far.
     pub(crate) fn peak_mib(&self) -> Result<f64> {
         proc::peak_mib(self.child.id())
     }
 
-    /// The open file descriptors.
+    /// Returns the number of open file descriptors.
     pub(crate) fn files(&self) -> Result<usize> {
         proc::files(self.child.id())
     }
 
-    /// Fails if it has ended badly.
+    /// Fails if the process has ended with an error.
     pub(crate) fn check(&mut self) -> Result<()> {
-        // A side that has ended well has done its part.
+        // A side that ended without an error has completed its work.
         if let Some(status) = self.child.try_wait()? {
             self.ended = true;
             ensure!(
@@ -71,7 +71,7 @@ impl Running {
         Ok(())
     }
 
-    /// Asks it to stop and waits until it has. Returns what it said.
+    /// Sends SIGTERM and waits for the end. Returns the output.
     pub(crate) fn stop(mut self) -> Result<String> {
         self.check()?;
         if self.ended {
@@ -89,7 +89,7 @@ impl Running {
         Ok(self.text())
     }
 
-    /// Kills it outright.
+    /// Kills the process.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -97,7 +97,7 @@ impl Running {
         Ok(())
     }
 
-    /// What it said so far.
+    /// Returns the output so far.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         let _nothing_to_read = File::open(&self.log).and_then(|mut f| f.read_to_string(&mut text));

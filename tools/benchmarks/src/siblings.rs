@@ -1,5 +1,5 @@
-//! Many partitions of two topics that belong together, one full and one empty: nothing waits for what
-//! does not come, and what does come is not held up behind the full one.
+//! Many partitions of two topics that are merged by time, one full and one empty. The empty topic must not delay the
+//! full one, and its late records must not wait behind the full one.
 
 use std::time::{Duration, Instant};
 
@@ -16,26 +16,26 @@ use crate::side::Side;
 use crate::stats::rounded;
 use crate::work::Work;
 
-/// Of each of the two topics.
+/// The number of partitions of each of the two topics.
 pub(crate) const PARTITIONS: i32 = 64;
 
-/// How long nothing may happen before it counts as hung.
+/// The time without progress after which a run counts as hung.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the run came to.
+/// The result of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) records: u64,
     pub(crate) records_per_second: f64,
-    /// How long one record per partition of the empty topic took, from sent to committed, in
-    /// milliseconds, while the full one was worked off.
+    /// The time from sent to committed of one record per partition of the empty topic, in milliseconds, during the work
+    /// on the full topic.
     pub(crate) late_ms: f64,
-    /// How much of the full topic was left when they were through.
+    /// The fraction of the full topic that was left when these records were committed.
     pub(crate) left: f64,
     pub(crate) peak_mib: f64,
 }
 
-/// Works off a full topic beside an empty one, which gets one old record per partition on the way.
+/// Processes a full topic beside an empty one, which receives one old record per partition during the run.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let records = options.records.unwrap_or(6_000_000);
     let mut bench = Bench::open(PARTITIONS)?;
@@ -102,7 +102,7 @@ fn watch(
     })
 }
 
-/// For each partition the first record beyond `records` that belongs there and is not dropped.
+/// Returns for each partition the first record after `records` that belongs there and is not dropped.
 fn one_each(records: u64) -> Vec<(u64, Input)> {
     let mut found = vec![None; PARTITIONS.unsigned_abs() as usize];
     let mut missing = found.len();
@@ -125,7 +125,7 @@ fn send(bootstrap: &str, topic: &str, late: &[(u64, Input)]) -> Result<()> {
     let mut producer = Producer::new(bootstrap)?;
     for (_, input) in late {
         let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
-        // Older than everything in the full topic: they come next, by time.
+        // Older than all records of the full topic, so eos processes them next.
         producer.send(topic, input.partition(PARTITIONS), key, value, &[], 1)?;
     }
     producer.flush()

@@ -1,7 +1,7 @@
 //! One side of a comparison: a process that does the work on one input and one output.
 //!
-//! Each is a process of its own, so that CPU time and memory are its alone. Our sides are this very
-//! program, started once more.
+//! Each side is a separate process, which has its own CPU time and memory. The sides of this program are child
+//! processes of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 
 use crate::work::Work;
 
-/// Of mimalloc, in milliseconds.
+/// The variable with mimalloc's purge delay, in milliseconds.
 const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
-/// Who does the work.
+/// The program that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// The bare librdkafka loop, with transactions.
@@ -25,7 +25,7 @@ pub(crate) enum Side {
     EosAtLeastOnce,
     /// eos with the default commit interval.
     EosDefault,
-    /// eos without the look at unanswered requests: the feature `failpoints` has it.
+    /// eos without the quarantine of unanswered requests, which needs the feature `failpoints`.
     EosUnguarded,
     /// Kafka Streams with `exactly_once_v2`.
     Streams,
@@ -34,7 +34,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// As the command line and the results write it.
+    /// Returns the name on the command line and in the results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Side::Bare => "bare",
@@ -47,7 +47,7 @@ impl Side {
         }
     }
 
-    /// The side of this name.
+    /// Returns the side with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let all = [
             Side::Bare,
@@ -118,12 +118,12 @@ impl Task {
         database.with_context(|| format!("{} needs --database", self.work.name()))
     }
 
-    /// The command that does it on a side of this program.
+    /// Returns the command that runs the task on a side of this program.
     pub(crate) fn command(&self, side: Side) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
         command.args(["side", side.name()]);
-        // As the guide advises where memory is what counts: what is freed goes back to the system after 10 ms
-        // instead of a second.
+        // The guide recommends this if memory is scarce: freed memory returns to the system after 10 ms instead of a
+        // second.
         if self.work == Work::Stores && std::env::var_os(PURGE_DELAY).is_none() {
             command.env(PURGE_DELAY, "10");
         }

@@ -1,4 +1,4 @@
-//! How much memory state takes: far more of it than fits, and very many tasks with hardly any.
+//! The memory of state: far more keys than fit into memory, and many tasks with few keys.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::side::Side;
 use crate::stats::rounded;
 use crate::work::{MEMORY, Work};
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) tasks: i32,
     pub(crate) keys: u64,
     pub(crate) peak_mib: f64,
     pub(crate) disk_mib: f64,
-    /// What `state.memory.bytes` says.
+    /// The value of `state.memory.bytes`, in MiB.
     pub(crate) budget_mib: f64,
 }
 
@@ -42,7 +42,7 @@ fn one(tasks: i32, keys: u64, options: &Options) -> Result<Outcome> {
     let play = bench.play(Side::Eos, &name, &input, Work::Stores, keys, interval)?;
     let mut running = bench.start(&play, None)?;
     keyed::wait_for(&mut bench, &play, &mut running, keys)?;
-    // What is written behind the last commit.
+    // Waits for writes after the last commit.
     std::thread::sleep(Duration::from_secs(2));
     let peak_mib = running.peak_mib()?;
     let disk_mib = mib_below(&play.task.state)?;
@@ -59,12 +59,12 @@ fn one(tasks: i32, keys: u64, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The size of all files below a directory, in MiB.
+/// Returns the size of all files below a directory, in MiB.
 pub(crate) fn mib_below(path: &Path) -> Result<f64> {
     Ok(bytes_below(path)? as f64 / f64::from(1 << 20))
 }
 
-/// What the files below a directory take on the disk.
+/// Returns the disk space of the files below a directory, in bytes.
 fn bytes_below(root: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let (mut bytes, mut open) = (0, vec![root.to_owned()]);
@@ -72,7 +72,7 @@ fn bytes_below(root: &Path) -> Result<u64> {
         let entries = std::fs::read_dir(&dir);
         for entry in entries.with_context(|| format!("list {}", dir.display()))? {
             let entry = entry?;
-            // A database removes files while we look.
+            // The database may remove files during the scan.
             let Ok(meta) = entry.metadata() else { continue };
             if meta.is_dir() {
                 open.push(entry.path());

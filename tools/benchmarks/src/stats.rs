@@ -1,16 +1,16 @@
 //! Medians, ratios, percentiles.
 
-/// One figure of one side over the same figure of another, round by round.
+/// A figure of one side divided by the same figure of another, by round.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ratio {
-    /// What over what.
+    /// The figure and the two sides.
     pub(crate) name: &'static str,
-    /// Of each round.
+    /// The ratio of each round.
     pub(crate) rounds: Vec<f64>,
 }
 
 impl Ratio {
-    /// The rounds' middle.
+    /// Returns the median of the rounds.
     pub(crate) fn median(&self) -> f64 {
         median(self.rounds.clone())
     }
@@ -37,7 +37,7 @@ impl Latencies {
     }
 }
 
-/// The middle value; of two in the middle, their mean. Not a number if there is none.
+/// Returns the median, which is the mean of the two middle values for an even number. NaN if there are no values.
 pub(crate) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     let half = all.len() / 2;
@@ -48,14 +48,14 @@ pub(crate) fn median(mut all: Vec<f64>) -> f64 {
     }
 }
 
-/// The value that so many percent of the sorted ones don't exceed (nearest rank).
+/// Returns the value that this percentage of the sorted values does not exceed (nearest rank).
 pub(crate) fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     let at = rank.clamp(1, sorted.len().max(1)) - 1;
     sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
-/// Three digits after the point.
+/// Rounds to three decimal places.
 pub(crate) fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }

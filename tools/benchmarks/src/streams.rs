@@ -11,9 +11,9 @@ use crate::side::Task;
 #[derive(Debug)]
 pub(crate) struct Streams {
     built: Built,
-    /// How many records an application in the same JVM passes before the one that counts begins.
+    /// The number of records that an application in the same JVM processes before the measured one.
     pub(crate) warm_up: u64,
-    /// The heap; the rest is the JVM's choice.
+    /// The heap, in MB. The other options of the JVM keep their defaults.
     heap_mb: u32,
 }
 
@@ -27,7 +27,7 @@ impl Streams {
         })
     }
 
-    /// The topic that a warm-up writes to.
+    /// Returns the output topic of a warm-up.
     pub(crate) fn warm_up_output(task: &Task) -> String {
         format!("{}-warm", task.output)
     }
@@ -56,7 +56,7 @@ impl Streams {
             command.arg("p.main.consumer.group.instance.id=bench");
         }
         if task.work.writes_every_update() {
-            // With a cache it writes what the cache lets through.
+            // With a cache, Kafka Streams does not write every update.
             command.arg("p.statestore.cache.max.bytes=0");
         }
         command

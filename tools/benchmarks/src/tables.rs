@@ -1,4 +1,4 @@
-//! Results as Markdown, for people and for the page.
+//! Results as Markdown, for the terminal and for the page.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ use crate::work::Work;
 /// The phases of a commit.
 const COMMIT_PHASES: [&str; 5] = ["seal", "send_offsets", "drain", "commit", "apply"];
 
-/// A row per side, then the ratios by round.
+/// Formats a table with a row per side, then the ratios by round.
 pub(crate) fn throughput(results: &Results, options: &Options) -> String {
     let mut text = format!(
         "{} records, commits every {} ms.\n\n\
@@ -65,7 +65,7 @@ pub(crate) fn throughput(results: &Results, options: &Options) -> String {
     text
 }
 
-/// A table for each work, and where the commits of eos spend their time.
+/// Formats a table for each work, and the duration of the phases of eos commits.
 pub(crate) fn stateful(all: &[Results], options: &Options) -> String {
     let mut text = String::new();
     for results in all {
@@ -87,7 +87,7 @@ pub(crate) fn stateful(all: &[Results], options: &Options) -> String {
             _ => "Every update",
         };
         let cache = match results.work {
-            // A store that a processor adds has none by default.
+            // The store of a processor has no cache by default.
             Work::Dedup => "no cache",
             work if work.writes_every_update() => "no cache",
             Work::Inner | Work::Left | Work::HotKey | Work::ColdKeys => "its stores have no cache",
@@ -110,7 +110,7 @@ pub(crate) fn stateful(all: &[Results], options: &Options) -> String {
     text
 }
 
-/// A table for each work that writes rows, with the CPU time of the database.
+/// Formats a table for each work that writes rows, with the CPU time of the database.
 pub(crate) fn rows(all: &[Results], options: &Options) -> String {
     let mut text = String::new();
     for results in all {
@@ -131,7 +131,7 @@ pub(crate) fn rows(all: &[Results], options: &Options) -> String {
     text
 }
 
-/// Where the commits of each round spent their time.
+/// Formats the duration of the phases of commits, by round.
 fn commits(results: &Results) -> String {
     let mut text = String::new();
     for outcome in results.of(Side::Eos) {
@@ -159,7 +159,7 @@ fn commits(results: &Results) -> String {
     text
 }
 
-/// A table for each work, with a row per side and number of partitions.
+/// Formats a table for each work, with a row per side and number of partitions.
 pub(crate) fn partitions(all: &[partitions::Results], options: &Options) -> String {
     let mut text = String::new();
     for results in all {
@@ -209,7 +209,7 @@ fn partitions_row(results: &partitions::Results, row: &partitions::Row) -> Strin
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Where the commits of eos spend their time, as the median of the rounds.
+/// Formats the duration of the phases of eos commits, as the median of the rounds.
 fn partitions_commits(results: &partitions::Results) -> String {
     let mut text = format!(
         "\n| eos, ms per commit | commits | {} |\n|---|---|{}\n",
@@ -234,14 +234,14 @@ fn partitions_commits(results: &partitions::Results) -> String {
     text
 }
 
-/// A figure of the phases of a run's commits.
+/// Returns a figure of the phases of a run's commits.
 fn phase(outcome: &Outcome, name: &str) -> f64 {
     let phases = outcome.phases.as_ref();
     let value = phases.and_then(|phases| phases.get(name)?.as_f64());
     value.unwrap_or(f64::NAN)
 }
 
-/// A row per side and size, with a bar of a tenth of a second each.
+/// Formats a table with a row per side and size, with a bar of a tenth of a second each.
 pub(crate) fn restart(outcomes: &[restart::Outcome]) -> String {
     let mut text = String::from(
         "| side | keys | first new commit ms | every partition ms | by kill | |\n|---|---|---|---|---|---|\n",
@@ -263,7 +263,7 @@ pub(crate) fn restart(outcomes: &[restart::Outcome]) -> String {
     text
 }
 
-/// A row per work and number of keys.
+/// Formats a table with a row per work and number of keys.
 pub(crate) fn pending(outcomes: &[restart::Pending]) -> String {
     let mut text = String::from(
         "| work | keys | restart: every partition ms, median | by kill | restart: records read | restore: records read \
@@ -288,7 +288,7 @@ pub(crate) fn pending(outcomes: &[restart::Pending]) -> String {
     text
 }
 
-/// A row per work and number of keys.
+/// Formats a table with a row per work and number of keys.
 pub(crate) fn windows_memory(outcomes: &[windows_memory::Outcome]) -> String {
     let mut text = String::from(
         "| work | keys | records written | peak resident MiB | on disk MiB |\n|---|---|---|---|---|\n",
@@ -307,7 +307,7 @@ pub(crate) fn windows_memory(outcomes: &[windows_memory::Outcome]) -> String {
     text
 }
 
-/// A row per round.
+/// Formats a table with a row per round.
 pub(crate) fn restore(outcomes: &[restore::Outcome]) -> String {
     let mut text = String::from(
         "| round | keys | bare reader, records/s | eos | Kafka Streams | eos / bare | eos / Kafka Streams |\n\
@@ -329,7 +329,7 @@ pub(crate) fn restore(outcomes: &[restore::Outcome]) -> String {
     text
 }
 
-/// A row per run.
+/// Formats a table with a row per run.
 pub(crate) fn state_memory(outcomes: &[state_memory::Outcome]) -> String {
     let mut text = String::from(
         "| tasks | keys in each of three stores | `state.memory.bytes`, MiB | peak resident MiB | on disk MiB |\n\
@@ -349,7 +349,7 @@ pub(crate) fn state_memory(outcomes: &[state_memory::Outcome]) -> String {
     text
 }
 
-/// A row per run.
+/// Formats a table with a row per run.
 pub(crate) fn latency(outcomes: &[latency::Outcome], options: &Options) -> String {
     let mut text = format!(
         "{} records/s for {} s, after {} s that don't count. `eos-default` sets no interval; the \
@@ -377,7 +377,7 @@ pub(crate) fn latency(outcomes: &[latency::Outcome], options: &Options) -> Strin
     text
 }
 
-/// A row per round.
+/// Formats a table with a row per round.
 pub(crate) fn restore_latency(outcomes: &[restore_latency::Outcome], options: &Options) -> String {
     let mut text = format!(
         "{} records/s on six partitions, default settings. Three tasks restore, three go on.\n\n\
@@ -401,13 +401,13 @@ pub(crate) fn restore_latency(outcomes: &[restore_latency::Outcome], options: &O
     text
 }
 
-/// Three cells: median, 99th percentile and maximum.
+/// Formats three cells: median, 99th percentile and maximum.
 fn latencies(of: &Latencies, digits: usize) -> String {
     let cells = [of.p50, of.p99, of.max].map(|ms| figure(ms, digits));
     cells.join(" | ")
 }
 
-/// A row per round.
+/// Formats a table with a row per round.
 pub(crate) fn pruning(outcomes: &[pruning::Outcome]) -> String {
     let mut text = format!(
         "{} messages/s: each claims an id and inserts a row in one transaction.\n\n\
@@ -431,7 +431,7 @@ pub(crate) fn pruning(outcomes: &[pruning::Outcome]) -> String {
     text
 }
 
-/// One row.
+/// Formats a table with one row.
 pub(crate) fn memory(outcome: &memory::Outcome) -> String {
     format!(
         "A closure that sleeps 1 ms a record.\n\n\
@@ -444,7 +444,7 @@ pub(crate) fn memory(outcome: &memory::Outcome) -> String {
     )
 }
 
-/// One row.
+/// Formats a table with one row.
 pub(crate) fn siblings(outcome: &siblings::Outcome) -> String {
     format!(
         "| partitions | records | records/s | late records through after ms | of the full topic left then | peak MiB |\n\

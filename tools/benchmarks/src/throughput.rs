@@ -1,4 +1,4 @@
-//! Records per second and CPU per record of the sides, in rounds, each output checked.
+//! Records per second and CPU per record of the sides, in rounds. Each output is checked.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,13 @@ use crate::stats::{Ratio, median, rounded};
 use crate::streams::Streams;
 use crate::work::{PHASES, Work};
 
-/// How long one run may take before it counts as hung.
+/// The time after which a run counts as hung.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Between two looks at a side.
+/// The time between two checks of a side.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) side: Side,
@@ -37,12 +37,12 @@ pub(crate) struct Outcome {
     pub(crate) peak_mib: f64,
     /// Open file descriptors after the last commit.
     pub(crate) files: f64,
-    /// What others than side, broker and this program used meanwhile, of one core. Above a few percent
-    /// the figures are noise. None where the broker's share is not known.
+    /// The CPU time of all other processes, in percent of one core: without the side, the broker, the database and this
+    /// program. Above a few percent the figures are noise. `None` if the broker's CPU time is not known.
     pub(crate) foreign_percent: Option<f64>,
     /// Records in the output.
     pub(crate) outputs: u64,
-    /// How long the phases of a commit took on average, in milliseconds, by name; of eos alone.
+    /// The mean duration of each phase of a commit, in milliseconds. Only of eos.
     pub(crate) phases: Option<Value>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
     )
 }
 
-/// Lets the sides alternate. The first rounds do not count: they warm the broker.
+/// Measures the sides alternately. The first rounds do not count, because they warm up the broker.
 fn measure(
     bench: &mut Bench,
     (what, work): (What, Work),
@@ -129,7 +129,7 @@ fn measure(
     for turn in 0..warm_up + options.rounds.unwrap_or(rounds) {
         let round = (turn + 1).saturating_sub(warm_up);
         for &side in &alternating(sides, turn) {
-            // The broker is warmed by those that are quick.
+            // The faster sides warm up the broker.
             if round == 0 && matches!(side, Side::Streams | Side::Connect) {
                 continue;
             }
@@ -160,7 +160,8 @@ fn measure(
     })
 }
 
-/// Each round begins with another side, so that a machine that slows down favours no side.
+/// Returns the order of the sides in a round. Each round begins with another side, so that a machine that slows down
+/// favours no side.
 pub(crate) fn alternating(sides: &[Side], round: u32) -> Vec<Side> {
     let mut sides = sides.to_vec();
     let by = round as usize % sides.len().max(1);
@@ -217,9 +218,9 @@ struct Moment {
     cpu: Duration,
     broker: Option<Duration>,
     database: Option<Duration>,
-    /// Of this program.
+    /// The CPU time of this program.
     own: Duration,
-    /// Of the whole machine.
+    /// The CPU time of the whole machine.
     busy: Duration,
 }
 
@@ -247,8 +248,9 @@ impl Moment {
     }
 }
 
-/// Returns two moments: the first commits after a tenth and after nine tenths of the records. This excludes joining the group and
-/// running dry. For Kafka Connect, the first moment is after half of the records, because its JVM has to warm up.
+/// Returns two moments: the first commits after a tenth and after nine tenths of the records. This excludes joining the
+/// group and the last records. For Kafka Connect, the first moment is after half of the records, because its JVM has to
+/// warm up.
 fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Moment, Moment)> {
     let total = play.task.records;
     let first_tenths = if play.side == Side::Connect { 5 } else { 1 };
@@ -267,7 +269,7 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
             continue;
         };
         done = now;
-        // A side that ends by itself is gone with its last commit, and its CPU time with it.
+        // The CPU time of a side that has ended cannot be read.
         if running.cpu().is_err() {
             continue;
         }
@@ -290,10 +292,10 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
 
 const TOO_FEW: &str = "too few commits to measure anything: use more --records";
 
-/// How long an output has to stand still to be complete.
+/// The time without new records after which an output is complete.
 const STILL: Duration = Duration::from_secs(3);
 
-/// The moment of the last result, after which no more comes.
+/// Returns the moment of the last result.
 fn last_result(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<Moment> {
     let (mut ends, mut last) = (Vec::new(), None);
     let began = Instant::now();
@@ -341,7 +343,7 @@ impl Outcome {
 }
 
 impl Results {
-    /// The sides, in the order in which they are compared.
+    /// Returns the sides, in the order of comparison.
     pub(crate) fn sides(&self) -> Vec<Side> {
         let mut sides: Vec<_> = self.outcomes.iter().map(|o| o.side).collect();
         sides.sort_unstable();
@@ -349,17 +351,17 @@ impl Results {
         sides
     }
 
-    /// The outcomes of a side, by round.
+    /// Returns the outcomes of a side, by round.
     pub(crate) fn of(&self, side: Side) -> Vec<&Outcome> {
         self.outcomes.iter().filter(|o| o.side == side).collect()
     }
 
-    /// The middle of one figure of a side.
+    /// Returns the median of one figure of a side.
     pub(crate) fn median(&self, side: Side, figure: fn(&Outcome) -> f64) -> f64 {
         median(self.of(side).into_iter().map(figure).collect())
     }
 
-    /// What the comparison is about, as far as both sides of a ratio took part.
+    /// Returns the ratios of the comparison whose two sides both ran.
     pub(crate) fn ratios(&self) -> Vec<Ratio> {
         let rate: fn(&Outcome) -> f64 = |o| o.records_per_second;
         let cpu: fn(&Outcome) -> f64 = |o| o.cpu_us;

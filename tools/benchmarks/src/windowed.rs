@@ -1,4 +1,4 @@
-//! Counts by window and session, as a user of eos writes them.
+//! Counts by window and session as an eos app.
 
 use eos_core::codec::{Plain, SessionWindowed, TimeWindowed};
 use eos_core::state::{SessionStore, WindowStore};

@@ -19,13 +19,13 @@ type Place = (u64, i64, i64);
 pub(crate) struct Events {
     pub(crate) work: Work,
     pub(crate) partitions: i32,
-    /// How many different keys there are.
+    /// The number of different keys.
     pub(crate) keys: u64,
     /// The base of event times, in milliseconds since the epoch.
     pub(crate) begin: i64,
 }
 
-/// Takes counts as they are read and remembers the first that is wrong.
+/// Checks counts as they are read, and keeps the first violation.
 #[derive(Debug)]
 pub(crate) struct WindowedCheck {
     events: Events,
@@ -100,7 +100,7 @@ impl WindowedCheck {
         Ok(())
     }
 
-    /// Kafka Streams' formats: key and start of a window, or key, end and start of a session.
+    /// Decodes a key in the formats of Kafka Streams: key and start of a window, or key, end and start of a session.
     fn place<'a>(&self, bytes: &'a [u8]) -> Result<(&'a [u8], Place)> {
         let begin = self.events.begin;
         let (rest, last) = bytes.split_last_chunk().context("no window")?;

@@ -1,4 +1,4 @@
-//! Whether the memory of windows and sessions grows with the number of keys.
+//! The memory of windows and sessions, by the number of keys.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

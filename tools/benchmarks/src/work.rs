@@ -1,4 +1,4 @@
-//! The work, which is the same for every side that has it.
+//! The work, which is the same for every side.
 
 use std::time::Duration;
 
@@ -90,9 +90,9 @@ pub(crate) const JOINS: [Work; 8] = [
     Work::ColdKeys,
 ];
 
-/// The time between two records of a pair, at most.
+/// The maximum time between two records of a pair.
 pub(crate) const REACH: Duration = Duration::from_secs(5);
-/// The same for the works about a hot key.
+/// The same for [`Work::HotKey`] and [`Work::ColdKeys`].
 pub(crate) const HOT_REACH: Duration = Duration::from_secs(15);
 
 /// The works with windows and sessions.
@@ -114,37 +114,37 @@ pub(crate) const PENDING: Duration = Duration::from_secs(1_800);
 pub(crate) const FIRED: &str = "fired";
 
 impl Work {
-    /// Whether it counts by key alone.
+    /// Returns whether the work counts by key alone.
     pub(crate) fn counts(self) -> bool {
         matches!(self, Work::Count | Work::CountPerCommit)
     }
 
-    /// Whether it counts by window or session.
+    /// Returns whether the work counts by window or session.
     pub(crate) fn has_windows(self) -> bool {
         WINDOWS.contains(&self)
     }
 
-    /// Whether it joins two topics.
+    /// Returns whether the work joins two topics.
     pub(crate) fn joins(self) -> bool {
         JOINS.contains(&self)
     }
 
-    /// Whether it writes into a database.
+    /// Returns whether the work writes into a database.
     pub(crate) fn writes_rows(self) -> bool {
         ROWS.contains(&self)
     }
 
-    /// Whether its records have event times.
+    /// Returns whether the records of the work have event times.
     pub(crate) fn has_event_times(self) -> bool {
         self.has_windows() || self == Work::Dedup || self.joins()
     }
 
-    /// Whether it has a store.
+    /// Returns whether the work has a store.
     pub(crate) fn keeps_state(self) -> bool {
         !matches!(self, Work::Pass | Work::Map) && !self.writes_rows()
     }
 
-    /// Whether each update is written. Kafka Streams then has no cache.
+    /// Returns whether each update is written. Kafka Streams then has no cache.
     pub(crate) fn writes_every_update(self) -> bool {
         matches!(
             self,
@@ -158,7 +158,7 @@ impl Work {
         )
     }
 
-    /// As the command line writes it.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Work::Pass => "pass",
@@ -188,7 +188,7 @@ impl Work {
     }
 }
 
-/// A page view, the way a user declares it. The order of the fields is that of the written JSON.
+/// A page view, as a user declares it. The fields have the order of the written JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct View {
     pub(crate) user: String,
@@ -202,13 +202,13 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The map.
+    /// Applies the map.
     pub(crate) fn with_slow(mut self) -> Self {
         self.slow = self.ms > 500;
         self
     }
 
-    /// The filter.
+    /// Returns whether the filter keeps the record.
     pub(crate) fn is_kept(&self) -> bool {
         !self.ms.is_multiple_of(10)
     }

@@ -1,4 +1,4 @@
-//! The benchmark program measures our sides and checks their outputs: small, so that it does not rot.
+//! The benchmark program measures the sides of this workspace and checks their outputs, with few records.
 
 use std::process::Command;
 
@@ -96,7 +96,7 @@ fn bench(bootstrap: &str, arguments: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The line of JSON about a side.
+/// Returns the line of JSON about a side.
 fn result(said: &str, side: &str) -> Result<serde_json::Value> {
     let lines = said.lines().filter(|line| line.starts_with('{'));
     let mut results = lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());

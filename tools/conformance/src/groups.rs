@@ -21,7 +21,7 @@ const JOIN: i16 = 5;
 const SYNC: i16 = 3;
 const HEARTBEAT: i16 = 3;
 
-/// Errors while a coordinator is being found or loaded.
+/// Errors while the client finds a coordinator, or the coordinator loads.
 const NOT_READY: [i16; 3] = [14, 15, 16];
 
 /// A member on a connection of its own.
@@ -32,25 +32,25 @@ pub struct Member {
     sync: Option<Sent<SyncGroupRequest>>,
     /// `group.id`.
     pub group: String,
-    /// What the coordinator calls it.
+    /// The member id from the coordinator.
     pub id: String,
     /// `group.instance.id`.
     pub instance: Option<String>,
-    /// The generation that it has joined.
+    /// The generation that the member has joined.
     pub generation: i32,
     /// `session.timeout.ms`.
     pub session_ms: i32,
     /// `max.poll.interval.ms`.
     pub rebalance_ms: i32,
-    /// Names of its protocols, and what it says about each.
+    /// The names of its protocols, and the metadata of each.
     pub protocols: Vec<(String, String)>,
 }
 
 impl World {
-    /// A client that is not a member yet.
+    /// Returns a client that is not a member yet.
     ///
     /// # Errors
-    /// When there is no connection.
+    /// When it cannot connect.
     pub fn member(&self, group: &str) -> Result<Member> {
         Ok(Member {
             conn: self.connect()?,
@@ -66,15 +66,15 @@ impl World {
         })
     }
 
-    /// A client that is not a member yet, for a group that does not exist yet.
+    /// Returns a client that is not a member yet, for a group that does not exist yet.
     ///
     /// # Errors
-    /// When there is no connection.
+    /// When it cannot connect.
     pub fn newcomer(&self) -> Result<Member> {
         self.member(&self.fresh("g"))
     }
 
-    /// A member that is alone in a stable group.
+    /// Returns the only member of a stable group.
     ///
     /// # Errors
     /// As [`Member::lead`].
@@ -84,17 +84,17 @@ impl World {
         Ok(member)
     }
 
-    /// A client that will be a static member.
+    /// Returns a client that joins as a static member.
     ///
     /// # Errors
-    /// When there is no connection.
+    /// When it cannot connect.
     pub fn static_member(&self, group: &str, instance: &str) -> Result<Member> {
         let mut member = self.member(group)?;
         member.instance = Some(instance.to_owned());
         Ok(member)
     }
 
-    /// A static member that is alone in a stable group.
+    /// Returns a static member that is the only member of a stable group.
     ///
     /// # Errors
     /// As [`Member::lead`].
@@ -118,7 +118,7 @@ pub(crate) fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> 
 }
 
 impl Member {
-    /// The generation and the id of this member.
+    /// Returns the generation and the id of this member.
     pub fn by(&self) -> (i32, &str) {
         (self.generation, &self.id)
     }
@@ -147,28 +147,28 @@ impl Member {
             .with_protocols(protocols.collect())
     }
 
-    /// JoinGroup in a given version, as it is answered.
+    /// Sends JoinGroup in a given version. Returns the response.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn join_as(&mut self, version: i16) -> Result<JoinGroupResponse> {
         let request = self.join_request();
         let ask = || Ok(self.conn.exchange_as(version, &request, soon())?);
         ready(ask, |it| it.error_code)
     }
 
-    /// JoinGroup as it is answered.
+    /// Sends JoinGroup. Returns the response.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn join_once(&mut self) -> Result<JoinGroupResponse> {
         self.join_as(JOIN)
     }
 
-    /// JoinGroup. Returns the error code.
+    /// Sends JoinGroup. Returns the error code.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn join_code(&mut self) -> Result<i16> {
         Ok(self.join_once()?.error_code)
     }
@@ -184,10 +184,10 @@ impl Member {
         Ok(())
     }
 
-    /// The answer to [`Member::send_join`]; the member takes on what it says.
+    /// Receives the response to [`Member::send_join`], and takes the member's id and generation from it.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn joined(&mut self) -> Result<JoinGroupResponse> {
         let sent = self.join.take().context("no JoinGroup was sent")?;
         let answer = self.conn.receive(sent, soon())?;
@@ -198,7 +198,7 @@ impl Member {
     /// Joins. A new dynamic member requests its id first.
     ///
     /// # Errors
-    /// When it is refused.
+    /// When the coordinator returns an error.
     pub fn join(&mut self) -> Result<JoinGroupResponse> {
         self.have_id()?;
         let answer = self.join_once()?;
@@ -214,10 +214,10 @@ impl Member {
         Ok(())
     }
 
-    /// The first JoinGroup of a dynamic member, which only gives it an id.
+    /// Sends the first JoinGroup of a dynamic member, which only returns an id.
     ///
     /// # Errors
-    /// When it says anything else.
+    /// When the coordinator returns another error than "member id required".
     pub fn ask_for_id(&mut self) -> Result<()> {
         let answer = self.join_once()?;
         ensure!(answer.error_code == 79, "JoinGroup: {}", answer.error_code);
@@ -246,29 +246,29 @@ impl Member {
             .with_assignments(assignments.collect())
     }
 
-    /// Sends a SyncGroup that may be held.
+    /// Sends a SyncGroup that the broker may hold.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// When the connection is closed.
     pub fn send_sync(&mut self, assignments: &[(&str, &str)]) -> Result<()> {
         let request = self.sync_request(assignments);
         self.sync = Some(self.conn.send_as(SYNC, &request, soon())?);
         Ok(())
     }
 
-    /// The answer to [`Member::send_sync`].
+    /// Receives the response to [`Member::send_sync`].
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn synced(&mut self) -> Result<SyncGroupResponse> {
         let sent = self.sync.take().context("no SyncGroup was sent")?;
         Ok(self.conn.receive(sent, soon())?)
     }
 
-    /// SyncGroup: error code and assignment.
+    /// Sends SyncGroup. Returns the error code and the assignment.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn sync(&mut self, assignments: &[(&str, &str)]) -> Result<(i16, String)> {
         self.send_sync(assignments)?;
         let answer = self.synced()?;
@@ -276,7 +276,7 @@ impl Member {
         Ok((answer.error_code, assignment))
     }
 
-    /// Joins as the leader, and assigns all to this member.
+    /// Joins as the leader, and assigns all partitions to this member.
     ///
     /// # Errors
     /// When the coordinator refuses a request.
@@ -288,10 +288,10 @@ impl Member {
         Ok(())
     }
 
-    /// Heartbeat.
+    /// Sends a heartbeat. Returns the error code.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn beat(&mut self) -> Result<i16> {
         let request = HeartbeatRequest::default()
             .with_group_id(group_id(&self.group))
@@ -302,10 +302,11 @@ impl Member {
         Ok(answer.error_code)
     }
 
-    /// LeaveGroup by (member id, instance id): the answer's error, then the members'.
+    /// Sends LeaveGroup with (member id, instance id) of each member. Returns the error code of the response, then
+    /// those of the members.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn leave_as(&mut self, members: &[(&str, Option<&str>)]) -> Result<(i16, Vec<i16>)> {
         let members = members.iter().map(|(id, instance)| {
             MemberIdentity::default()
@@ -320,19 +321,19 @@ impl Member {
         Ok((answer.error_code, codes))
     }
 
-    /// Leaves.
+    /// Leaves the group. Returns the same codes as [`Member::leave_as`].
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn leave(&mut self) -> Result<(i16, Vec<i16>)> {
         let (id, instance) = (self.id.clone(), self.instance.clone());
         self.leave_as(&[(&id, instance.as_deref())])
     }
 
-    /// Whether its request is still not answered after so long.
+    /// Returns whether the broker sends no response within this time.
     ///
     /// # Errors
-    /// When the socket can't be set.
+    /// When the timeout of the socket cannot be set.
     pub fn is_held(&mut self, time: Duration) -> Result<bool> {
         Ok(self.conn.is_silent(Instant::now() + time)?)
     }

@@ -1,12 +1,12 @@
-//! One suite of behaviours, on the embedded broker and on Apache Kafka in the same run.
+//! A suite of behaviours that runs on the embedded broker and on Apache Kafka.
 //!
-//! Each scenario is a small script against one broker, over the wire, with an exact expected result:
-//! error codes, offsets, visibility, generations. Both brokers have to give it.
+//! Each scenario is a small script that sends requests to one broker. It has an exact expected result: error codes,
+//! offsets, visibility, generations. Both brokers must return it.
 //!
 //! ```text
-//! scenarios   what is compared, by group
-//! world       the broker of a scenario: fresh names, one connection or several, requests in short; each request
-//!             names its version
+//! scenarios   the behaviours, by group
+//! world       the broker of a scenario: unique names, one or more connections, short forms of requests; each request
+//!             has an explicit version
 //! run         every scenario on both brokers, and the table
 //! ```
 #![forbid(unsafe_code)]

@@ -51,7 +51,7 @@ impl World {
 }
 
 impl Place<'_> {
-    /// OffsetCommit by a client that is not a member.
+    /// Sends OffsetCommit as a client that is not a member. Returns the error code.
     ///
     /// # Errors
     /// When the broker returns no response.
@@ -59,7 +59,7 @@ impl Place<'_> {
         self.commit_as(offset, metadata, NO_MEMBER, 8)
     }
 
-    /// OffsetCommit of offset 5 with metadata `m` by (generation, member id).
+    /// Sends OffsetCommit with offset 5 and metadata `m` as (generation, member id). Returns the error code.
     ///
     /// # Errors
     /// When the broker returns no response.
@@ -67,7 +67,7 @@ impl Place<'_> {
         self.commit_as(5, "m", by, 8)
     }
 
-    /// OffsetCommit in a given version.
+    /// Sends OffsetCommit in a given version. Returns the error code.
     ///
     /// # Errors
     /// When the broker returns no response.
@@ -88,7 +88,7 @@ impl Place<'_> {
         ready(call, |code| *code)
     }
 
-    /// OffsetFetch. Returns the error code, the offset and the metadata.
+    /// Sends OffsetFetch. Returns the error code, the offset and the metadata.
     ///
     /// # Errors
     /// When the broker returns no response.
@@ -126,7 +126,7 @@ impl Place<'_> {
         self.world.returns(what, self.committed(true), expected)
     }
 
-    /// TxnOffsetCommit by a client that is not a member.
+    /// Sends TxnOffsetCommit as a client that is not a member. Returns the error code.
     ///
     /// # Errors
     /// When the broker returns no response.
@@ -134,7 +134,7 @@ impl Place<'_> {
         self.send_by(producer, offset, NO_MEMBER, None)
     }
 
-    /// TxnOffsetCommit by (generation, member id) and instance id.
+    /// Sends TxnOffsetCommit as (generation, member id) with an instance id. Returns the error code.
     ///
     /// # Errors
     /// When the broker returns no response.
@@ -149,7 +149,7 @@ impl Place<'_> {
         self.world.settled(call, |code| *code)
     }
 
-    /// TxnOffsetCommit without retries.
+    /// Sends TxnOffsetCommit once. Returns the error code.
     ///
     /// # Errors
     /// When the broker returns no response.

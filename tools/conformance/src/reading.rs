@@ -1,4 +1,4 @@
-//! Produce, Fetch and ListOffsets in short.
+//! Short forms of Produce, Fetch and ListOffsets.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,22 +14,22 @@ const PRODUCE: i16 = 10;
 const FETCH: i16 = 11;
 const LIST_OFFSETS: i16 = 7;
 
-/// A batch to be produced.
+/// A batch to produce.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// Producer id, epoch, first sequence.
+    /// The producer id, the epoch, and the first sequence.
     pub producer: Option<(i64, i16, i32)>,
-    /// Of a transaction.
+    /// Whether the batch belongs to a transaction.
     pub transactional: bool,
-    /// Key, value, timestamp.
+    /// The key, the value and the timestamp of each record.
     pub records: Vec<(Option<String>, Option<String>, i64)>,
 }
 
 impl Batch {
-    /// Plain records, `k=v`; `k` alone is a tombstone and `=v` has no key.
+    /// Creates a batch of plain records, `k=v`; `k` alone is a tombstone and `=v` has no key.
     pub fn of(records: &[&str]) -> Batch {
-        // Not a number from long ago: Kafka begins another segment when a marker is written a week
-        // later, and a fetch reads one segment.
+        // The current time, because Kafka starts a new segment for a marker that is a week newer than the records, and
+        // a fetch reads only one segment.
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since.map_or(0, |it| it.as_millis() as i64);
         let split = |record: &&str| match record.split_once('=') {
@@ -44,7 +44,7 @@ impl Batch {
         }
     }
 
-    /// Plain records with these timestamps.
+    /// Creates a batch of plain records with these timestamps.
     pub fn at(times: &[i64]) -> Batch {
         let record = |time: &i64| (Some("k".to_owned()), Some("v".to_owned()), *time);
         Batch {
@@ -54,19 +54,19 @@ impl Batch {
         }
     }
 
-    /// Of an idempotent producer.
+    /// Makes it a batch of an idempotent producer.
     pub fn by(mut self, producer_id: i64, epoch: i16, sequence: i32) -> Batch {
         self.producer = Some((producer_id, epoch, sequence));
         self
     }
 
-    /// Within a transaction.
+    /// Makes it a batch of a transaction.
     pub fn in_transaction(mut self) -> Batch {
         self.transactional = true;
         self
     }
 
-    /// As it goes over the wire.
+    /// Returns the batch in the wire format.
     pub fn encode(&self) -> Bytes {
         let mut batch = BatchBuilder::new(128);
         for (key, value, timestamp) in &self.records {
@@ -81,27 +81,27 @@ impl Batch {
     }
 }
 
-/// What a fetch of one partition answered.
+/// The response to a fetch of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// The partition's error.
+    /// The error code of the partition.
     pub error: i16,
-    /// High watermark.
+    /// The high watermark.
     pub high: i64,
-    /// Last stable offset.
+    /// The last stable offset.
     pub stable: i64,
-    /// Log start offset.
+    /// The log start offset.
     pub start: i64,
-    /// Aborted transactions: producer id and first offset, in order of the offsets.
+    /// The producer id and the first offset of each aborted transaction, in the order of the offsets.
     pub aborted: Vec<(i64, i64)>,
-    /// Offset and `k=v` of data records; markers are `commit` or `abort`.
+    /// The offset and `k=v` of each data record. Markers are `commit` or `abort`.
     pub records: Vec<(i64, String)>,
-    /// As they came.
+    /// The encoded records.
     pub bytes: Bytes,
 }
 
 impl Seen {
-    /// What a client that reads committed records would hand out.
+    /// Returns the records without the markers.
     pub fn committed(&self) -> Vec<(i64, String)> {
         self.records
             .iter()
@@ -110,17 +110,17 @@ impl Seen {
             .collect()
     }
 
-    /// The records' offsets.
+    /// Returns the offsets of the records.
     pub fn offsets(&self) -> Vec<i64> {
         self.records.iter().map(|(offset, _)| *offset).collect()
     }
 }
 
 impl World {
-    /// Produces to partition 0: error code and base offset.
+    /// Produces to partition 0. Returns the error code and the base offset.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn produce(&self, topic: &str, batch: &Batch) -> Result<(i16, i64)> {
         self.produce_to(topic, 0, batch, None)
     }
@@ -128,15 +128,15 @@ impl World {
     /// Produces plain records to partition 0. Returns the error code and the base offset.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn put(&self, topic: &str, records: &[&str]) -> Result<(i16, i64)> {
         self.produce(topic, &Batch::of(records))
     }
 
-    /// Produces: error code and base offset.
+    /// Produces to a partition. Returns the error code and the base offset.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn produce_to(
         &self,
         topic: &str,
@@ -147,10 +147,10 @@ impl World {
         self.produce_bytes(topic, partition, batch.encode(), id, -1)
     }
 
-    /// Produces what may not be a batch at all.
+    /// Produces bytes that need not be a valid batch. Returns the error code and the base offset.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn produce_bytes(
         &self,
         topic: &str,
@@ -166,18 +166,18 @@ impl World {
         Ok((it.error_code, it.base_offset))
     }
 
-    /// Reads partition 0 from an offset on, uncommitted records too.
+    /// Reads partition 0 from an offset, with uncommitted records.
     ///
     /// # Errors
-    /// When there is no answer, or it cannot be understood.
+    /// When the broker returns no response, or the response cannot be decoded.
     pub fn read(&self, topic: &str, offset: i64) -> Result<Seen> {
         self.read_all(topic, offset, 0)
     }
 
-    /// Reads partition 0 from an offset on, only up to the last stable offset.
+    /// Reads partition 0 from an offset up to the last stable offset.
     ///
     /// # Errors
-    /// When there is no answer, or it cannot be understood.
+    /// When the broker returns no response, or the response cannot be decoded.
     pub fn read_stable(&self, topic: &str, offset: i64) -> Result<Seen> {
         self.read_all(topic, offset, 1)
     }
@@ -192,7 +192,7 @@ impl World {
         Ok(seen)
     }
 
-    /// A fetch may give less than there is (Kafka does, just behind a marker): then another one is made.
+    /// Repeats the fetch while it does not reach the end, because Kafka returns fewer records just after a marker.
     fn read_all(&self, topic: &str, offset: i64, isolation: i8) -> Result<Seen> {
         for _ in 0..100 {
             let seen = self.fetch(topic, 0, offset, isolation, 1 << 20)?;
@@ -210,10 +210,10 @@ impl World {
         self.fetch(topic, 0, offset, isolation, 1 << 20)
     }
 
-    /// Fetch of one partition, without waiting.
+    /// Fetches one partition, without waiting for records.
     ///
     /// # Errors
-    /// When there is no answer, or it cannot be understood.
+    /// When the broker returns no response, or the response cannot be decoded.
     pub fn fetch(
         &self,
         topic: &str,
@@ -244,10 +244,10 @@ impl World {
         })
     }
 
-    /// ListOffsets of partition 0: error code, offset, timestamp.
+    /// Sends ListOffsets for partition 0. Returns the error code, the offset and the timestamp.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn offset_at(&self, topic: &str, timestamp: i64, isolation: i8) -> Result<(i16, i64, i64)> {
         let request = requests::list_offsets(topic, 0, timestamp, isolation);
         let answer = self.call(LIST_OFFSETS, &request)?;
@@ -263,7 +263,7 @@ pub(crate) fn owned(records: &[(i64, &str)]) -> Vec<(i64, String)> {
     records.iter().map(owned).collect()
 }
 
-/// The records from an offset on.
+/// Decodes the records from an offset on.
 fn decode(bytes: Bytes, from: i64) -> Result<Vec<(i64, String)>> {
     let as_text = |it: Bytes| String::from_utf8_lossy(&it).into_owned();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Every scenario on both brokers.
+//! Runs every scenario on both brokers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::world::{Scenario, World};
 
-/// A scenario that takes longer is named.
+/// The duration above which a scenario is printed.
 const SLOW: Duration = Duration::from_secs(4);
 
-/// What came of it.
+/// The results of all scenarios.
 #[derive(Debug, Default)]
 pub struct Report {
     rows: BTreeMap<&'static str, Row>,
-    /// Every difference, in words.
+    /// The description of every difference.
     pub wrong: Vec<String>,
 }
 
@@ -23,9 +23,9 @@ struct Row {
     right: BTreeMap<&'static str, usize>,
 }
 
-/// Runs scenarios against brokers, each named.
+/// Runs scenarios on brokers, each with its name.
 ///
-/// A scenario that cannot be finished counts as wrong; the others go on.
+/// A scenario that ends with an error counts as wrong, and the other scenarios still run.
 pub fn compare(scenarios: &[Scenario], brokers: &[(&'static str, String)], mark: &str) -> Report {
     let mut report = Report::default();
     for (number, scenario) in scenarios.iter().enumerate() {

@@ -13,9 +13,9 @@ use crate::world::World;
 pub struct Producer {
     /// `transactional.id`.
     pub id: String,
-    /// What InitProducerId gave it.
+    /// The producer id from InitProducerId.
     pub producer_id: i64,
-    /// What InitProducerId gave it.
+    /// The epoch from InitProducerId.
     pub epoch: i16,
 }
 
@@ -35,10 +35,10 @@ impl Producer {
 }
 
 impl World {
-    /// InitProducerId as it is answered: error code, producer id, epoch.
+    /// Sends InitProducerId. Returns the error code, the producer id and the epoch.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn init_once(
         &self,
         id: Option<&str>,
@@ -58,18 +58,18 @@ impl World {
         Ok((it.error_code, it.producer_id.0, it.producer_epoch))
     }
 
-    /// A producer of this id, after whatever was open has ended.
+    /// Initialises a producer with this id. This ends its open transaction.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When InitProducerId returns an error.
     pub fn init(&self, id: &str) -> Result<Producer> {
         self.init_with(id, 60_000)
     }
 
-    /// A producer with this transaction time-out.
+    /// Initialises a producer with this transaction timeout.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When InitProducerId returns an error.
     pub fn init_with(&self, id: &str, timeout_ms: i32) -> Result<Producer> {
         let ask = || self.init_once(Some(id), timeout_ms, (-1, -1), 4);
         let (error, producer_id, epoch) = self.settled(ask, |it| it.0)?;
@@ -81,19 +81,19 @@ impl World {
         })
     }
 
-    /// A producer under a fresh id.
+    /// Initialises a producer with a new id.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When InitProducerId returns an error.
     pub fn producer(&self) -> Result<Producer> {
         let id = self.fresh("x");
         self.init(&id)
     }
 
-    /// AddPartitionsToTxn, as it is answered the first time: the error of each partition.
+    /// Sends AddPartitionsToTxn once. Returns the error code of each partition.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn add_once(
         &self,
         producer: &Producer,
@@ -115,20 +115,20 @@ impl World {
         Ok(codes)
     }
 
-    /// AddPartitionsToTxn of partition 0, again while the last transaction is ending.
+    /// Sends AddPartitionsToTxn with partition 0, and retries while the last transaction ends. Returns the error code.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn add(&self, producer: &Producer, topic: &str) -> Result<i16> {
         let ask = || self.add_once(producer, &[(topic, 0)], 0);
         let codes = self.settled(ask, |codes| codes[0])?;
         Ok(codes[0])
     }
 
-    /// AddPartitionsToTxn of partition 0, and EndTxn. Returns both error codes.
+    /// Sends AddPartitionsToTxn with partition 0, and EndTxn. Returns both error codes.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn add_and_end(&self, producer: &Producer, topic: &str) -> Result<(i16, i16)> {
         Ok((
             self.add(producer, topic)?,
@@ -136,10 +136,10 @@ impl World {
         ))
     }
 
-    /// Produces within a transaction to partition 0: error code and base offset.
+    /// Produces within a transaction to partition 0. Returns the error code and the base offset.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn write(
         &self,
         producer: &Producer,
@@ -151,19 +151,19 @@ impl World {
         self.produce_to(topic, 0, &batch, Some(&producer.id))
     }
 
-    /// EndTxn as it is answered the first time.
+    /// Sends EndTxn once. Returns the error code.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn end_once(&self, producer: &Producer, commit: bool, version: i16) -> Result<i16> {
         let request = requests::end_txn(&producer.id, producer.identity(), commit);
         Ok(self.call(version, &request)?.error_code)
     }
 
-    /// EndTxn, and waits until its markers are written.
+    /// Sends EndTxn, and waits until the markers are written.
     ///
     /// # Errors
-    /// When it is refused, or takes too long.
+    /// When EndTxn returns an error, or the markers are not written in time.
     pub fn end(&self, producer: &Producer, commit: bool) -> Result<()> {
         let ask = || self.end_once(producer, commit, 1);
         let code = self.settled(ask, |code| *code)?;
@@ -187,7 +187,7 @@ impl World {
     /// Opens a transaction and writes these records.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn open_in(&self, topic: &str, records: &[&str]) -> Result<Producer> {
         let producer = self.producer()?;
         self.add(&producer, topic)?;
@@ -198,7 +198,7 @@ impl World {
     /// Creates a topic, opens a transaction and writes `a=1`.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn open(&self) -> Result<(String, Producer)> {
         let topic = self.topic()?;
         let producer = self.open_in(&topic, &["a=1"])?;
@@ -208,17 +208,17 @@ impl World {
     /// Creates a topic, writes `a=1` in a transaction and ends it.
     ///
     /// # Errors
-    /// When a step is refused.
+    /// When a request fails.
     pub fn ended(&self, commit: bool) -> Result<(String, Producer)> {
         let (topic, producer) = (self.topic()?, self.producer()?);
         self.transaction(&producer, &topic, 0, &["a=1"], commit)?;
         Ok((topic, producer))
     }
 
-    /// One whole transaction: its first offset in partition 0.
+    /// Runs a whole transaction. Returns its first offset in partition 0.
     ///
     /// # Errors
-    /// When a step is refused.
+    /// When a request fails.
     pub fn transaction(
         &self,
         producer: &Producer,
@@ -235,10 +235,10 @@ impl World {
         Ok(offset)
     }
 
-    /// DescribeTransactions: error code and state.
+    /// Sends DescribeTransactions. Returns the error code and the state.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn state_of(&self, id: &str) -> Result<(i16, String)> {
         let request = DescribeTransactionsRequest::default()
             .with_transactional_ids(vec![transactional_id(id)]);
@@ -247,10 +247,10 @@ impl World {
         Ok((it.error_code, it.transaction_state.to_string()))
     }
 
-    /// AddOffsetsToTxn, again while the last transaction is ending.
+    /// Sends AddOffsetsToTxn, and retries while the last transaction ends. Returns the error code.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn add_offsets(&self, producer: &Producer, group: &str) -> Result<i16> {
         let request = requests::add_offsets(&producer.id, producer.identity(), group);
         self.settled(|| Ok(self.call(0, &request)?.error_code), |code| *code)

@@ -1,4 +1,4 @@
-//! What a scenario has: a broker, names of its own, and what it saw.
+//! The environment of a scenario: a broker, unique names, and the differences so far.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
@@ -11,15 +11,15 @@ use kafka_protocol::protocol::Request;
 use kafka_wire::Connection;
 use kafka_wire::requests::{self, text};
 
-/// Errors with which a broker says that something is only not ready yet.
+/// Errors of requests that succeed after a while.
 const NOT_READY: [i16; 6] = [3, 5, 14, 15, 16, 51];
-/// How long something may be not ready. No answer takes longer.
+/// The time limit of retries and of each response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `client.id`, which brokers name new members after.
+/// `client.id`. Brokers use it as the prefix of new member ids.
 const CLIENT: &str = "conformance";
 
-/// When an answer has to be there that is asked for now.
+/// Returns the deadline of a request that is sent now.
 pub(crate) fn soon() -> Instant {
     Instant::now() + PATIENCE
 }
@@ -27,15 +27,15 @@ pub(crate) fn soon() -> Instant {
 /// A named script.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
-    /// To which part of Kafka it belongs.
+    /// The part of Kafka that the scenario tests.
     pub group: &'static str,
-    /// What it shows.
+    /// The behaviour that the scenario tests.
     pub name: &'static str,
     /// The script.
     pub run: fn(&World) -> Result<()>,
 }
 
-/// One broker, as one scenario sees it.
+/// A broker for one scenario.
 #[derive(Debug)]
 pub struct World {
     address: String,
@@ -47,10 +47,10 @@ pub struct World {
 }
 
 impl World {
-    /// Connects to a broker; every name that is made begins with `name`.
+    /// Connects to a broker. All names of the scenario begin with `name`.
     ///
     /// # Errors
-    /// When nothing listens there.
+    /// When it cannot connect, or a coordinator is not ready in time.
     pub fn new(address: &str, name: &str) -> Result<World> {
         let world = World {
             address: address.to_owned(),
@@ -60,7 +60,7 @@ impl World {
             wrong: RefCell::default(),
             compared: Cell::new(false),
         };
-        // Kafka creates its coordinators' topics at the first request for one.
+        // Kafka creates the topics of its coordinators at the first request for one.
         for kind in [0, 1] {
             let request = FindCoordinatorRequest::default()
                 .with_key(text(name))
@@ -75,7 +75,7 @@ impl World {
         Ok(world)
     }
 
-    /// Another connection to the same broker.
+    /// Opens another connection to the same broker.
     ///
     /// # Errors
     /// As [`Connection::pinned`].
@@ -83,7 +83,7 @@ impl World {
         Ok(Connection::pinned(&self.address, CLIENT, soon())?)
     }
 
-    /// Compares what was seen with what Kafka does.
+    /// Compares a result with that of Kafka, and keeps the difference.
     pub fn same<T: PartialEq + Debug>(&self, what: &str, seen: T, expected: T) {
         self.compared.set(true);
         if seen != expected {
@@ -117,14 +117,14 @@ impl World {
         wrong
     }
 
-    /// A name that is not taken.
+    /// Returns an unused name.
     pub fn fresh(&self, what: &str) -> String {
         let number = self.made.get() + 1;
         self.made.set(number);
         format!("{}-{what}{number}", self.name)
     }
 
-    /// Sends a request and takes its answer.
+    /// Sends a request and returns the response.
     ///
     /// # Errors
     /// As [`Connection::exchange_as`].
@@ -135,10 +135,10 @@ impl World {
             .exchange_as(version, request, soon())?)
     }
 
-    /// Asks until the answer is not one of "not ready yet", for at most twenty seconds.
+    /// Repeats a request while the error code of its response means "not ready yet", for at most twenty seconds.
     ///
     /// # Errors
-    /// As `ask`, and when it takes too long.
+    /// As `ask`, and after the time limit.
     pub fn settled<T>(
         &self,
         mut ask: impl FnMut() -> Result<T>,
@@ -155,10 +155,10 @@ impl World {
         }
     }
 
-    /// Waits until something is so.
+    /// Waits until `is` returns true, for at most twenty seconds.
     ///
     /// # Errors
-    /// As `is`, and when it takes too long.
+    /// As `is`, and after the time limit.
     pub fn until(&self, what: &str, mut is: impl FnMut() -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !is()? {
@@ -170,7 +170,7 @@ impl World {
         Ok(())
     }
 
-    /// A topic with one partition.
+    /// Creates a topic with one partition.
     ///
     /// # Errors
     /// As [`World::topic_with`].
@@ -178,10 +178,10 @@ impl World {
         self.topic_with(1, &[])
     }
 
-    /// A topic, ready to be written to.
+    /// Creates a topic, and waits until it accepts records.
     ///
     /// # Errors
-    /// When it is not created.
+    /// When the topic is not created.
     pub fn topic_with(&self, partitions: i32, configs: &[(&str, &str)]) -> Result<String> {
         let name = self.fresh("t");
         let code = self.create(&name, partitions, 1, configs)?;
@@ -197,7 +197,7 @@ impl World {
                 .filter(|it| it.error_code == 0 && it.leader_id.0 >= 0);
             Ok(topic.error_code == 0 && led.count() == partitions as usize)
         })?;
-        // Kafka tells of a leader before that knows of it.
+        // In Kafka, a broker can be in the metadata as the leader before it leads.
         self.until("its leaders answer", || {
             for partition in 0..partitions {
                 if self.fetch(&name, partition, 0, 0, 1)?.error != 0 {
@@ -209,10 +209,10 @@ impl World {
         Ok(name)
     }
 
-    /// CreateTopics: the error code.
+    /// Sends CreateTopics. Returns the error code.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn create(
         &self,
         name: &str,
@@ -225,10 +225,10 @@ impl World {
         Ok(answer.topics.first().map_or(-1, |topic| topic.error_code))
     }
 
-    /// Metadata of some topics.
+    /// Returns the metadata of some topics.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn metadata(&self, topics: &[&str]) -> Result<MetadataResponse> {
         self.call(9, &requests::metadata(Some(topics)))
     }

@@ -31,7 +31,7 @@ pub(super) const ASYNC: Case = Case {
 };
 
 const NAME: &str = "serve";
-/// The time-out of a call, and the longest time of one that is not too slow, in milliseconds.
+/// The timeout of a call, and the longest time of one that is not too slow, in milliseconds.
 const TIME_OUT: i64 = 150;
 const LONGEST: i64 = 60;
 

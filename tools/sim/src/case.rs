@@ -21,8 +21,8 @@ pub(super) struct Case {
     pub(super) global: Option<&'static str>,
     /// The dead-letter topic that is replayed.
     pub(super) letters: Option<&'static str>,
-    /// The internal topics whose committed offsets are checked at the end: repartition topics, and the answers of foreign-key
-    /// joins. Their subscriptions are in `outputs`.
+    /// The internal topics whose committed offsets are checked at the end: repartition topics, and the response topics
+    /// of foreign-key joins. The subscription topics of the joins are in `outputs`.
     pub(super) repartitions: &'static [&'static str],
     pub(super) changelog: Option<&'static str>,
     pub(super) outputs: &'static [&'static str],

@@ -13,7 +13,7 @@ pub(super) struct Clocks {
 
 #[derive(Debug, Default)]
 struct Wall {
-    /// How far the wall clock is ahead of the cluster's.
+    /// The difference between the wall clock and the cluster's clock, in milliseconds.
     ahead: i64,
     /// The time of the wall clock while it stands still.
     stands_at: Option<i64>,
@@ -33,12 +33,12 @@ impl Clocks {
         &self.cluster
     }
 
-    /// The time of the cluster, which never goes back.
+    /// Returns the time of the cluster, which never goes back.
     pub(super) fn now(&self) -> i64 {
         self.cluster.now()
     }
 
-    /// The time of the wall clock.
+    /// Returns the time of the wall clock.
     pub(super) fn wall(&self) -> i64 {
         let now = self.now();
         self.state().at(now)

@@ -1,9 +1,9 @@
-//! Two streams in one aggregate, behind it two joins of tables, and a join with a global table.
+//! Two streams in one aggregate, followed by two joins of tables, and a join with a global table.
 //!
-//! One task reads both streams and both tables. How their records interleave is not known, so the outputs say it. Each
-//! update of the aggregate has to follow from the one before by the next record of one stream. Each result has to follow
-//! from the one before by the next update of the aggregate or of a table. The rows of the global table are not part of a
-//! transaction. A result has one that its process may know.
+//! One task reads both streams and both tables. Their records interleave in an unknown order, which the check derives
+//! from the outputs. Each update of the aggregate must follow from the previous one by the next record of one stream.
+//! Each result must follow from the previous one by the next update of the aggregate or of a table. The rows of the
+//! global table are not part of a transaction, so a result may have any row that its process may have read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +98,7 @@ fn with(sum: &str, stream: usize, number: u64) -> String {
     streams.collect::<Vec<_>>().join(" ")
 }
 
-/// The number of a value.
+/// Returns the number of a value.
 fn number(value: &str) -> u64 {
     let number = value.split(' ').next().and_then(|it| it.parse().ok());
     number.unwrap_or_default()
@@ -115,7 +115,7 @@ fn partner(key: &str) -> String {
     key.chars().map(text).collect()
 }
 
-/// Half of the records are of the streams. Some rows are tombstones.
+/// Returns a record. Half of the records belong to the streams. Some rows are tombstones.
 fn draft(rng: &mut Rng, now: i64) -> Draft {
     let (topic, tombstones) = match rng.below(8) {
         0 | 1 => (INPUT, None),
@@ -132,7 +132,7 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
     }
 }
 
-/// The part of a run in which a record arrived. All records of a part were processed before the next one began.
+/// Returns the part of a run in which a record arrived. All records of a part were processed before the next one began.
 fn part(left: Left<'_>, seq: u64) -> usize {
     let begins = [left.after_faults, left.before_last];
     begins.iter().filter(|it| **it as u64 <= seq).count()
@@ -141,8 +141,8 @@ fn part(left: Left<'_>, seq: u64) -> usize {
 /// The updates of the global table, by key.
 #[derive(Debug, Default)]
 struct Rates<'a> {
-    /// Each update, with the part of the run before whose records it is certainly known: 0 for the rows that were there
-    /// before the start.
+    /// Each update, with the first part of the run in which all results have read it: 0 for the rows from before the
+    /// start.
     of: BTreeMap<&'a str, Vec<(usize, &'a Given)>>,
 }
 
@@ -162,8 +162,8 @@ impl<'a> Rates<'a> {
         all
     }
 
-    /// Returns the rows that a result in this part of the run may have: the last one that is certainly known, and those
-    /// that were written meanwhile.
+    /// Returns the possible rows of a result in this part of the run: the last row that all results have read, and the
+    /// rows that were written during the part.
     fn may_be(&self, key: &str, part: usize) -> BTreeSet<String> {
         let updates = self.of.get(key).map_or(&[][..], Vec::as_slice);
         let row = |it: &Given| shown(Some(it.seq).filter(|_| !it.tombstone));
@@ -187,10 +187,10 @@ struct Update {
 /// The number of processed updates of each table: of the aggregate, and of the tables of both joins.
 type At = [usize; 3];
 
-/// The updates of a key in each table, and how many of each may have been processed.
+/// The updates of a key in each table, and the possible numbers of processed updates.
 ///
-/// An update emits nothing as long as the inner join has no row. So an order of the updates can be told from the results
-/// only later.
+/// An update emits nothing while the inner join has no row. So the order of such updates only follows from later
+/// results.
 #[derive(Debug)]
 struct Orders {
     updates: [Vec<Update>; 3],
@@ -221,7 +221,7 @@ impl Orders {
         [last(0), last(1), last(2)]
     }
 
-    /// Whether the inner join has a row.
+    /// Returns whether the inner join has a row.
     fn has_row(&self, at: At) -> bool {
         let [sum, name, _] = self.last(at).map(|it| it?.row.as_ref());
         sum.is_some() && name.is_some()
@@ -294,7 +294,7 @@ impl Orders {
         [0, 1, 2].map(|table| self.updates[table].len())
     }
 
-    /// Whether all updates may have been processed.
+    /// Returns whether all updates may have been processed.
     fn is_whole(&self) -> bool {
         self.at.contains(&self.all())
     }
@@ -542,7 +542,7 @@ mod tests {
         assert_eq!(follows(&whole), (true, true));
         assert_eq!(follows(&["1:1 1:2 3 5 9", ""]), (true, true));
         assert_eq!(follows(&["1:1 1:2 3 5 9"]), (true, false));
-        // Nothing is emitted if the row is gone before the first aggregate.
+        // Nothing is emitted if the row is deleted before the first aggregate.
         assert_eq!(follows(&[]), (true, true));
         for wrong in ["1:1 1:2 3 5 -", "1:1 1:1 3 5 9", "1:1 1:2 - 5 9"] {
             assert!(!follows(&[wrong]).0, "{wrong}");

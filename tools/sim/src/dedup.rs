@@ -1,4 +1,4 @@
-//! Deduplication, with late records, records that are too old, and failures behind it.
+//! Deduplication, with late records, records that are too old, and failures after it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,18 +25,19 @@ pub(super) const DEDUP: Case = Case {
 const WINDOW: i64 = 600;
 const AT_MOST: i64 = 1_500;
 const LATENESS: i64 = 800;
-/// The length of a bucket, and how long it is kept.
+/// The length of a bucket, and the time for which it is kept, in milliseconds.
 const BUCKET: i64 = WINDOW / 2;
 const RETENTION: i64 = BUCKET + WINDOW + LATENESS;
-/// How long ids with a time are remembered.
+/// The time for which ids with a time are remembered, in milliseconds.
 const REMEMBER: i64 = 1_600;
-/// Records of this time share their ids with a time.
+/// Records in an interval of this length, in milliseconds, share the time in their ids.
 const SHARED: i64 = 700;
 /// The longest time from stream time to an id.
 const MOST_SKEW: i64 = 600_000;
 
-/// Writes each record with its verdict by a fixed window, each record that is new by a sliding one, and each record with
-/// its verdict by the time in its id. Records of a kind fail behind the deduplication, and ids from the future fail in it.
+/// Writes each record with its verdict by a fixed window, each record that is new by a sliding one, and each record
+/// with its verdict by the time in its id. Bad records fail after the deduplication, and ids from the future fail in
+/// it.
 fn declare(app: &mut App) {
     let [judged, new] = OUTPUTS.map(Topic::<String, String>::plain);
     let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());

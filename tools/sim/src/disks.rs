@@ -15,7 +15,7 @@ pub trait Disks: Sync {
     /// Returns an empty disk for a process of this name.
     fn disk(&self, process: &str) -> Box<dyn ProcessDisk>;
 
-    /// Whether databases write a position before its data: a planted bug.
+    /// Returns whether databases write a position before its data: a planted bug.
     fn position_first(&self) -> bool {
         false
     }

@@ -24,11 +24,12 @@ pub(super) const EXPIRING: Case = Case {
     ..STATELESS
 };
 
-/// How long rows live, in milliseconds: those of the key-value store, and those of the ordered store.
+/// The lifetimes of rows, in milliseconds: in the key-value store, and in the ordered store.
 const LIFE: i64 = 700;
 const ORDERED_LIFE: i64 = 1_100;
 
-/// Writes what records and moments read. A record and some moments write rows, and a record sets the moment of its key.
+/// Writes the rows that records and moments read. A record and some moments write rows, and a record sets the moment of
+/// its key.
 fn declare(app: &mut App) {
     let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
     let life = |ms: i64| Duration::from_millis(ms.unsigned_abs());
@@ -108,7 +109,7 @@ fn moment(seq: u64) -> i64 {
     150 * (seq % 7).cast_signed() + 50
 }
 
-/// Whether the handler of this moment writes the row of its key.
+/// Returns whether the handler of this moment writes the row of its key.
 fn renews(at: i64) -> bool {
     at % 3 == 0
 }
@@ -130,7 +131,7 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
 #[derive(Debug, Default)]
 struct Model {
     stream_time: i64,
-    /// The value of each row, and the time at which it is gone.
+    /// The value of each row, and the time at which it expires.
     codes: BTreeMap<String, (u64, i64)>,
     last: BTreeMap<(String, u64), i64>,
     moments: BTreeMap<String, i64>,
@@ -144,7 +145,7 @@ impl Model {
         let (key, seq) = (&it.key, it.seq);
         self.stream_time = self.stream_time.max(it.timestamp);
         let now = self.stream_time;
-        // The moment of its key comes first.
+        // The moment of its key is handled first.
         if let Some(at) = self.moments.get(key).copied().filter(|at| *at <= now) {
             self.due(key, at);
         }
@@ -170,7 +171,7 @@ impl Model {
         }
     }
 
-    /// A moment comes. It sees the rows of its own time.
+    /// Handles a moment. It reads the rows of its own time.
     fn due(&mut self, key: &str, at: i64) {
         self.moments.remove(key);
         let text = format!("due {at} {}", self.kept(key, at));

@@ -39,12 +39,12 @@ impl Foreign {
         Ok(offset)
     }
 
-    /// Whether no transaction is open.
+    /// Returns whether no transaction is open.
     pub(super) fn is_decided(&self) -> bool {
         self.open.is_none()
     }
 
-    /// Ends the transaction once its time has come, or at once.
+    /// Ends the transaction at the time of its decision, or at once.
     pub(super) fn decide(&mut self, cluster: &Cluster, at_once: bool, found: &mut Found) {
         let now = cluster.now();
         let due = |(_, until, _): &(Transaction, i64, bool)| at_once || *until <= now;

@@ -71,7 +71,7 @@ fn declare(app: &mut App) {
     .to(&Topic::plain(INNER_JOIN));
 }
 
-/// The number of a row.
+/// Returns the number of a row.
 fn number(row: &str) -> u64 {
     let number = row.split(' ').next().and_then(|it| it.parse().ok());
     number.unwrap_or_default()
@@ -86,7 +86,7 @@ fn foreign(number: u64) -> Option<String> {
     }
 }
 
-/// Half of the records are of each table. Some are tombstones.
+/// Returns a record. Half of the records belong to each table. Some are tombstones.
 fn draft(rng: &mut Rng, now: i64) -> Draft {
     Draft {
         topic: if rng.one_in(2) { LEFT } else { RIGHT },

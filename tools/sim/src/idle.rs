@@ -1,8 +1,8 @@
 //! Final results of windows that close while the input is idle.
 //!
-//! When a window closes depends on the clock, so no loop over the input computes these outputs. The app writes each
-//! record and each result with the time of the cluster. One loop over this log checks that each result is that of the
-//! records before it, and that the input was idle for long enough.
+//! The time at which a window closes depends on the clock, so no loop over the input computes these outputs. The app
+//! writes each record and each result with the time of the cluster. One loop over this log checks that each result is
+//! that of the records before it, and that the input was idle for long enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -45,7 +45,7 @@ fn declare(app: &mut App) {
     joined.to(&Topic::plain(OUTPUTS[1]));
 }
 
-/// A third of the records are rows, some of them tombstones.
+/// Returns a record. A third of the records are rows, some of them tombstones.
 fn draft(rng: &mut Rng, now: i64) -> Draft {
     let row = rng.one_in(3);
     Draft {

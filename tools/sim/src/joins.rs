@@ -29,18 +29,18 @@ pub(super) const JOINS: Case = Case {
 /// The output of the inner join.
 const INNER: &str = "pairs";
 
-/// How much earlier and later a right record may be, and the grace, in milliseconds.
+/// The longest time by which a right record may be earlier or later, and the grace, in milliseconds.
 const BEFORE: i64 = 1_200;
 const AFTER: i64 = 300;
 const GRACE: i64 = 900;
 
-/// Every third value is so large that three of them spread a row.
+/// Returns the value with this number. Every third value is so large that three of them spread a row.
 fn enlarged(number: u64) -> String {
     let size = if number.is_multiple_of(3) { 1_500 } else { 0 };
     format!("{number} {}", "x".repeat(size))
 }
 
-/// The number of a value.
+/// Returns the number of a value.
 fn number(value: &str) -> &str {
     value.split(' ').next().unwrap_or_default()
 }
@@ -107,12 +107,12 @@ fn is_left(it: &Given) -> bool {
     it.seq.is_multiple_of(2)
 }
 
-/// The time that a record stays open behind its own time.
+/// Returns the time that a record stays open behind its own time.
 fn open_for(it: &Given) -> i64 {
     GRACE + if is_left(it) { AFTER } else { BEFORE }
 }
 
-/// Whether two records belong together.
+/// Returns whether two records belong together.
 fn are_partners(one: &Given, other: &Given) -> bool {
     let (left, right) = if is_left(one) {
         (one, other)
@@ -219,7 +219,7 @@ impl<'a> Model<'a> {
             }
             self.outer.push(result);
         }
-        // What no record can meet, even a closed one, is forgotten.
+        // Forgets records that no further record can meet, not even a closed one.
         let (now, most) = (self.stream_time, 2 * (BEFORE + AFTER + GRACE));
         self.taken.retain(|(it, _)| it.timestamp + most >= now);
     }

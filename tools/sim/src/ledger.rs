@@ -1,6 +1,6 @@
 //! Rows and positions in a ledger.
 //!
-//! The ledger fails at random: its answers are lost, commits take effect late, it restarts, and a failover loses the last
+//! The ledger fails at random: responses are lost, commits take effect late, it restarts, and a failover loses the last
 //! commit. In the end each record has one row.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) const LEDGER: Case = Case {
     ..STATELESS
 };
 
-/// One in so many calls fails.
+/// One in this number of calls fails.
 const FAULTS: usize = 40;
 const ROWS: &str = "rows";
 

@@ -28,7 +28,7 @@ fn declare(app: &mut App) {
     merged.to(&Topic::plain(OUTPUTS[1]));
 }
 
-/// The times within a topic vary slightly in both directions.
+/// Returns a record. The times within a topic vary slightly in both directions.
 fn draft(rng: &mut Rng, now: i64) -> Draft {
     Draft {
         topic: INPUTS[rng.below(2)],

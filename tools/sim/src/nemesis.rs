@@ -199,7 +199,7 @@ impl State {
             if pair.0.weight() > 1 && seldom >= SELDOM {
                 continue;
             }
-            // One more would change nothing.
+            // One more process would change nothing.
             let all = self.fired.iter().chain(armed());
             if pair.1 != Kind::Join || all.filter(|it| it.kind == Kind::Join).count() < JOINS {
                 break pair;
@@ -371,7 +371,7 @@ impl Watcher for Nemesis {
         }
         match state.order_or_die(kind, effect.client_id) {
             Some(died) => Reaction::Dies(Box::new(died) as Box<dyn Any + Send>),
-            // A call that can wait is in progress while its process stands still.
+            // A frozen process stops in the middle of a call that can wait.
             None if kind == Kind::Freeze && place.can_wait() => Reaction::Stalls(1),
             None => Reaction::Nothing,
         }

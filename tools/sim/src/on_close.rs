@@ -1,4 +1,4 @@
-//! Final results of windows, and final results of longer windows behind them.
+//! Final results of windows, and final results of longer windows after them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

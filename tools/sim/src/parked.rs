@@ -1,5 +1,5 @@
-//! Sequenced dead letters behind a deduplication, and their replay at any time and in any order. Some records are slow, and
-//! counts are emitted once per commit, so records are given back without an abort.
+//! Sequenced dead letters after a deduplication, and their replay at any time and in any order. Some records are slow,
+//! and counts are emitted once per commit, so records are returned without an abort.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ fn declare(app: &mut App, clocks: &Clocks) {
         .to(&Topic::plain(COUNTS));
 }
 
-/// Returns the id of a record: records of a key that are close to each other share one.
+/// Returns the id of a record. Neighbouring records of a key share an id.
 fn id(value: &str) -> u64 {
     let seq = value.split(' ').next().and_then(|it| it.parse().ok());
     seq.unwrap_or(0_u64) / 16
@@ -144,7 +144,7 @@ impl Replayer {
             }
             let until = match fails {
                 true => (*next + 1).min(all.len()),
-                // In the end all of them come, in the order of their numbers, as from the replay app.
+                // In the end all of them are replayed, in the order of their numbers, as by the replay app.
                 false => all.len(),
             };
             let first = chosen.len();
@@ -189,7 +189,7 @@ impl Replayer {
         }
     }
 
-    /// Whether each letter was replayed.
+    /// Returns whether each letter was replayed.
     pub(super) fn is_done(&self, cluster: &Cluster, letters: &str, partitions: i32) -> bool {
         (0..partitions).all(|partition| {
             let read = self.letters.get(&partition);
@@ -201,7 +201,7 @@ impl Replayer {
     }
 }
 
-/// Each key has each id once, in the order of the input, whatever failed.
+/// Requires each id of each key once, in the order of the input, despite the failures.
 fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let mut verdicts = Vec::new();
     for partition in 0..left.partitions {

@@ -56,7 +56,7 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
     }
 }
 
-/// The app keeps a count and emits a record before the closure fails. Neither effect may stay.
+/// Declares an app that keeps a count and emits a record before the closure fails. Neither effect may stay.
 fn declare(app: &mut App, clocks: &Clocks, last: ErrorPolicy) {
     let policy = ErrorPolicy::retry(2, Backoff::fixed(Duration::from_millis(70))).then(last);
     let plain = |value: &str| {

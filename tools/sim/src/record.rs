@@ -66,7 +66,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A good record with the current time.
+    /// Returns a good record with the current time.
     pub(super) fn plain(now: i64) -> Draft {
         Draft {
             topic: INPUT,

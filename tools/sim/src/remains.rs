@@ -39,7 +39,7 @@ pub(crate) struct Copied {
     pub(super) whole: bool,
     /// The rows of each store that has some.
     pub(super) stores: Vec<Contents>,
-    /// The rows of all stores. One key is in several of them in no shape that looks at this.
+    /// The rows of all stores in one map. Only shapes without a common key in two stores read it.
     pub(super) contents: Contents,
 }
 

@@ -24,13 +24,14 @@ pub(super) const REORDER: Case = Case {
     ..STATELESS
 };
 
-/// How long records wait for their time.
+/// The time that records wait for earlier ones, in milliseconds.
 const WITHIN: i64 = 400;
-/// How far and how long records wait for the numbers before them.
+/// The largest gap before a waiting record, in numbers, and the longest wait for the numbers before it, in
+/// milliseconds.
 const GAP: u64 = 4;
 const WAIT: i64 = 300;
 
-/// Writes the records by time, and by the number of their key. Records of a kind fail behind both.
+/// Writes the records by time, and by the number of their key. Bad records fail after both.
 fn declare(app: &mut App) {
     let [by_time, by_number] = OUTPUTS.map(Topic::<String, String>::plain);
     let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
@@ -60,7 +61,7 @@ fn good(value: String) -> Result<String, Failure> {
     }
 }
 
-/// Fails every other bad record: a record that fails behind the numbers must leave no trace here.
+/// Fails every other bad record. A record that only fails after the order by number must leave no trace here.
 fn good_by_time(value: String) -> Result<String, Failure> {
     match is_bad_by_time(&value) {
         true => Err(Failure::from("bad")),
@@ -131,8 +132,7 @@ impl Model {
         let (time, number, is_bad) = (it.timestamp, number(value), it.kind == Kind::Bad);
         let record: Waiting = (is_bad, (it.key.clone(), value.to_owned(), time));
         let key = self.numbered.entry(it.key.clone()).or_default();
-        // The record itself fails if it is the next one. It leaves nothing but its number, which is passed over, and does not
-        // move stream time.
+        // A bad record with the next number fails itself. It only consumes its number, and does not move stream time.
         if is_bad && number == key.next {
             self.passed_over += 1;
             key.next += 1;
@@ -187,7 +187,7 @@ impl Model {
                 let Some((end, number)) = over.filter(|(end, _)| *end <= now).min() else {
                     break;
                 };
-                // Lower ones go first, although they came later.
+                // Records with lower numbers go first, although they arrived later.
                 let (lowest, (_, (is_bad, record))) = key.waiting.pop_first().unwrap_or_default();
                 self.given_up += usize::from(lowest > key.next);
                 key.next = lowest + 1;

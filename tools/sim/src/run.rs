@@ -34,7 +34,7 @@ pub struct Outcome {
     pub run: Run,
     /// The faults that occurred, in order.
     pub fired: Vec<Fault>,
-    /// How often each place was passed.
+    /// The number of passes of each place.
     pub passed: BTreeMap<Place, u64>,
     /// The violations of guarantees.
     pub violations: Vec<String>,

@@ -1,4 +1,4 @@
-//! Sequence numbers and versions, with repeated and stale records, and failures behind them.
+//! Sequence numbers and versions, with repeated and stale records, and failures after them.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub(super) const SEQUENCES: Case = Case {
     ..STATELESS
 };
 
-/// Writes each record with its verdict by the numbers of its producer, and each record with a higher version of its key.
-/// Records of a kind fail behind both.
+/// Writes each record with its verdict by the numbers of its producer, and each record with a higher version of its
+/// key. Bad records fail after both.
 fn declare(app: &mut App) {
     let [judged, newest] = OUTPUTS.map(Topic::<String, String>::plain);
     let source = app.source(&Topic::<String, String>::plain(INPUT));

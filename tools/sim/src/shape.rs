@@ -31,11 +31,11 @@ pub enum Shape {
     CountedAtLeastOnce,
     /// Timers of stream time, set into the future and the past, moved and cancelled.
     Timers,
-    /// Final results of windows, and of longer windows behind them.
+    /// Final results of windows, and of longer windows after them.
     OnClose,
     /// Sessions, with updates and with final results.
     Sessions,
-    /// Deduplication by fixed and sliding windows, with records that fail behind it.
+    /// Deduplication by fixed and sliding windows, with records that fail after it.
     Dedup,
     /// Asynchronous calls that end in any order, fail, or take too long, in front of state.
     Async,
@@ -61,7 +61,7 @@ pub enum Shape {
     Ledger,
     /// A join of two tables by a foreign key.
     Foreign,
-    /// Two streams in one aggregate, behind it two joins of tables and a join with a global table.
+    /// Two streams in one aggregate, followed by two joins of tables and a join with a global table.
     Cogroup,
 }
 

@@ -44,11 +44,11 @@ const ENCORES: u32 = 2;
 /// pauses.
 const BURSTS: i64 = 8_000;
 const BURST: i64 = 3_000;
-/// How far the wall clock jumps at most, beside the jumps that are faults, in milliseconds.
+/// The largest random jump of the wall clock in both directions, in milliseconds. Faults make larger jumps.
 const SMALL_JUMP: i64 = 1_700;
 /// The longest time that a topic can have as a setting.
 const FOR_EVER: &str = "9223372036854775807";
-/// How far the wall clock is set forward when more records arrive after the run is settled, in milliseconds.
+/// The jump of the wall clock when more records arrive after the run is settled, in milliseconds.
 const LEAP: i64 = 5_000;
 /// The number of rows of each key that a global table has at the start of a run.
 const FIRST_ROWS: usize = 2;
@@ -279,7 +279,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// In half of the runs Kafka's cleaner compacts the changelogs every second or two. Without the defence
+    /// Compacts the changelogs every second or two like Kafka's cleaner, in half of the runs. Without the defence
     /// [`COMPACTION`] it deletes old records instead.
     fn compact(&mut self) {
         let now = self.cluster.now();

@@ -28,8 +28,8 @@ pub(super) const SLIDING: Case = Case {
 
 /// The length and the grace of the windows, and the least delay of late records, in milliseconds.
 ///
-/// A record whose own window is closed, but not the one behind it, counts in some windows only, as in Kafka Streams. The
-/// golden cases cover this. Here a record is either within the grace, or late by more than the length of a window.
+/// A record whose own window is closed, but not the window after it, counts in some windows only, as in Kafka Streams.
+/// The golden cases cover this. Here a record is either within the grace, or late by more than the length of a window.
 const LENGTH: i64 = 400;
 const GRACE: i64 = 6_500;
 const LATE: i64 = 20_000;
@@ -74,7 +74,7 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
     }
 }
 
-/// Whether the window with this start is closed.
+/// Returns whether the window with this start is closed.
 fn is_closed(start: i64, stream_time: i64) -> bool {
     start + LENGTH + GRACE < stream_time
 }

@@ -1,8 +1,8 @@
 //! Tables with updates and tombstones: a filter, an outer join that is stored, and groups of its rows.
 //!
-//! One task reads both tables. How their updates interleave is not known, so the joined rows say it: each of them has to
-//! follow from the one before by the next update of one table. The groups have to follow from the joined rows in the same
-//! way.
+//! One task reads both tables. Their updates interleave in an unknown order, which the check derives from the joined
+//! rows. Each joined row must follow from the previous one by the next update of one table. The groups must follow from
+//! the joined rows in the same way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,7 +21,7 @@ use eos_testkit::rng::Rng;
 pub(super) const TABLES: Case = Case {
     inputs: &[LEFT, RIGHT],
     repartitions: &["sim-groups-changes-repartition"],
-    // There are two, of two stages: this shape compares both itself.
+    // There are two changelogs, of two stages. This shape compares both itself.
     changelog: None,
     outputs: &[PASSED, JOINED, GROUPS],
     draft,
@@ -90,13 +90,13 @@ fn without(rows: String, row: &str) -> String {
     }
 }
 
-/// The number of a row of a table.
+/// Returns the number of a row of a table.
 fn number(row: &str) -> u64 {
     let number = row.split(' ').next().and_then(|it| it.parse().ok());
     number.unwrap_or_default()
 }
 
-/// Whether the filter keeps a row of this number.
+/// Returns whether the filter keeps a row of this number.
 fn passes(number: u64) -> bool {
     !number.is_multiple_of(3)
 }
@@ -108,7 +108,7 @@ fn group(row: &str) -> String {
     format!("g{}", number.unwrap_or_default() % 3)
 }
 
-/// Half of the records are of each table. Some are tombstones.
+/// Returns a record. Half of the records belong to each table. Some are tombstones.
 fn draft(rng: &mut Rng, now: i64) -> Draft {
     Draft {
         topic: if rng.one_in(2) { LEFT } else { RIGHT },
@@ -186,10 +186,10 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The updates of a key in both tables, and how many of each may have been processed.
+/// The updates of a key in both tables, and the possible numbers of processed updates.
 ///
-/// A tombstone of a row that is not there emits the joined row again, as in Kafka Streams, and nothing if there is none.
-/// So an order of the updates can be told from the joined rows only later.
+/// A tombstone of a missing row emits the joined row again, as in Kafka Streams, or nothing if there is no joined row.
+/// So the order of the updates only follows from later joined rows.
 #[derive(Debug)]
 struct Orders<'a> {
     updates: [&'a [&'a Given]; 2],
@@ -261,7 +261,7 @@ impl<'a> Orders<'a> {
         follows
     }
 
-    /// Whether all updates may have been processed.
+    /// Returns whether all updates may have been processed.
     fn is_whole(&self) -> bool {
         self.at.contains(&self.updates.map(<[_]>::len))
     }
@@ -276,17 +276,17 @@ struct Change {
 }
 
 impl Change {
-    /// Whether the row was emitted again.
+    /// Returns whether the row was emitted again.
     fn is_repetition(&self) -> bool {
         self.old == self.new
     }
 }
 
-/// The changes of the groups that have to come, in order, by group and the row's key.
+/// The changes of the groups that the app must still emit, in order, by group and the row's key.
 #[derive(Debug, Default)]
 struct Due {
     changes: BTreeMap<(String, String), VecDeque<Change>>,
-    /// How often each group was emitted without a change.
+    /// The number of results of each group without a change.
     repeated: BTreeMap<String, usize>,
     moved: usize,
     stayed: usize,
@@ -304,8 +304,8 @@ impl Due {
         changes.pop_front()
     }
 
-    /// A result of a group came again at this time, so one of its rows did: which one shows only later. Returns whether a
-    /// row may have.
+    /// Notes that a result of a group was emitted again at this time, because one of its rows was. Only later results
+    /// show which row. Returns whether there is such a row.
     fn repeat(&mut self, group: &str, last: i64, time: i64) -> bool {
         let mut of_group = self.changes.iter().filter(|((it, _), _)| it == group);
         let may = |it: &Change| it.is_repetition() && it.time.max(last) == time;
@@ -328,7 +328,7 @@ impl Due {
         None
     }
 
-    /// A joined row changes. An empty text is no row.
+    /// Adds the changes of groups for a change of a joined row. An empty text is no row.
     fn change(&mut self, key: &str, [old, new]: [&str; 2], time: i64) {
         let of = |row: &str| (!row.is_empty()).then(|| (group(row), format!("{key}:{row}")));
         let mut add = |group: String, old, new| {
@@ -414,7 +414,7 @@ fn judge_groups(partition: i32, found: &[Emitted], due: &mut Due) -> Result<Cont
             continue;
         };
         let change = due.take(group, key);
-        // The group by one loop: the change of the row, and nothing else.
+        // The expected group: its previous rows with the change of this row, and no other change.
         let expected = change.as_ref().map(|it| {
             let mut rows: BTreeSet<&str> = rows.clone();
             let was_there = it.old.as_deref().is_none_or(|old| rows.remove(old));
@@ -465,7 +465,7 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     }
     found.saw("rows moved to another group", due.moved);
     found.saw("rows stayed in their group", due.stayed);
-    // Without the joined rows it is not known what the groups have to be.
+    // Without correct joined rows, the expected groups are unknown.
     if !verdicts.is_empty() {
         return Ok(verdicts);
     }

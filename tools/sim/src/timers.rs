@@ -97,13 +97,13 @@ fn after_moment(at: i64) -> Action {
         0 => Action::Set(at + 100),
         1 => Action::Set(at - 301),
         2 => Action::Set(at + 901),
-        // Most of these new moments come before the same record as the handled one.
+        // Most of these new moments are handled before the same record as the handled one.
         4 => Action::Set(at + 3),
         _ => Action::Keep,
     }
 }
 
-/// Whether the handler of a moment fails, each time.
+/// Returns whether the handler of a moment fails. It then fails at every try.
 fn fails(at: i64) -> bool {
     at.rem_euclid(5) == 3
 }
@@ -132,15 +132,15 @@ type Round = (i64, u32);
 #[derive(Debug, Default)]
 struct Model {
     stream_time: Option<i64>,
-    /// The moment of each key, and the moment and the round in which it comes.
+    /// The moment of each key, and the moment and the round in which it is handled.
     moments: BTreeMap<String, (i64, Round)>,
-    /// The last moment that came in order.
+    /// The last moment that was handled in order.
     handled: Option<(Round, String)>,
     out: Vec<Emitted>,
     early: usize,
     past: usize,
     failed: usize,
-    /// The failed moments behind others of their key, before one record.
+    /// The number of failed moments after others of their key, before one record.
     failed_behind: usize,
 }
 
@@ -179,7 +179,7 @@ impl Model {
         places.min().map(|(place, key)| (place, key.clone()))
     }
 
-    /// A moment comes at this time.
+    /// Handles a moment at this time.
     fn come(&mut self, key: &str, at: i64, now: i64) {
         if fails(at) {
             self.failed += 1;
@@ -189,7 +189,7 @@ impl Model {
         self.out.push((key.to_owned(), shown(at), at));
     }
 
-    /// Acts at this time. What is set into the past comes no earlier.
+    /// Performs an action at this time. A moment that is set into the past is handled no earlier than this time.
     fn act(&mut self, key: &str, action: Action, now: i64) {
         match action {
             Action::Keep => {}

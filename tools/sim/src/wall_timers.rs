@@ -1,7 +1,8 @@
 //! Timers of the wall clock, and ticks of both clocks.
 //!
-//! No loop over the input computes these outputs, because they depend on the clock. The app writes what it does and what
-//! the clock says. One loop over this log checks that each moment comes once, and never before the clock reaches it.
+//! No loop over the input computes these outputs, because they depend on the clock. The app writes its actions and the
+//! time of the clock. One loop over this log checks that each moment is handled once, and never before the clock
+//! reaches it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -251,7 +252,7 @@ impl Ticks<'_> {
         Ok(())
     }
 
-    /// Returns the lowest time of the clock, if it is so low that the schedule begins again.
+    /// Returns the lowest time of the clock, if it is so low that the schedule restarts.
     fn set_back(&self, next: i64, since: i64, now: i64) -> Option<i64> {
         let low = self.clocks.lowest_jump(since, now)?;
         ((low.div_euclid(PERIOD) + 2) * PERIOD < next).then_some(low)

@@ -35,7 +35,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     )
 }
 
-/// The library without one of its defences is not what users get: only this benchmark has it.
+/// Builds the benchmark of the quarantine with the feature that disables it. Other benchmarks measure the library of
+/// users.
 fn features(arguments: &[String]) -> &'static [&'static str] {
     match arguments.first().map(String::as_str) {
         Some("quarantine") => &["--features", "failpoints"],

@@ -1,18 +1,18 @@
-//! Cargo, as the one that runs this program.
+//! The cargo that runs this program.
 
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use kafka_launcher::workspace_root;
 
-/// Cargo in the root of the checkout.
+/// Returns a command that runs cargo in the root of the checkout.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(workspace_root());
     cargo
 }
 
-/// Runs it to its end. A failure of what it runs is no error but the exit code.
+/// Runs cargo to its end. A failure of cargo is not an error. It sets the exit code.
 ///
 /// # Errors
 /// When cargo cannot be run.

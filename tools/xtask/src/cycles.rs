@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree};
 
-/// How many cycles the workspace may have, and how many files each of them.
+/// The limits of the workspace: the number of cycles, and the number of files in each cycle.
 const MOST_CYCLES: usize = 5;
 const MOST_FILES: usize = 4;
 
@@ -47,7 +47,7 @@ pub(crate) fn check(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The source directories of all crates below a directory.
+/// Returns the source directories of all crates below a directory.
 fn crates(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let source = directory.join("src");
@@ -65,7 +65,7 @@ fn crates(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What a file defines and names.
+/// The names that a file defines or uses.
 #[derive(Debug, Default)]
 struct Names {
     defined: BTreeSet<String>,
@@ -125,7 +125,7 @@ impl Crate {
         Ok(())
     }
 
-    /// The groups of files that import each other, directly or through others.
+    /// Returns the groups of files that import each other, directly or indirectly.
     fn cycles(&self) -> Vec<Vec<Module>> {
         let imports: BTreeMap<&Module, BTreeSet<&Module>> = self
             .0
@@ -157,7 +157,7 @@ impl Crate {
         cycles.into_iter().collect()
     }
 
-    /// The files that a file imports.
+    /// Returns the files that a file imports.
     fn imports(&self, module: &Module) -> BTreeSet<&Module> {
         let names = &self.0[module];
         let imported = names.imported.iter().map(|(_, path)| path);
@@ -171,7 +171,7 @@ impl Crate {
         found.filter(|it| !module.starts_with(it)).collect()
     }
 
-    /// A path from the root of the crate; `None` if it begins in another crate.
+    /// Returns the path from the root of the crate, or `None` if it begins in another crate.
     fn absolute(&self, module: &Module, path: &[String]) -> Option<Module> {
         let mut base = module.clone();
         let mut rest = path;
@@ -192,7 +192,7 @@ impl Crate {
         Some([&base[..], rest].concat())
     }
 
-    /// The file that defines the item of this path.
+    /// Returns the file that defines the item of this path.
     fn definer(&self, path: &Module, seen: &mut BTreeSet<Module>) -> Option<&Module> {
         if !seen.insert(path.clone()) {
             return None;
@@ -296,7 +296,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether an item exists in tests only.
+/// Returns whether an item exists in tests only.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         let test = it.path().is_ident("cfg")
@@ -311,7 +311,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
 mod tests {
     use super::*;
 
-    /// The cycles of a crate with these files.
+    /// Returns the cycles of a crate with these files.
     fn cycles(files: &[(&str, &str)]) -> Vec<Vec<String>> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {

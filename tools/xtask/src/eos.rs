@@ -15,7 +15,7 @@ use crate::setup::{self, Need};
 /// The program of the demo's pipeline.
 const PIPELINE: &str = "06-word-count";
 
-/// The time-out of `kafka up --docker`, which may pull an image.
+/// The timeout of `kafka up --docker`, which may pull an image.
 const UP_LIMIT: Duration = Duration::from_secs(1_200);
 
 /// Replaces this process by `eos kafka`.
@@ -104,7 +104,7 @@ fn replace(program: &mut Command) -> Result<ExitCode> {
     Err(error).with_context(|| format!("run {}", program.get_program().display()))
 }
 
-/// The program, built by cargo unless the tests have built it.
+/// Returns the program that the tests have built, or a command that builds and runs it.
 fn program() -> Command {
     if let Some(programs) = std::env::var_os(PROGRAMS_VAR) {
         return Command::new(PathBuf::from(programs).join("eos"));
@@ -119,7 +119,7 @@ fn program() -> Command {
     cargo
 }
 
-/// Whether the program was built before. Cargo puts it beside this one.
+/// Returns whether the program was built before. Cargo puts it beside this one.
 fn is_built() -> bool {
     std::env::current_exe().is_ok_and(|xtask| xtask.with_file_name("eos").exists())
 }

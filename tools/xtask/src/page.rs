@@ -27,7 +27,7 @@ fn replaced(page: &str, block: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{block}{END}{after}"))
 }
 
-/// The command, the day, the versions and the machine, then more facts.
+/// Returns the command, the day, the versions and the machine, then more facts.
 pub(crate) fn origin(command: &str, more: &[String]) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let facts = [
@@ -52,7 +52,7 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| output.status.success() && !text.is_empty())
 }
 
-/// Whether a page of the workspace has a place for results.
+/// Returns whether a page of the workspace has a place for results.
 #[cfg(test)]
 pub(crate) fn has_place(page: &str) -> bool {
     let page = fs::read_to_string(workspace_root().join(page));

@@ -48,7 +48,8 @@ pub(crate) fn check() -> Result<ExitCode> {
         semver
             .args(["semver-checks", "-p", name, "--baseline-rev", BASELINE])
             .args(["--only-explicit-features", "--release-type=patch"])
-            // Both versions would write the same files there, and one would be read for the other.
+            // With a shared directory, both versions would write the same files, and the tool would compare one version
+            // with itself.
             .env_remove("CARGO_TARGET_DIR");
         is_clean &= run(&mut semver)? == ExitCode::SUCCESS;
     }

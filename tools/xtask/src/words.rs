@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Pronouns for components, and words that are out of use.
+/// Pronouns for components, and outdated words.
 const WORDS: [&str; 9] = [
     "nobody",
     "somebody",
@@ -20,7 +20,7 @@ const WORDS: [&str; 9] = [
     "whatever dies",
 ];
 
-/// Directories and files that may have them.
+/// Directories and files in which the words are allowed.
 const SKIPPED: [&str; 4] = [
     "target",
     "docs/design",
@@ -73,9 +73,9 @@ fn files(root: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The first of the words in a line.
+/// Returns the first of the words in a line.
 fn word_in(line: &str) -> Option<&'static str> {
-    // What is in backticks is quoted.
+    // Text in backticks is a quotation.
     let prose = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let prose = prose.to_lowercase();
     WORDS.into_iter().find(|word| {

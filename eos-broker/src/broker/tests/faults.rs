@@ -16,7 +16,8 @@ fn ending(act: Act) -> (Model, crate::faults::RuleId, Ticket) {
     (model, rule, ticket)
 }
 
-/// The connection must discard everything else. Otherwise, later requests would overtake the lost bytes.
+/// Returns the loss of a request. The connection must discard all later bytes, or later requests would overtake the
+/// lost ones.
 fn lost(ticket: Ticket) -> Output {
     Output::Nothing(Unanswered::Lost(ticket))
 }

@@ -95,7 +95,7 @@ fn without_verification_a_late_batch_opens_a_transaction_that_hangs() {
     }
 }
 
-/// Kafka requires permission to write in a transaction, whatever is open, and checks it once for the whole request.
+/// Kafka requires permission to write in a transaction, even if none is open, and checks it once for the whole request.
 #[test]
 fn a_request_with_a_transactional_batch_and_no_id_writes_nothing() {
     for acks in [-1, 0] {

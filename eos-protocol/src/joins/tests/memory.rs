@@ -122,7 +122,7 @@ impl JoinStorage for Memory {
     }
 
     fn delete_item(&self, key: &[u8]) -> Result<(), Infallible> {
-        // The item of the visit that runs is gone.
+        // During a visit, its item is already removed.
         if let Some(moment) = self.items.borrow_mut().remove(key) {
             self.index.borrow_mut().remove(&(moment, key.to_vec()));
         }

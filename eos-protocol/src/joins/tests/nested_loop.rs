@@ -190,7 +190,7 @@ proptest! {
         }
     }
 
-    /// Within grace, the results are those of the records in order, whatever the order of arrival.
+    /// Within grace, the results are those of the records in order, regardless of the order of arrival.
     #[test]
     fn the_order_of_arrival_does_not_matter_within_grace(
         terms in terms(0..30),

@@ -49,7 +49,7 @@ fn a_hot_key_costs_the_same_per_record() {
             *store.work.borrow_mut() = 0;
             let taken = joining.take_alone(&store, &key, moment).unwrap().len();
             alone += taken;
-            // The row, and what goes out.
+            // The row, and the emitted results.
             assert!(*store.work.borrow() <= taken + 6, "{}", store.work.borrow());
         }
         let expected = match kind {
@@ -149,8 +149,8 @@ fn left_within(difference: u64) -> Joining {
     Joining::new(JoinTerms::new(JoinKind::Left, within))
 }
 
-/// The last visit of a row writes nothing, unless the row is spread. A later record of the row knows what the visit has
-/// decided.
+/// The last visit of a row writes nothing, unless the row is spread. A later record of the row follows the decisions of
+/// the visit.
 #[test]
 fn a_row_is_written_once_for_each_record_without_a_pair() {
     for (above, writes) in [(usize::MAX, 1), (0, 2)] {

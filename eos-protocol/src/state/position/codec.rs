@@ -18,7 +18,7 @@ use crate::state::{Identity, PerFamily, StoresHash, TopicIdentity, TopicUuid};
 /// The format that this version writes, and the newest that it reads.
 const VERSION: u8 = 1;
 
-/// Why bytes are not a position.
+/// The reason why bytes are not a position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PositionError {

@@ -47,7 +47,7 @@ fn bytes(position: &Position) -> Vec<u8> {
     out
 }
 
-/// As if a version had written it: with the checksum that fits.
+/// Returns the body with a valid checksum, as another version would write it.
 fn sealed(body: &[u8]) -> Vec<u8> {
     let mut sum = Fnv::new();
     sum.write(body);

@@ -6,7 +6,7 @@ use super::Restart;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RestoreKind {
-    /// The local copy was exact: no record was read, whatever its size.
+    /// The local copy was exact: no record was read, regardless of its size.
     Exact,
     /// The local copy was behind: the missing records were read from the changelog.
     Replayed,

@@ -75,7 +75,7 @@ pub enum Restart {
     Replay(Reading),
     /// Delete the local state, if there is any, and read everything.
     Rebuild {
-        /// Why it can't be used.
+        /// The reason why it can't be used.
         why: Why,
         /// The records to read.
         reading: Reading,
@@ -293,7 +293,7 @@ impl Situation<'_> {
         }
     }
 
-    /// Whether this difference means that the offsets themselves are not to be trusted.
+    /// Fails if this difference means that the offsets themselves are not valid.
     fn check_inputs(
         &self,
         difference: &Difference,
@@ -363,9 +363,9 @@ impl Situation<'_> {
         Ok(())
     }
 
-    /// Whether the changelog of plain stores has its beginning. Compaction does not move the beginning, so records
-    /// were deleted. A key that was written only there is in no copy made from the rest. (The changelog of windowed
-    /// stores is trimmed below its oldest live window.)
+    /// Fails if the changelog of plain stores does not begin at offset 0. Compaction does not move the beginning, so
+    /// records were deleted. A key that was written only there is in no copy made from the rest. (The changelog of
+    /// windowed stores is trimmed below its oldest live window.)
     fn check_front(&self) -> Result<(), RestartError> {
         match &self.changelogs.plain {
             Some(log) if log.start > Offset::ZERO => Err(RestartError::ChangelogPurged {
@@ -377,7 +377,7 @@ impl Situation<'_> {
         }
     }
 
-    /// Why records that the copy misses may no longer be in the changelog.
+    /// Returns the reason why records that the copy misses may no longer be in the changelog.
     fn too_late_for(&self, reading: &Reading, found: &Position) -> Option<Why> {
         for (family, part) in reading.parts.iter() {
             let Some(part) = part else { continue };
@@ -455,7 +455,7 @@ impl Situation<'_> {
 }
 
 impl Standing {
-    /// Whether the state is exactly that after this transaction.
+    /// Returns whether the state is exactly that after this transaction.
     #[must_use]
     pub fn is_at(&self, name: &TransactionName) -> bool {
         matches!(self, Self::At { seq, nonce, .. } if (*seq, *nonce) == (name.seq, name.nonce))

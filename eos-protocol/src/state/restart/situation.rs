@@ -59,7 +59,7 @@ pub enum Offsets<'a> {
     Unnamed {
         /// One of the partitions.
         partition: &'a TopicPartition,
-        /// The metadata beside it.
+        /// The metadata of the offset.
         metadata: &'a str,
     },
     /// No offset, for at least one input.

@@ -6,7 +6,7 @@ use crate::ids::{Offset, Seq, TopicPartition};
 use crate::name::TransactionName;
 use crate::state::{Difference, Family, PerFamily, PositionError};
 
-/// Why local state can't be used and is rebuilt from the changelog.
+/// The reason why local state can't be used and is rebuilt from the changelog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
@@ -80,7 +80,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Whether an operator should see a warning: for every reason but a task's first start on a host.
+    /// Returns whether an operator should see a warning: for every reason but a task's first start on a host.
     #[must_use]
     pub const fn is_loud(&self) -> bool {
         !matches!(self, Self::NoState | Self::Interrupted)
@@ -102,7 +102,7 @@ impl Why {
         }
     }
 
-    /// Why a copy at `seq` with these commit records is not a predecessor of transaction `name`.
+    /// Returns the reason why a copy at `seq` with these commit records is not a predecessor of transaction `name`.
     pub(super) fn of_another_history(
         seq: Seq,
         held: &PerFamily<Option<Seq>>,

@@ -249,7 +249,7 @@ impl Restore {
         }
     }
 
-    /// Whether the restore is done, and its result. Before that it is pending.
+    /// Returns the result of the restore. Pending until it is done.
     ///
     /// # Errors
     /// If the changelogs' last commit records are not those that the offsets name. Before you trust that a changelog
@@ -323,7 +323,7 @@ impl Restore {
         }
     }
 
-    /// Whether deletions may have disappeared between the beginning and the end of the restore.
+    /// Fails if deletions may have disappeared between the beginning and the end of the restore.
     fn check_speed(&self, family: Family, track: &Track, now: Now) -> Result<(), RestartError> {
         let before = self.reading.now.0.abs_diff(self.reading.since.0);
         let took = Duration::from_millis(before).saturating_add(now.since(self.began));
@@ -367,7 +367,7 @@ fn is_late(attempt: CommitRecord, newest: Option<CommitRecord>) -> bool {
 }
 
 impl Track {
-    /// The reader is there. Control records and compacted records lie in between.
+    /// Notes the position of the reader. Control records and compacted records may lie before it.
     fn reach(&mut self, position: Offset, brokers: Now) {
         if position > self.position {
             self.position = position;

@@ -14,7 +14,7 @@ pub struct Progress {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Offsets still to read. Some have no record any more, or only a transaction marker.
+    /// Offsets still to read. Some no longer have a record, or only a transaction marker.
     pub remaining: u64,
     /// The remaining time at the current speed; `None` without a speed.
     pub eta: Option<Duration>,
@@ -88,7 +88,7 @@ impl Restore {
         progress
     }
 
-    /// Records that the restore waits for its database, so the time until now says nothing about the brokers.
+    /// Notes that the restore waits for its database, so the time until now does not count as a delay of the brokers.
     pub fn waits_for_database(&mut self, brokers: Now) {
         for family in [Family::Plain, Family::Windowed] {
             if let Some(track) = self.tracks.get_mut(family) {

@@ -1,7 +1,7 @@
 //! The model of due items.
 //!
-//! It knows the effective moment of each item: its own moment or the earliest one that its unit allows, or the first place
-//! behind the mark if that is in the past. It sorts the items by that, and has no index.
+//! It computes the effective moment of each item: its own moment, or the earliest one that its unit allows. If that is
+//! in the past, it is the first place behind the mark. The model sorts the items by this moment, and has no index.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(super) type Rows = BTreeMap<(StoreId, Key), Vec<u8>>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) due: Timestamp,
-    /// The point at which the item comes up.
+    /// The point at which the item is handled.
     pub(super) effective: Round,
     pub(super) value: Vec<u8>,
 }
@@ -93,7 +93,7 @@ impl Items {
         (row, before.filter(|_| item.is_some()))
     }
 
-    /// Whether the last handled item is that of this row at this moment, or a later one.
+    /// Returns whether the last handled item is this row at this moment, or comes after it.
     pub(super) fn is_passed(&self, key: &Key, due: Timestamp) -> bool {
         let place = Place {
             round: Round::of(due),
@@ -103,7 +103,7 @@ impl Items {
         self.mark(Clock::Stream).is_some_and(|mark| place <= *mark)
     }
 
-    /// The first item of a clock.
+    /// Returns the first item of a clock.
     pub(super) fn first(&self, clock: Clock) -> Option<(Place, &Item)> {
         let of_clock = self
             .items

@@ -94,7 +94,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// Whether the last handled item is that of this key at this moment, or a later one.
+    /// Returns whether the last handled item is that of this key at this moment, or a later one.
     ///
     /// # Errors
     /// If the mark can't be read.

@@ -15,13 +15,13 @@ use crate::task_store::TaskStore;
 const MOST_VISITED: u32 = 1_000;
 
 impl TaskStore {
-    /// Whether the task has due stores.
+    /// Returns whether the task has due stores.
     #[must_use]
     pub fn has_due(&self) -> bool {
         self.due.is_some()
     }
 
-    /// Whether the task has due stores of this clock.
+    /// Returns whether the task has due stores of this clock.
     #[must_use]
     pub fn has_due_of(&self, clock: Clock) -> bool {
         self.due
@@ -29,7 +29,7 @@ impl TaskStore {
             .is_some_and(|state| state.clocks[at(clock)])
     }
 
-    /// Whether an item of this clock may be due at this moment. It compares two numbers in most cases.
+    /// Returns whether an item of this clock may be due at this moment. It compares two numbers in most cases.
     #[must_use]
     pub fn may_be_due(&self, clock: Clock, now: Timestamp) -> bool {
         let bound = self.due.as_ref().map(|state| state.next[at(clock)].get());
@@ -57,8 +57,8 @@ impl TaskStore {
         Ok(first.map_or(now, before).min(now))
     }
 
-    /// Whether a store has an unhandled item of this clock up to `now`. The writes of the current record do not count. It
-    /// also returns true if more than 1,000 items of other stores come first.
+    /// Returns whether a store has an unhandled item of this clock up to `now`. The writes of the current record do not
+    /// count. It also returns true if more than 1,000 items of other stores come first.
     ///
     /// # Errors
     /// If the engine can't read.
@@ -104,7 +104,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// The first place that the index lists. The next search begins there.
+    /// Returns the first place that the index lists. The next search begins there.
     fn first_place(&self, clock: Clock, state: &DueStores) -> Result<Option<Place>, StoreError> {
         self.healthy()?;
         let mut search = state.searches[at(clock)].borrow_mut();
@@ -224,8 +224,8 @@ impl TaskStore {
         Ok(())
     }
 
-    /// The last handled place of a clock: the last one of all marks. The machine's clock has none, because it may be set
-    /// back.
+    /// Returns the last handled place of a clock: the last one of all marks. The machine's clock has none, because it
+    /// may be set back.
     ///
     /// # Errors
     /// If a mark can't be read, or belongs to another clock.
@@ -246,7 +246,7 @@ impl TaskStore {
         self.read_mark(clock, |store, mark| self.get_kept(store, MARK_KEY, mark))
     }
 
-    /// The last one of all marks of a clock.
+    /// Returns the last one of all marks of a clock.
     fn read_mark(
         &self,
         clock: Clock,

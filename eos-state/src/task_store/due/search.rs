@@ -36,7 +36,7 @@ impl Search {
         &self.from
     }
 
-    /// Whether a scan has to read entries before the first one is known.
+    /// Returns whether a scan has to read entries before the first one is known.
     pub(super) fn needs_scan(&self) -> bool {
         self.ahead.is_empty()
     }

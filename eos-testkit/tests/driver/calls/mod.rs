@@ -87,7 +87,8 @@ impl Service {
         .await;
     }
 
-    /// Serves a call after as many polls as the value says behind a colon: `a:3`. Fails for `bad`, panics for `panic`.
+    /// Serves a call after the number of polls that follows a colon in the value, as in `a:3`. Fails for `bad`, and
+    /// panics for `panic`.
     async fn serve(self, call: Call<String, String>) -> Result<String, Failure> {
         let value = call.value.clone();
         {

@@ -130,7 +130,7 @@ fn json_of_what_is_small() {
 
 #[test]
 fn json_of_floats() {
-    // What 17 digits are needed for, and sums as they come.
+    // Floats that need 17 digits, extreme values, and arbitrary sums.
     let digits = [31.245_270_191_439_438, 121.487_919_511_619_45, 0.1 + 0.2];
     let ends = [0.0, f64::MIN_POSITIVE, f64::MAX, f64::MIN, f64::EPSILON];
     let sums = (1..200).map(|n| f64::from(n) * 0.1 + 1.0 / f64::from(n));

@@ -1,4 +1,4 @@
-//! [`eos_testkit::conformance`]: what eos brings along passes, and what is planted is found.
+//! Tests of [`eos_testkit::conformance`]. The codecs of eos pass, and planted bugs are found.
 
 mod built_in;
 mod planted;

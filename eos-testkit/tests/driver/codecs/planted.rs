@@ -1,4 +1,4 @@
-//! Codecs of values with planted bugs: each of them has to be found, and rightly named.
+//! Codecs of values with planted bugs. The suite must find and name each bug.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -10,7 +10,7 @@ type EncodeFn = dyn Fn(&str, &mut Vec<u8>) -> Result<Encoded, CodecError> + Send
 type Deciding = dyn Fn(&[u8]) -> usize + Send + Sync;
 type DecodeFn = dyn Fn(Option<&[u8]>) -> Result<String, CodecError> + Send + Sync;
 
-/// A codec of text, until something else is planted.
+/// A codec of text, in which tests plant bugs.
 pub(crate) struct Planted {
     encode: Box<EncodeFn>,
     decode: Box<DecodeFn>,

@@ -5,7 +5,7 @@ use eos_testkit::conformance::codecs::{Form, Violation, check_ordered_keys, chec
 
 use super::planted::{found, refuse};
 
-/// What is planted in a [`Name`].
+/// The bugs that can be planted in a [`Name`].
 const NOTHING: u8 = 0;
 const NO_END: u8 = 1;
 const ZERO_WITHIN: u8 = 2;
@@ -22,7 +22,7 @@ const PREFIX_ENDS: u8 = 12;
 const PREFIX_CLEARS: u8 = 13;
 const PREFIX_PANICS: u8 = 14;
 
-/// Bytes without zeros, which are their end.
+/// Bytes without zeros. A zero marks their end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Name<const BUG: u8>(Vec<u8>);
 
@@ -225,7 +225,7 @@ impl<const BUG: u8> PrefixOf<(Name<BUG>, u32)> for Part<BUG> {
     }
 }
 
-/// What a name begins with.
+/// A prefix of a name.
 #[derive(Debug)]
 struct Start(&'static [u8]);
 

@@ -1,4 +1,4 @@
-//! The suite for store engines is here, too.
+//! The suite for store engines is available here, too.
 
 use std::path::Path;
 

@@ -96,8 +96,8 @@ fn a_replay_into_a_missing_topic_does_not_start() {
     );
 }
 
-/// A dead letter may come back long after the window of its id has expired. With a generation it passes once. Two letters with
-/// one id are two records if they were more than a window apart.
+/// A dead letter may be replayed long after the window of its id has expired. With a generation, it passes once. Two
+/// letters with one id are two records if they were more than a window apart.
 #[test]
 fn a_replayed_record_that_is_too_old_passes_once_in_a_generation() {
     let records = [

@@ -39,7 +39,7 @@ fn check(preset: fn() -> Preset<String, String>, headers: &[(&str, &str)], windo
     };
     assert_eq!(new(window - 1), 1, "within the window");
     assert_eq!(new(window), 2, "after the window");
-    // The id decides, and nothing else of the record.
+    // Only the id decides, and no other part of the record.
     let mut driver = TestDriver::new(app(preset()));
     for &(name, _) in headers {
         let mut other = headers.to_vec();
@@ -133,7 +133,7 @@ fn jetstream() {
     );
 }
 
-/// R43: what is written twice into Pub/Sub.
+/// R43: messages that are published twice to Pub/Sub.
 #[test]
 fn pubsub() {
     check(

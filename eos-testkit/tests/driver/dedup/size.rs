@@ -1,4 +1,4 @@
-//! The rows of a store over time, and what `describe` says of them.
+//! The rows of a store over time, and their description by `describe`.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ fn an_endless_store_has_a_row_for_each_id() {
     eprintln!("{ids} ids: {sizing:?}");
 }
 
-/// A dear neighbour: days of ids beside windows of minutes.
+/// An expensive combination: a store with days of ids in one stage with windows of minutes.
 #[test]
 fn a_long_store_beside_a_short_one_is_a_warning() {
     let described = |window: Duration, in_one_stage: bool| {

@@ -1,4 +1,4 @@
-//! Ids with a time of their own.
+//! Ids that contain a time.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ fn ids_expire_as_stream_time_moves() {
     let first = uuid(0, 1);
     let mut driver = TestDriver::new(by_uuid());
     pipe(&mut driver, &[("k", &first, 0)]);
-    // The row is still there, and the id is too old all the same.
+    // The row still exists, but the id is too old.
     for (at, duplicates, too_old) in [(7 * DAY, 1, 0), (7 * DAY + 1, 1, 1), (14 * DAY, 1, 2)] {
         pipe(&mut driver, &[("k", &first, at)]);
         let totals = driver.metrics().unwrap().totals;
@@ -95,7 +95,7 @@ fn ids_expire_as_stream_time_moves() {
     assert_eq!(ids(&mut driver).len(), 2);
 }
 
-/// Letters that are too old come back in a generation. A second replay of the generation passes none of them, as long as the
+/// Letters that are too old pass in a generation. A second replay of the generation passes none of them, as long as the
 /// rows of the first one are kept.
 #[test]
 fn a_replayed_id_that_is_too_old_passes_once_in_a_generation() {
@@ -198,7 +198,7 @@ fn other_ids_fail_with_the_reason() {
         failing(by_ulid, &uuid(0, 1), 0),
         "is not a ULID: it has 36 bytes instead of 26",
     );
-    // Without a time of its own, stream time would stand still.
+    // The id provides the time. Without it, stream time would not advance.
     let mut driver = TestDriver::new(strict());
     let record = Input::<String, String>::new("k", uuid(0, 1)).at(Timestamp(-1));
     assert!(driver.try_pipe(&input(), record).is_err());

@@ -84,7 +84,7 @@ fn a_record_whose_partners_have_closed_is_counted_and_not_lost() {
     }
 }
 
-/// Each pair that does not come about is counted, also if the record has another one.
+/// Each missed pair is counted, even if the record has another pair.
 #[test]
 fn a_closed_partner_beside_an_open_one_is_counted() {
     let within = Within::of(Duration::ZERO).before(MS(100));
@@ -139,7 +139,8 @@ fn records_go_out_alone_while_nothing_arrives() {
     assert!(places > 5, "{places}");
 }
 
-/// Ten thousand records close at once. The rows stay until all of them went out, although many commits come in between.
+/// Ten thousand records close at once. The rows stay until all results were emitted, although there are many commits in
+/// between.
 #[test]
 fn a_jump_of_time_loses_no_result() {
     let jump = |driver: &mut TestDriver| {

@@ -1,5 +1,5 @@
-//! Operators behind the results of a join. A result without a pair comes at its own stream time, which may be earlier
-//! than that of the last record.
+//! Operators after a join. A result without a pair has its own stream time, which may be earlier than that of the last
+//! record.
 
 use eos_core::state::{SessionStore, SlidingStore};
 use eos_core::windows::{Session, Sliding};
@@ -10,7 +10,8 @@ fn receipts() -> PlainTopic<String, String> {
     Topic::plain("receipts")
 }
 
-/// `p` has no pair. It comes at 1086 into the second join, after a result of 1090, and before it closes there at 1087.
+/// `p` has no pair. It arrives at the second join with the time 1086, after a result of 1090, and before it closes
+/// there at 1087.
 #[test]
 fn a_join_of_a_join_loses_no_result_without_a_pair() {
     let mut app = App::new("a");

@@ -69,7 +69,7 @@ fn another_kind_or_range_does_not_start() {
     }
 }
 
-/// What went out alone with a short grace has no pair with a long one.
+/// A record that was emitted alone with a short grace gets no pair with a long one.
 #[test]
 fn a_longer_grace_opens_no_closed_record() {
     let long = within().grace(MS(1_000));
@@ -92,7 +92,7 @@ fn a_longer_grace_opens_no_closed_record() {
     assert_eq!(read(&mut driver), ["end x+- @500"]);
 }
 
-/// Results alone that wait for the moments of a longer grace are not lost with a short one.
+/// Results without a pair that wait for the moments of a longer grace are not lost with a short one.
 #[test]
 fn a_shorter_grace_loses_no_result() {
     let long = within().grace(MS(1_000));
@@ -113,7 +113,7 @@ fn a_shorter_grace_loses_no_result() {
     }
 }
 
-/// A task that moves, or loses its state, goes on with its open records.
+/// A task that moves, or loses its state, continues with its open records.
 #[test]
 fn the_state_survives_a_lost_disk() {
     for kind in KINDS {
@@ -139,7 +139,7 @@ fn the_state_survives_a_lost_disk() {
     }
 }
 
-/// The left values are numbers now, but the store has text.
+/// Returns an app whose left values are numbers, but whose store contains text.
 fn with_numbers() -> App {
     let numbers: PlainTopic<String, u64> = Topic::plain("orders");
     let store = JoinStore::<String, u64, String>::json("orders-shipments");

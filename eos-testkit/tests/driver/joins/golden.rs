@@ -19,11 +19,13 @@ const EARLY: [(&str, &str); 4] = [
     ("outer_join_within", "random_43"),
 ];
 
-/// Kafka Streams looks for records alone less often than they close, so the results alone of pseudo-random cases, and of cases
-/// in which before and after differ, are compared at the end.
+/// A result: its key, value and time.
 ///
-/// A result: key, value and time. Kafka Streams sends results alone before the pairs of the record that closes them; here,
-/// they come behind it. So the results of an input are sorted.
+/// Kafka Streams searches for records without a pair less often than they close. So for pseudo-random cases, and for
+/// cases in which before and after differ, the results without a pair are compared at the end.
+///
+/// Kafka Streams emits a result without a pair before the pairs of the record that closes it, and eos emits it after
+/// them. So the results of an input are sorted.
 type Shown = (String, String, i64);
 
 fn lines(file: &Path) -> Vec<Value> {
@@ -93,7 +95,7 @@ fn replay(kind: Kind, operator: &str, file: &Path) {
         }
     }
     compare(&mut found, &mut expected, &Value::Null);
-    // Each of theirs is one of ours. They come a few inputs later, so the last ones are missing.
+    // Each result of Kafka Streams must be a result of eos. They come a few inputs later, so the last ones are missing.
     let mut rest = theirs.clone();
     let missing: Vec<usize> = (0..alone.len())
         .filter(|at| match rest.iter().position(|it| *it == alone[*at]) {
@@ -109,7 +111,7 @@ fn replay(kind: Kind, operator: &str, file: &Path) {
     if !is_early {
         assert_eq!(rest, [], "{file:?}: {alone:?}");
     }
-    // Those that they send too early: the record has a pair, or is still open at the end.
+    // The results that Kafka Streams sends too early: the record has a pair, or is still open at the end.
     let last = theirs.len().saturating_sub(MOST_MISSING);
     for early in rest {
         let record = early.1.replace('-', "");
@@ -153,8 +155,8 @@ const OTHERWISE: [&str; 4] = [
     "null_value.jsonl",
 ];
 
-/// Replays a case with `ErrorPolicy::skip`. Returns the results of Kafka Streams, the results of eos and the late records of
-/// eos, each sorted.
+/// Replays a case with `ErrorPolicy::skip`. Returns the results of Kafka Streams, the results of eos and the late
+/// records of eos, each sorted.
 fn replay_skipping(kind: Kind, operator: &str, name: &str) -> [Vec<String>; 3] {
     let lines = lines(&folder(operator).join(name));
     let topics: [PlainTopic<String, String>; 2] = ["left", "right"].map(Topic::plain);

@@ -101,7 +101,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(own).collect()
 }
 
-/// Sends a letter back by hand, as the replay app does.
+/// Replays one letter, as the replay app does.
 fn send(driver: &mut TestDriver, letter: &Letter) {
     let number = text(letter.2.get("eos-sequence"));
     let number = number.strip_prefix("1 ").unwrap();
@@ -159,7 +159,7 @@ fn a_replay_in_order_processes_each_letter_and_releases_the_key() {
     assert!(read_letters(&mut driver).is_empty());
 }
 
-/// C5: the first letter fails again; neither the second one nor a new record may overtake it.
+/// C5: the first letter fails again. Neither the second one nor a new record may overtake it.
 #[test]
 fn a_letter_that_fails_again_keeps_its_number_and_none_overtakes_it() {
     let broken = broken(&["1"]);
@@ -214,7 +214,7 @@ fn a_second_replay_changes_nothing() {
     assert_eq!(read(&mut driver), ["5", "6"]);
 }
 
-/// C5: keys that would be parked for ever.
+/// C5: keys that would be parked forever.
 #[test]
 fn a_letter_is_discarded_and_a_key_is_released() {
     let broken = broken(&["1"]);
@@ -315,7 +315,7 @@ fn crashes_everywhere_change_nothing() {
     let places = crash_everywhere(
         || TestDriver::new(app(&broken(&[]))),
         |driver| {
-            // The closure has no state: the value says how often it fails.
+            // The closure has no state. The value is the number of its failures.
             let letter = (Some(b"k".to_vec()), Some(b"x".to_vec()), Headers::new());
             pipe(driver, &[("k", "0")]);
             send_as(driver, &letter, "1 record 0 1");

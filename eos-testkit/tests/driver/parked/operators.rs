@@ -6,8 +6,8 @@ use eos_core::timers::Clock;
 
 use super::*;
 
-/// P fails behind the deduplication and is not remembered. Its sender sends it again. The replay of P is then a duplicate,
-/// unless a person asks for a new generation.
+/// P fails after the deduplication, so its id is not kept. Its sender sends it again. The replay of P is then a
+/// duplicate, unless an operator requests a new generation.
 #[test]
 fn a_replay_meets_the_deduplication() {
     let is_down = broken(&["p"]);

@@ -199,7 +199,7 @@ mod tests {
             .filter_map(|it| Some(it.split_once(" {\"Reserved\"")?.0.to_owned()))
             .collect::<Vec<_>>();
         assert_eq!(reserved.len(), 3);
-        // Less is there than the orders have reserved.
+        // The stock is smaller than the reservations of the orders.
         fill(&mut driver, "pen", 4);
         for order in &reserved {
             cancel(&mut driver, order);

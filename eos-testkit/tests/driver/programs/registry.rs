@@ -140,7 +140,7 @@ fn app(protobuf: &Protobuf) -> App {
     let peaks = app.store(&peaks);
     let backoff = Backoff::exponential(Duration::from_millis(100), Duration::from_secs(10));
     app.source(&readings(protobuf))
-        // The registry comes back. Other bytes never become a reading.
+        // The registry becomes available again. Other bytes never become a reading.
         .on_error(
             ErrorPolicy::retry_forever(backoff).then(ErrorPolicy::dead_letter("readings-dlq")),
         )

@@ -181,7 +181,8 @@ fn a_gap_of_two_to_the_64_numbers_fails_or_becomes_a_dead_letter() {
     assert_eq!(out(&mut driver), [&last[..]]);
 }
 
-/// A failed record gives up its own number, whether it waited or not: the outputs do not depend on the order of arrival.
+/// A failed record gives up its own number, whether it waited or not. So the outputs do not depend on the order of
+/// arrival.
 #[test]
 fn the_number_of_a_failed_record_is_passed_over() {
     for (policy, letters) in [
@@ -201,7 +202,7 @@ fn the_number_of_a_failed_record_is_passed_over() {
         ] {
             let scenario = |driver: &mut TestDriver| {
                 pipe(driver, &[0, 1, 2, 3].map(|at| (order[at], at as i64)));
-                // A record of another key comes in the same moment.
+                // A record of another key arrives in the same moment.
                 driver.pipe_at(&input(), "l", "0", Timestamp(BEGIN + 3));
                 let mut passed = out(driver);
                 assert_eq!(passed.pop().as_deref(), Some("0"), "{order:?}");
@@ -228,7 +229,7 @@ fn the_number_of_a_failed_record_is_passed_over() {
     }
 }
 
-/// A jump of stream time does not put off a wait that ended before. The windows behind it still take the record.
+/// A jump of stream time does not extend a wait that ended before. The windows after the order still accept the record.
 #[test]
 fn a_wait_never_ends_later_than_planned() {
     let start = || {
@@ -263,8 +264,8 @@ fn the_number_of_a_skipped_pause_is_passed_over() {
     assert_eq!(out(&mut driver), ["0", "2", "3"]);
 }
 
-/// The item of 4 first ends the wait of 2, and then fails. The transaction aborts, so 2 waits again. The decision must not
-/// remove 2.
+/// The item of 4 first ends the wait of 2, and then fails. The transaction aborts, so 2 waits again. The decision must
+/// not remove 2.
 #[test]
 fn a_decision_about_a_waiting_record_spares_lower_numbers_after_an_abort() {
     for how in [Resume::Skip, Resume::DeadLetter] {
@@ -291,7 +292,8 @@ fn a_decision_about_a_waiting_record_spares_lower_numbers_after_an_abort() {
     }
 }
 
-/// Records that fail do not move stream time. The wait of the others ends nevertheless, with the first record behind it.
+/// Records that fail do not move stream time. The wait of the others ends nevertheless, with the first record behind
+/// it.
 #[test]
 fn records_that_are_too_far_ahead_do_not_stop_the_wait_of_others() {
     for (policy, on_gap) in [
@@ -331,8 +333,8 @@ fn a_record_behind_an_order_by_time_may_not_be_too_far_ahead() {
     pipe(&mut driver, &[("9", 0), ("0", 50), ("1", 200), ("2", 500)]);
     assert_eq!(read(&mut driver, "letters"), ["9"]);
     assert_eq!(out(&mut driver), ["0", "1"]);
-    // 9 leaves the order by time when the wait of 1 ends. Its item comes first, because its store has the lower id. This
-    // item does not move stream time, so it makes no room for 9.
+    // 9 leaves the order by time when the wait of 1 ends. Its item comes first, because its store has the lower id.
+    // This item does not move stream time, so it makes no room for 9.
     let mut driver = start();
     pipe(&mut driver, &[("1", 10), ("9", 110), ("2", 500)]);
     assert_eq!(read(&mut driver, "letters"), ["9", "1"]);
@@ -361,7 +363,8 @@ fn a_gap_that_was_too_long_is_repaired_with_a_longer_one() {
     assert_eq!(out(&mut driver).len(), 10);
 }
 
-/// A restart after the stop reads on, so the missing record takes its place. Another stop follows if it does not come.
+/// A restart after the stop reads more records, so that the missing record can take its place. If it does not arrive,
+/// the app stops again.
 #[test]
 fn a_gap_that_stopped_the_app_can_be_repaired() {
     for clock in [Clock::Stream, Clock::Wall] {
@@ -403,8 +406,8 @@ fn a_gap_that_stopped_the_app_can_be_repaired() {
     }
 }
 
-/// The check of the grace counts one wait. A record behind a repaired gap has waited longer, so its window may be closed. It
-/// is a late record then: it is counted, and goes to the topic of late records.
+/// The check of the grace includes one wait. A record behind a repaired gap has waited longer, so its window may be
+/// closed. Then the record is late: it is counted, and is written to the topic of late records.
 #[test]
 fn a_record_behind_a_repaired_gap_is_late_for_a_closed_window() {
     let settings = Reorder::max_gap(5).max_wait(ms(5_000), Clock::Stream);

@@ -1,4 +1,4 @@
-//! What the build accepts around an order.
+//! The declarations around an order that the build accepts.
 
 use eos_core::identity::{HighWatermarks, SeenIds, Sequence};
 

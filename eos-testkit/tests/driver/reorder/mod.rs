@@ -225,8 +225,8 @@ fn a_record_without_a_time_fails() {
     assert!(text.contains("the record has no timestamp"), "{text}");
 }
 
-/// A record of the far future would wait until its time. The time may be that of the input record, or one that a step in
-/// front has set.
+/// A record of the far future would wait until its time. The time may be that of the input record, or one that a step
+/// in front has set.
 #[test]
 fn a_record_of_the_far_future_fails() {
     let far = 2 * 3_600_000;
@@ -288,7 +288,7 @@ fn a_jump_of_time_releases_all_that_wait() {
     crash_everywhere(start, scenario);
 }
 
-/// A record that waited fails for itself: neither the record that moved time nor the others are lost.
+/// If a waiting record fails, neither the record that advanced time nor the others are lost.
 #[test]
 fn a_waiting_record_that_fails_goes_to_the_policy_alone() {
     let bad = |value: String| match value.contains("bad") {
@@ -349,7 +349,7 @@ fn a_waiting_record_that_fails_goes_to_the_policy_alone() {
     );
 }
 
-/// §2.9: whatever the order within the wait, the final state is that of the sorted input, also with a crash.
+/// §2.9: with any order within the wait, the final state is that of the sorted input, also with a crash.
 #[test]
 fn a_hundred_shuffles_end_in_one_state() {
     const KEYS: [&str; 3] = ["k", "l", "m"];

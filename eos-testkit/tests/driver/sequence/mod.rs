@@ -131,7 +131,7 @@ fn a_gap_is_counted_or_fails() {
     assert_eq!(read(&mut driver, "out"), ["p 0 99", "p 0 101"]);
     assert_eq!(read(&mut driver, "repeated"), ["p 0 100"]);
     assert_eq!(driver.metrics().unwrap().totals.dedup_gaps, 1);
-    // Each thread has a name of its own.
+    // Each thread has its own name.
     let mut driver = start();
     pipe(&mut driver, &["p1 0 99", "p2 0 101", "p1 0 100"]);
     assert_eq!(read(&mut driver, "out").len(), 3);
@@ -194,8 +194,8 @@ fn a_gap_of_two_to_the_64_numbers_fails() {
     }
 }
 
-/// The store has a hash of a long name. The error text of a dead letter has its beginning, so that the letter fits into its
-/// topic.
+/// The store has a hash of a long name. The error text of a dead letter has its beginning, so that the letter fits into
+/// its topic.
 #[test]
 fn a_producer_may_have_a_name_of_a_megabyte() {
     let name = |last: char| format!("{}{last}", "p".repeat(999_999));
@@ -245,8 +245,8 @@ fn a_record_without_a_producer_fails_unless_it_may_pass() {
     assert_eq!(driver.metrics().unwrap().totals.dedup_missing_id, 2);
 }
 
-/// R51: the store has one row per producer, and R53: a block of numbers is a producer. `EOS_FULL=1` has ten million records
-/// of a hundred producers.
+/// R51: the store has one row per producer, and R53: a block of numbers is a producer. `EOS_FULL=1` has ten million
+/// records of a hundred producers.
 #[test]
 fn the_store_has_one_row_per_producer() {
     let mut driver = start();
@@ -462,8 +462,8 @@ fn another_operator_over_known_rows_does_not_start() {
     }
 }
 
-/// A number that failed is below the high watermark once a later number has passed. Its replay is not a duplicate: it fails, or
-/// passes once in a generation, in any order.
+/// A number that failed is below the high watermark once a later number has passed. Its replay is not a duplicate: it
+/// fails, or passes once in a generation, in any order.
 #[test]
 fn a_replayed_number_is_not_dropped_as_a_duplicate() {
     let replayed = |value: &str, generation: Option<&str>| {

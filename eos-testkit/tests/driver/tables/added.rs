@@ -68,7 +68,7 @@ impl Versions {
         for word in words.into_iter().chain(["under another name"]) {
             assert!(error.contains(word), "{word}: {error}");
         }
-        // The state is unchanged, and the first program goes on.
+        // The state is unchanged, and the first program continues.
         self.next.store(0, Ordering::Relaxed);
         self.driver.restart();
     }

@@ -52,7 +52,7 @@ fn left_by(app: &mut App, join: &Join) {
 
 /// Each transition of a left row, with and without right rows.
 const TRANSITIONS: [Update<'static>; 18] = [
-    // Points at nothing, then the right row comes, changes, goes and comes again.
+    // The left row names a missing right row. Then the right row is created, changed, deleted and created again.
     ("left", "k", Some("a=1")),
     ("right", "a", Some("A")),
     ("right", "a", Some("B")),
@@ -507,7 +507,7 @@ proptest! {
                 (false, _) => format!("{key}:{number}"),
             });
             pipe(&mut driver, (topic, &key, value.as_deref()));
-            // The other updates come before the answers to those before them.
+            // The other updates arrive before the responses to the earlier updates.
             if number % 5 == 4 {
                 driver.release();
                 driver.hold();

@@ -79,7 +79,7 @@ fn a_left_row_with_an_unreadable_right_value_subscribes_again() {
     let mut driver = TestDriver::new(app);
     pipe(&mut driver, ("right", "a", Some("A")));
     pipe(&mut driver, ("left", "k", Some("a=1")));
-    // The answer is unreadable as well, and skipped.
+    // The response is unreadable, too, and is skipped.
     right_of_join.set(true);
     assert_eq!(messages(&mut driver), (1, 1));
     pipe(&mut driver, ("left", "k", Some("a=2")));
@@ -144,7 +144,7 @@ const CASES: [(&str, Part, Update, &str); 6] = [
         ("left", "k9", Some("b=9")),
         "b=9+b",
     ),
-    // An answer.
+    // A response.
     ("left", |it| &it.left, ("right", "b", Some("B")), "b=8+B"),
     ("join", |it| &it.result, ("right", "b", Some("B")), "b=8+B"),
 ];
@@ -168,8 +168,8 @@ fn last_result(driver: &mut TestDriver, expected: &str) -> Option<String> {
     found.get(row).and_then(|it| it.last().cloned()).flatten()
 }
 
-/// A row that can't be read stops the worker, although the policy skips what fails: a result would miss an update. When it
-/// can be read again, no update is missing.
+/// A row that can't be read stops the worker, although the policy skips failed records, because a result would miss an
+/// update. When the row can be read again, no update is missing.
 #[test]
 fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
     for (name, part, update, expected) in CASES {
@@ -193,7 +193,7 @@ fn an_unreadable_row_stops_the_worker_whatever_the_policy() {
     }
 }
 
-/// A codec that is not available for a while is no unreadable row: the record is tried again.
+/// A codec that is not available for a while is not an unreadable row. The record is tried again.
 #[test]
 fn a_codec_that_is_not_available_is_retried() {
     for (name, part, (topic, key, value), expected) in CASES {
@@ -310,7 +310,8 @@ fn large_answers_are_background_work_too() {
     assert!(with_one > 0, "the second update came in the middle");
 }
 
-/// An update for each row that the one before has reached: each goes on where that one was.
+/// There is one update of the right row for each row that the previous update has reached. Each update continues at the
+/// place of the previous one.
 #[test]
 fn frequent_updates_reach_the_last_rows() {
     let mut app = App::new("a");
@@ -377,7 +378,7 @@ fn an_update_of_a_customer_reaches_all_orders() {
 }
 
 /// If the join did not read the kept subscriber, the replay would replace it, and the left task would ignore all later
-/// answers.
+/// responses.
 #[test]
 fn a_replayed_subscription_does_not_replace_a_later_one() {
     for header in ["eos-replay", "eos-replay-for", "__streams.errors.exception"] {

@@ -40,8 +40,8 @@ fn shown(record: &Value) -> Shown {
     )
 }
 
-/// Replays a case: each record is processed before the next one. Tombstones of results that never were are left out, and a
-/// result has the later time of its rows (`DIFFERENCES.md`). Returns whether the case has such differences.
+/// Replays a case: each record is processed before the next one. Tombstones of results that never were are left out,
+/// and a result has the later time of its rows (`DIFFERENCES.md`). Returns whether the case has such differences.
 fn replay(operator: &str, file: &Path) -> bool {
     let text = fs::read_to_string(file).unwrap();
     let lines = text
@@ -56,7 +56,7 @@ fn replay(operator: &str, file: &Path) -> bool {
     let mut there = HashSet::new();
     for line in lines.skip(1) {
         if let Some(record) = line.get("in") {
-            // The order of answers to one update is that of the keys in both.
+            // In both programs, the responses to one update are in the order of the keys.
             assert_eq!(found, expected, "{} before {record}", file.display());
             let (key, value, time) = shown(record);
             record["topic"].as_str().unwrap().clone_into(&mut last);

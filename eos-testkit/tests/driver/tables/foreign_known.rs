@@ -1,4 +1,4 @@
-//! Joins by a foreign key: left rows that know their right row.
+//! Joins by a foreign key: left rows that keep the value of their right row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use eos_testkit::driver::OutputRecord;
 use super::foreign::{inner_by, join, key_of, results};
 use super::{pipe, rows, table};
 
-/// The number of subscriptions and of answers since the last call.
+/// Returns the numbers of subscriptions and of responses since the last call.
 pub(super) fn messages(driver: &mut TestDriver) -> (usize, usize) {
     let mut read = |name: &str| {
         let topic = Topic::<Vec<u8>, Option<Vec<u8>>>::plain(name);
@@ -52,7 +52,7 @@ fn an_update_with_the_same_foreign_key_needs_no_answer() {
         pipe(&mut driver, ("left", "k", Some("a=4")));
         let asks = usize::from(most < 2);
         assert_eq!(messages(&mut driver), (asks, 1 + asks), "{most}");
-        // A deleted row is known, too. Without a result, no answer is needed.
+        // The left row also keeps a deletion. Without a result, no response is needed.
         pipe(&mut driver, ("right", "a", None));
         pipe(&mut driver, ("left", "k", Some("a=5")));
         let asks = usize::from(most == 0);
@@ -64,14 +64,14 @@ fn an_update_with_the_same_foreign_key_needs_no_answer() {
     }
 }
 
-/// The result that can't be made.
+/// The result that can't be created.
 const REFUSED: &str = "a=1+B";
 
-/// Why it can't be made.
+/// The cause for which the result can't be created.
 #[derive(Debug, Clone, Copy)]
 enum Cause {
     Panic,
-    /// The brokers refuse the output, so the answer aborts its transactions.
+    /// The brokers reject the output, so the response aborts its transactions.
     Abort,
 }
 
@@ -97,7 +97,7 @@ fn refusing(policy: ErrorPolicy, cause: Cause) -> TestDriver {
     driver
 }
 
-/// The policy gives up an answer with a new right value, so the value that the left row keeps is outdated.
+/// The policy drops a response with a new right value, so the value that the left row keeps is outdated.
 #[test]
 fn a_left_row_subscribes_again_after_its_answer_is_given_up() {
     let letters = || ErrorPolicy::dead_letter("letters");
@@ -129,7 +129,7 @@ fn a_left_row_subscribes_again_after_its_answer_is_given_up() {
     }
 }
 
-/// The second update comes before the answer to the first one, which refers to another right row than before.
+/// The second update arrives before the response to the first one, which refers to another right row than before.
 #[test]
 fn the_value_of_a_former_right_row_is_not_used() {
     let mut driver = joined_once();
@@ -143,7 +143,8 @@ fn the_value_of_a_former_right_row_is_not_used() {
     assert_eq!(found, expected);
 }
 
-/// The right row is deleted before the join has a result. The left row notes the deletion, so its next update needs no answer.
+/// The right row is deleted before the join has a result. The left row keeps the deletion, so its next update needs no
+/// response.
 #[test]
 fn a_deleted_right_row_is_known_without_a_result() {
     let mut driver = refusing(ErrorPolicy::skip(), Cause::Panic);
@@ -158,10 +159,10 @@ fn a_deleted_right_row_is_known_without_a_result() {
     assert_eq!(found, [Some("a=2+C".to_owned())]);
 }
 
-/// A later answer has come before the letter.
+/// A later response has arrived before the letter.
 #[test]
 fn a_left_row_does_not_keep_the_value_of_a_replayed_answer() {
-    // By another program, with the headers of the letter, and by `App::replay`.
+    // The letter is replayed by another program with the headers of the letter, and by `App::replay`.
     replay_an_answer(|letter| letter.headers.clone());
     replay_an_answer(|letter| {
         let headers = letter.headers.clone();
@@ -201,7 +202,7 @@ fn replay_an_answer(headers: impl Fn(&OutputRecord<Vec<u8>, Vec<u8>>) -> Headers
     assert_eq!(found, expected.map(|it| Some(it.to_owned())));
 }
 
-/// A new program reads other left rows. An answer without its left row is kept, too.
+/// A new program reads other left rows. A response without its left row is kept, too.
 #[test]
 fn an_answer_is_kept_while_its_left_row_is_filtered_out() {
     let is_out = Arc::new(AtomicBool::new(false));
@@ -225,7 +226,7 @@ fn an_answer_is_kept_while_its_left_row_is_filtered_out() {
     assert_eq!(found, expected);
 }
 
-/// No answer would replace a value that closures of an earlier version of the app have made.
+/// No response would replace a value that closures of an earlier version of the app have computed.
 #[test]
 fn a_value_of_a_computed_right_table_is_not_kept() {
     for is_stored in [false, true] {
@@ -261,7 +262,7 @@ fn a_value_of_a_computed_right_table_is_not_kept() {
     }
 }
 
-/// The producer would stamp an answer without a timestamp with the present time.
+/// The producer would give a response without a timestamp the current time.
 #[test]
 fn a_result_has_the_left_time_if_the_right_row_has_none() {
     let mut app = App::new("a");
@@ -283,7 +284,7 @@ fn a_result_has_the_left_time_if_the_right_row_has_none() {
     assert_eq!(times, expected.map(Timestamp));
 }
 
-/// An answer about a row that came as a dead letter, or as the replay of one, is a new record.
+/// A response about a row that was a dead letter, or the replay of one, is a new record.
 #[test]
 fn a_replayed_right_row_is_kept() {
     let mut driver = joined_once();

@@ -189,10 +189,10 @@ fn a_table_of_another_app_and_other_partition_counts_are_refused() {
 }
 
 type Build = fn(&mut App);
-/// Whether a join has a row for these rows.
+/// Returns whether a join has a row for these rows.
 type HasRow = fn(Option<u8>, Option<u8>) -> bool;
 
-/// What a join emits, computed from both tables as maps.
+/// Returns the expected results of a join, computed from both tables as maps.
 fn oracle(
     updates: &[(bool, u8, Option<u8>)],
     join: impl Fn(Option<u8>, Option<u8>) -> Option<String>,
@@ -221,7 +221,7 @@ proptest! {
     fn random_updates_give_what_two_maps_give(
         updates in proptest::collection::vec((any::<bool>(), 0..3u8, proptest::option::of(0..9u8)), 0..30),
     ) {
-        // A tombstone of a row that is not there is no update.
+        // A tombstone of a missing row is no update.
         let (mut there, mut real) = (std::collections::BTreeSet::new(), Vec::new());
         for update in updates {
             let (side, key, value) = update;

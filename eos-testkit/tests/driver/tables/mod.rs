@@ -1,4 +1,4 @@
-//! Tables that are made of other tables: steps, joins and groups.
+//! Tables that are derived from other tables: steps, joins and groups.
 
 use eos_core::{App, KeyValueStore, PlainTopic, Table, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
@@ -35,7 +35,7 @@ fn pipe(driver: &mut TestDriver, (topic, key, value): Update<'_>) {
     driver.pipe(&rows(topic), key, value.map(str::to_owned));
 }
 
-/// Runs an app plainly and with a crash everywhere; what comes out at `out` is this.
+/// Runs an app without crashes and with a crash everywhere. Checks the records of the topic `out`.
 #[track_caller]
 fn check(build: impl Fn(&mut App), updates: &[Update<'_>], expected: &[(&str, Option<&str>)]) {
     let start = || {

@@ -1,10 +1,10 @@
-//! Joins of tables that are made of the same table.
+//! Joins of tables that are derived from the same table.
 
 use eos_core::{App, KeyValueStore, Table, Topic};
 
 use super::{check, mistakes, rows, store, table};
 
-/// Each of the joined rows changes with the first, so only a store knows the result before.
+/// Returns a join of two tables that change with the same row. So only a store contains the previous result.
 fn related(app: &mut App) -> Table<String, String> {
     let all = table(app, "in");
     let short = all.clone().filter(|value| value.len() < 3);
@@ -68,7 +68,7 @@ fn tables_behind_streams_of_the_same_table_are_related() {
     assert!(text.contains(expected), "{text}");
 }
 
-/// A table that is made of the updates of another one.
+/// A table that is built from the updates of another one is related to it.
 #[test]
 fn the_updates_of_a_table_are_related_to_it() {
     let build = |app: &mut App| {

@@ -37,7 +37,8 @@ fn minutes(n: u64) -> Duration {
     Duration::from_secs(60 * n)
 }
 
-/// Sets the moment of the record's key, as its value says: minutes from the record, `-` to cancel.
+/// Sets the moment of the record's key. The value is the number of minutes after the record, or `-` to cancel the
+/// moment.
 fn set(
     timer: TimerHandle<String>,
     ctx: &eos_core::Ctx<'_>,
@@ -198,8 +199,8 @@ fn a_moment_in_the_past_comes_at_once() {
     );
 }
 
-/// The last handled moment is stream time itself, and the key is the same: the place of the moment is behind it, and not
-/// later than stream time.
+/// The last handled moment is the stream time itself, and the key is the same. The new moment is placed after it, and
+/// not later than stream time.
 #[test]
 fn a_moment_in_the_past_comes_at_once_behind_a_handled_one() {
     check(
@@ -336,8 +337,8 @@ fn a_processor_handles_its_moments() {
     crash_everywhere(start, scenario);
 }
 
-/// Stream time jumps over the windows of the forwarded records. Each counts in its window, whether a record of its key or
-/// of another one moves the time.
+/// Stream time jumps over the windows of the forwarded records. Each counts in its window, whether a record of its key
+/// or of another one moves the time.
 #[test]
 fn windows_behind_a_timer_see_its_moments_as_stream_time() {
     let start = || {

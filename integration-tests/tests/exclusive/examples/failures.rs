@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{committed, follow, said, text};
 
-/// The values of each key, in order.
+/// Returns the values of each key, in order.
 fn by_key<T>(
     client: &mut Client,
     topic: &str,
@@ -62,7 +62,7 @@ pub(super) fn payments_dedup(user: &User<'_>, client: &mut Client) -> Result<()>
     let seen = by_key(client, "repeated", id)?;
     ensure!(seen == expected(&once), "{seen:?}");
 
-    // Within five minutes, and after a restart.
+    // The same payments again, within five minutes and after a restart.
     user.run("eos kafka produce payments < examples/11-payments-dedup/payments.txt")?;
     user.run("cargo run -p eos-examples --bin 11-payments-dedup -- --kafka")?;
     let seen = by_key(client, "accepted", id)?;
@@ -120,7 +120,7 @@ pub(super) fn dead_letters(user: &User<'_>, client: &mut Client) -> Result<()> {
     ] {
         ensure!(log.contains(part), "{part:?} is not in {log}");
     }
-    // Each order is paid once, and the letters come back in order.
+    // Each order is paid once, and the letters are replayed in order.
     let value = |record: &Record| Ok(text(record.value.as_deref()));
     let own = |values: [&str; 3]| values.map(str::to_owned);
     let paid = [

@@ -1,4 +1,4 @@
-//! Examples 03 to 05, 07, 08 and 11 to 13, by the commands in their own headers, and what they do to Kafka.
+//! Examples 03 to 05, 07, 08 and 11 to 13. The tests run the commands in their headers, and check their topics.
 
 mod failures;
 
@@ -95,7 +95,7 @@ fn examples_do_what_their_headers_say() -> Result<()> {
     failures::dead_letters(&user, &mut client).context("13-dead-letters")
 }
 
-/// Runs the commands of an example's header; what they printed, by command.
+/// Runs the commands of an example's header. Returns the output of each command.
 fn follow(user: &User<'_>, example: &str) -> Result<HashMap<String, String>> {
     let source = kafka_launcher::workspace_root().join(format!("examples/{example}/main.rs"));
     let header = fs::read_to_string(source)?;
@@ -118,7 +118,7 @@ fn said<'p>(printed: &'p HashMap<String, String>, part: &str) -> Result<&'p str>
         .context(part.to_owned())
 }
 
-/// All records of a topic that readers of committed ones see.
+/// Returns all committed records of a topic.
 fn committed(client: &mut Client, topic: &str) -> Result<Vec<Record>> {
     let mut all = Vec::new();
     client.read_all(topic, Isolation::ReadCommitted, |_, record| {
@@ -135,7 +135,7 @@ fn errors(user: &User<'_>, client: &mut Client) -> Result<()> {
     let printed = follow(user, "03-errors")?;
     let log = said(&printed, "--bin 03-errors")?;
 
-    // The cities that a name's first three bytes can be cut from, and the one good order.
+    // The cities whose names can be cut after three bytes, and the one valid order.
     let cities = data::cities(None)?;
     let names = (0..10_000).map(|seq| &data::nth(&cities, seq).name);
     let (good, bad): (Vec<_>, Vec<_>) = names.partition(|name| name.get(..3).is_some());
@@ -188,7 +188,7 @@ fn errors(user: &User<'_>, client: &mut Client) -> Result<()> {
     for part in [
         "a record failed and becomes a dead letter",
         "dead_letters=tag-orders-dlq",
-        // Told when it ends.
+        // Logged at the end.
         "stopped app=errors-v1 records_in=",
     ] {
         ensure!(log.contains(part), "{part:?} is not in {log}");
@@ -219,8 +219,8 @@ fn trips(client: &mut Client) -> Result<HashMap<String, Vec<Trip>>> {
     Ok(by_region)
 }
 
-/// What merging each region's departures and arrivals by time comes to, remembering the last
-/// departure. On a tie the departure comes first: its topic was declared first.
+/// Returns the expected trips: the departures and arrivals of each region, merged by time. Each trip begins at the last
+/// departure. On a tie the departure comes first, because its topic was declared first.
 fn expected_trips(client: &mut Client) -> Result<HashMap<String, Vec<Trip>>> {
     let mut events = Vec::new();
     for (topic, number) in [("departures", 0), ("arrivals", 1)] {
@@ -260,7 +260,7 @@ fn two_topics(user: &User<'_>, client: &mut Client) -> Result<()> {
         ensure!(seen == expected, "{region}: {seen:?}, not {expected:?}");
     }
 
-    // After a restart the memory is empty, as its header says: everybody comes from nowhere.
+    // After a restart, the last departures are forgotten, as the header of the example says. No trip has a start.
     let generator = "cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 \
                      --topic arrivals --records 1000";
     user.run(generator)?;
@@ -285,7 +285,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     for part in [
         "Source: KSTREAM-SOURCE-0000000000 (topics: [cities])",
         "for consumers with isolation.level=read_committed",
-        // The file's number, not the program's.
+        // The number from the file overrides the number in the program.
         "workers 2, records ",
     ] {
         ensure!(log.contains(part), "{part:?} is not in {log}");
@@ -293,7 +293,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     let names = committed(client, "city-names")?.len();
     let cities = committed(client, "cities")?.len();
     ensure!(names == cities, "{names} names of {cities} cities");
-    // What was set, and where; the file's number of threads, not the program's.
+    // The settings and their origins. The number of threads is from the file.
     for part in [
         "commit.interval.ms = \"50\" (in the program)",
         "num.stream.threads = \"2\" (",
@@ -306,7 +306,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     let log = user.run_with(&[("EOS_NUM_STREAM_THREADS", "3")], run)?;
     ensure!(log.contains("workers 3, "), "the environment wins: {log}");
 
-    // Port 0 takes a free one, which the log names.
+    // With port 0, the app takes a free port and logs it.
     let serving = "cargo run -p eos-examples --features prometheus --bin 05-configuration";
     let log = user.run_with(&[("METRICS_PORT", "0")], serving)?;
     ensure!(
@@ -327,7 +327,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// The last count of each page and minute.
+/// Returns the last count of each page and minute.
 fn views(client: &mut Client) -> Result<HashMap<(String, i64), u64>> {
     let mut last = HashMap::new();
     for record in committed(client, "page-views-per-minute")? {
@@ -350,7 +350,7 @@ fn page_views(user: &User<'_>, client: &mut Client) -> Result<()> {
     let mut by_page = HashMap::new();
     for ((page, start), count) in views(client)? {
         ensure!(start % 60_000 == 0, "{start}");
-        // The minute may have ended meanwhile.
+        // The views may be in two minutes.
         *by_page.entry(page).or_insert(0) += count;
     }
     let expected = [("/books", 3), ("/", 2), ("/books/sorting", 1)];
@@ -358,7 +358,7 @@ fn page_views(user: &User<'_>, client: &mut Client) -> Result<()> {
     ensure!(by_page == expected, "{by_page:?}");
     ensure!(committed(client, "late-page-views")?.is_empty());
 
-    // Times of our own, later than all others: two minutes, then a restart, and one of the first again.
+    // Own times, later than all others: views in two minutes. After a restart, a view of the first minute again.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     let minute = i64::try_from(since_1970)? / 60_000 * 60_000 + 600_000;
     for views in [
@@ -397,7 +397,7 @@ struct Enriched {
     to: Option<String>,
 }
 
-/// Who each item went to, in the order of each customer's orders.
+/// Returns the customers of each item, in the order of each customer's orders.
 fn enriched(client: &mut Client) -> Result<HashMap<String, Vec<Option<String>>>> {
     let mut by_item: HashMap<String, Vec<Option<String>>> = HashMap::new();
     for record in committed(client, "enriched-orders")? {
@@ -425,7 +425,7 @@ fn enriched_orders(user: &User<'_>, client: &mut Client) -> Result<()> {
     let seen = enriched(client)?;
     ensure!(seen == expected, "{seen:?}");
 
-    // One moves, one leaves, the others are as they were before the restart.
+    // One customer moves and one is deleted. The others are as before the restart.
     user.run("printf 'ada:{\"name\":\"Ada\",\"city\":\"Ockham\"}\\ngrace:\\n' | eos kafka produce customers")?;
     user.run("eos kafka produce orders < examples/08-enriched-orders/orders.txt")?;
     user.run("cargo run -p eos-examples --bin 08-enriched-orders -- --kafka")?;

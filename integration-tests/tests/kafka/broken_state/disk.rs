@@ -1,4 +1,4 @@
-//! A disk that is full, then not any more: a small one of its own.
+//! A disk that is full for a while. The test mounts a small file system for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use super::Told;
 use crate::common::says;
 use crate::restart_table::scene::Scene;
 
-/// Says that the test is to be left out where there is no right to mount.
+/// The variable that skips the test where the user may not mount a file system.
 const SKIP_VAR: &str = "EOS_SKIP_FULL_DISK";
-/// How large it is.
+/// The size of the file system, in bytes.
 const SIZE: u64 = 24 << 20;
-/// How much of it is free when the app works.
+/// The free bytes while the app works.
 const FREE: u64 = 2 << 20;
 
 pub(crate) fn full(scene: &mut Scene) -> Result<Told> {
@@ -33,7 +33,7 @@ pub(crate) fn full(scene: &mut Scene) -> Result<Told> {
     let ballast = disk.path.join("ballast");
     let room = SIZE - used(&disk.path)? - FREE;
     fs::write(&ballast, vec![0; usize::try_from(room)?])?;
-    // More than there is room for.
+    // More than the free bytes.
     let keys: Vec<String> = (0..4_000)
         .map(|n| format!("{n:05}{}", "k".repeat(1_000)))
         .collect();
@@ -57,7 +57,7 @@ pub(crate) fn full(scene: &mut Scene) -> Result<Told> {
         ],
     )?;
     let stopped_at = scene.case.committed()?;
-    // It stays full: a start says so, and commits nothing.
+    // While the disk is full, a start fails with this error and commits nothing.
     scene.send(&["a", "b", "c"])?;
     let app = scene.counting("counts");
     let error = scene.case.failure_of(app)?;
@@ -100,27 +100,27 @@ fn a_disk_that_cannot_be_mounted_is_no_success() {
     assert!(Disk::mount(Path::new("/nowhere/at/all")).is_err());
 }
 
-/// Bytes of all files.
+/// Returns the size of all files, in bytes.
 fn used(directory: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         sum += match entry.file_type()?.is_dir() {
             true => used(&entry.path())?,
-            // In whole pages.
+            // Files take whole pages.
             false => entry.metadata()?.len().next_multiple_of(4_096),
         };
     }
     Ok(sum)
 }
 
-/// A file system of its own, until it is dropped.
+/// A mounted file system. It is unmounted when this is dropped.
 struct Disk {
     path: PathBuf,
 }
 
 impl Disk {
-    /// A reason if this user may not.
+    /// Mounts a file system. Fails if this user may not.
     fn mount(path: &Path) -> Result<Disk> {
         let size = format!("size={SIZE}");
         let mut command = Command::new("mount");
@@ -140,7 +140,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: processes keep their open files.
+        // Lazily, because processes may still have open files.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }

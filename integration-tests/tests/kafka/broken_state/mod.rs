@@ -1,10 +1,10 @@
-//! State that breaks: the power goes and takes the end of the log along, the directory is deleted or
-//! replaced by an older copy, stopped and running, bytes flip, the disk is full, it belongs to another app,
-//! or a value does not read. Each is found, is loud where something went wrong, and heals to exact counts,
-//! by itself or by doing what the error says.
+//! Broken state. A power loss removes the end of the log, the directory is deleted or replaced by an older copy while
+//! the app is stopped or runs, bytes flip, the disk is full, the state belongs to another app, or a value is
+//! unreadable. The app detects each case and reports what is wrong. The counts become exact again, either by themselves
+//! or after the fix in the error.
 //!
-//! `cargo test -p integration-tests --test kafka broken_state:: -- --nocapture`; `EOS_CASE=flipped` does those
-//! whose name holds this; `EOS_FULL=1` cuts and flips at more places.
+//! `cargo test -p integration-tests --test kafka broken_state:: -- --nocapture` runs the cases. `EOS_CASE=flipped` runs
+//! the cases whose name contains `flipped`. `EOS_FULL=1` cuts and flips at more places.
 
 mod disk;
 mod power;
@@ -21,7 +21,7 @@ use integration_tests::counted;
 use integration_tests::faults::{Row, record};
 use integration_tests::sweep::each;
 
-/// What happened, in words, and how often.
+/// The outcome as text, and the number of times.
 type Told = (String, u64);
 type One = (&'static str, fn(&mut Scene) -> Result<Told>);
 
@@ -45,7 +45,7 @@ fn whatever_happens_to_it_counts_come_out_exact() -> Result<()> {
         return Ok(());
     };
     log::init();
-    // What is compiled first takes its time.
+    // Compiles the programs before the cases start, because that takes long.
     counted::program()?;
     scene::program()?;
     let wanted = |name: &str| std::env::var("EOS_CASE").map_or(true, |part| name.contains(&part));

@@ -1,5 +1,4 @@
-//! A power loss, and a disk that forgets: databases at an earlier point, without the end of their log,
-//! with bytes that flipped.
+//! A power loss, and a faulty disk: databases at an earlier point, without the end of their log, or with flipped bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,11 +17,10 @@ use super::Told;
 use crate::restart_table::scene::Scene;
 
 const WORDS: [&str; 5] = ["a", "b", "c", "d", "e"];
-/// Those that are in a table and not in the log.
+/// The words that are in a table file and not in the log.
 const TABLED: [&str; 5] = ["v", "w", "x", "y", "z"];
 
-/// The database of a running program is copied (it stands still meanwhile), and put back after its
-/// SIGKILL, at several points.
+/// The database of a program is copied while the process is frozen, and restored after its SIGKILL, at several points.
 pub(crate) fn earlier_point(scene: &mut Scene) -> Result<Told> {
     let times = if is_full() { 10 } else { 3 };
     let mut rows = BTreeMap::<String, u64>::new();
@@ -47,7 +45,7 @@ pub(crate) fn earlier_point(scene: &mut Scene) -> Result<Told> {
     Ok((format!("exact; {}", told(&rows)), times))
 }
 
-/// The newest log ends early, anywhere.
+/// The newest log is cut at a random byte.
 pub(crate) fn log_cut_short(scene: &mut Scene) -> Result<Told> {
     let times = if is_full() { 60 } else { 12 };
     let left = killed(scene)?;
@@ -59,7 +57,7 @@ pub(crate) fn log_cut_short(scene: &mut Scene) -> Result<Told> {
         let keep = random.roll() % length;
         fs::File::options().write(true).open(&log)?.set_len(keep)?;
         let began = scene.run(&["a"])?;
-        // A log that is empty is that of a database that was never written to.
+        // With an empty log, the database looks as if it was never written to.
         for row in &began.rows {
             ensure!(
                 ["replay", "no_state"].contains(&row.as_str()),
@@ -72,10 +70,10 @@ pub(crate) fn log_cut_short(scene: &mut Scene) -> Result<Told> {
     Ok((format!("exact; {}", told(&rows)), times))
 }
 
-/// One byte of a table, a log, the manifest or CURRENT is another one.
+/// One byte of a table, a log, the manifest or CURRENT is changed.
 pub(crate) fn flipped(scene: &mut Scene) -> Result<Told> {
     let each = if is_full() { 25 } else { 4 };
-    // A table is written when a log is replayed.
+    // The replay of a log writes a table.
     scene.run(&TABLED)?;
     scene.run(&TABLED)?;
     let left = killed(scene)?;
@@ -91,7 +89,7 @@ pub(crate) fn flipped(scene: &mut Scene) -> Result<Told> {
             fs::write(&file, bytes)?;
             let how = heal(scene).with_context(|| format!("byte {at} of {}", file.display()))?;
             times += 1;
-            // Damage in unread records is found by their first reader.
+            // Damage in unread records is detected only by their first reader.
             match scene.judge() {
                 Err(error) if error.to_string().contains("Corruption") => {
                     let how = "not read yet, and found by a program that reads all";
@@ -110,7 +108,7 @@ pub(crate) fn flipped(scene: &mut Scene) -> Result<Told> {
     Ok((format!("exact; {}", told(&found)), times))
 }
 
-/// Starts the app, and does what its error says if it stops. How it went.
+/// Starts the app, and applies the fix in its error if it stops. Returns a description of the outcome.
 fn heal(scene: &mut Scene) -> Result<String> {
     scene.send(&WORDS)?;
     scene.send(&TABLED)?;
@@ -141,7 +139,7 @@ fn heal(scene: &mut Scene) -> Result<String> {
     }
 }
 
-/// What a program leaves that was killed after a while.
+/// Returns a copy of the state of a program that was killed after a while.
 fn killed(scene: &mut Scene) -> Result<crate::restart_table::scene::Kept> {
     let mut child = scene.child("", "")?;
     for _ in 0..12 {
@@ -153,7 +151,7 @@ fn killed(scene: &mut Scene) -> Result<crate::restart_table::scene::Kept> {
     scene.keep()
 }
 
-/// The newest file of a database whose name holds this.
+/// Returns the newest file of a database whose name contains `kind`.
 fn newest(database: &Path, kind: &str) -> Result<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(database)? {

@@ -1,6 +1,6 @@
 //! Changes to the state directory from outside.
 //!
-//! It is deleted, or replaced by an older copy or by another app's state, or the store gets another codec.
+//! The directory is deleted, or replaced by an older copy or by another app's state, or the store gets another codec.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use super::Told;
 use crate::common::{ended, says};
 use crate::restart_table::scene::Scene;
 
-/// The app may go on, and may stop with an error: nothing is lost either way.
+/// The app may continue or stop with an error. In both cases, no record is lost.
 pub(crate) fn deleted_running(scene: &mut Scene) -> Result<Told> {
     scene.run(&["a", "b"])?;
     let mut running = scene.begin()?;
@@ -36,7 +36,7 @@ pub(crate) fn deleted_running(scene: &mut Scene) -> Result<Told> {
     Ok((format!("exact; {end}; then rebuilt"), 1))
 }
 
-/// Replaced under the feet of the app, which goes on; what it finds at its next start is older, or
+/// The database is replaced while the app runs, and the app continues. At its next start, the database is older or
 /// damaged.
 pub(crate) fn older_copy_running(scene: &mut Scene) -> Result<Told> {
     scene.run(&["a", "b"])?;
@@ -47,7 +47,7 @@ pub(crate) fn older_copy_running(scene: &mut Scene) -> Result<Told> {
         let mut running = scene.begin()?;
         scene.send(&["a", "b", "c"])?;
         scene.await_committed()?;
-        // The lock and the instance stay: only what the engine has is replaced.
+        // The lock and the instance file stay. Only the database is replaced.
         scene.put_database_back(&older)?;
         for _ in 0..times {
             scene.send(&["a", "b", "c"])?;
@@ -65,7 +65,7 @@ pub(crate) fn older_copy_running(scene: &mut Scene) -> Result<Told> {
             began.rows == ["replay"] || began.rows == ["no_state"],
             "{began:?}"
         );
-        // A clean stop takes the copy's log for a left-over of its own: then nothing is left.
+        // A clean stop may treat the copy's log as an obsolete log of its own. Then the database is empty.
         ways.extend(began.rows);
         scene.judge()?;
     }
@@ -104,7 +104,7 @@ pub(crate) fn of_another_task(scene: &mut Scene) -> Result<Told> {
     Ok(("exact; cleared loudly and rebuilt".into(), 1))
 }
 
-/// It was put there from outside: it is not ours to delete.
+/// The state of another app was copied there from outside. The app must not delete it.
 pub(crate) fn of_another_app(scene: &mut Scene) -> Result<Told> {
     scene.run(&["a", "b"])?;
     edit_owner(scene, "app ", "app of-another-app")?;
@@ -136,7 +136,7 @@ pub(crate) fn unreadable_value(scene: &mut Scene) -> Result<Told> {
     says(&error, &["record 2 of", "counts"])?;
     ensure!(scene.case.committed()? == Some(total), "it was skipped");
     ensure!(scene.case.output()?.len() == outputs, "it was counted");
-    // What it was before.
+    // The old codec again.
     scene.run(&["a"])?.took("exact")?;
     scene.judge()?;
     let verdict = "stopped at the record, with store and codec named; exact with the old codec";

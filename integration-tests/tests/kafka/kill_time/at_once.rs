@@ -23,18 +23,18 @@ const WINDOWS: Windows = Windows {
     advance: 10_000,
     grace: 1_000,
 };
-/// The largest number of results in a transaction. No setting limits it: a commit every 50 milliseconds and the pause of
-/// the step behind the results do.
+/// The largest number of results in a transaction. It is not a setting. It follows from the commit every 50
+/// milliseconds, and from the pause of the step after the results.
 const MOST: u64 = 1_000;
 
-/// A test that waits for longer judges what is there.
+/// The longest time without new results. After it, the test judges the existing results.
 const STUCK: Duration = Duration::from_secs(30);
 
 struct Size {
     /// The keys of all partitions. The windows of a partition close at one record.
     keys: u64,
     kills: u32,
-    /// The pause of the step behind the results, in microseconds.
+    /// The pause of the step after the results, in microseconds.
     pause: u64,
 }
 
@@ -99,7 +99,7 @@ fn windows_that_close_at_one_record_are_emitted_once_despite_kills() -> Result<(
         } else if moved.elapsed() > STUCK {
             break;
         }
-        // Not after the last result: a kill then proves nothing.
+        // A kill after the last result would prove nothing.
         if progress.count < expected.len() {
             let struck = fate.strike(&mut scene.fleet, progress.count * 1_000 / expected.len());
             scene.told(struck)?;
@@ -123,7 +123,7 @@ fn windows_that_close_at_one_record_are_emitted_once_despite_kills() -> Result<(
     Ok(())
 }
 
-/// A record of each key, all in one window.
+/// Returns a record of each key, all in one window.
 fn records(keys: u64, begins: i64) -> Vec<Input> {
     let record = |n: u64| {
         // Not in the order of keys.
@@ -138,7 +138,7 @@ fn records(keys: u64, begins: i64) -> Vec<Input> {
     (0..keys).map(record).collect()
 }
 
-/// How many results are committed.
+/// The count of committed results.
 #[derive(Debug, Default)]
 struct Progress {
     /// The next offset of each partition.
@@ -158,7 +158,7 @@ impl Progress {
     }
 }
 
-/// The number of results of each committed transaction.
+/// Returns the number of results of each committed transaction.
 fn transactions(client: &mut Client, topic: &str) -> Result<Vec<u64>> {
     let mut transactions = Vec::new();
     for spans in client.spans(topic)? {

@@ -1,10 +1,11 @@
-//! Deduplication of a stream with repeated records: each event passes once, and each repetition is written once beside it.
+//! Deduplication of a stream with repeated records. Each event passes once, and each repetition is written once to
+//! another topic.
 //!
-//! The generator repeats a tenth of the records, some at once and some after minutes. The judge reads the topics. It uses
-//! no code of the framework.
+//! The generator repeats a tenth of the records, some at once and some after minutes. The judge reads the topics. It
+//! uses no code of the framework.
 //!
-//! Processes are killed, join and leave, and one freezes for longer than its session. One more process kills itself at the
-//! steps of a commit, in turn.
+//! Processes are killed, join and leave, and one freezes for longer than its session. One more process kills itself at
+//! the steps of a commit, in turn.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -42,7 +43,7 @@ const STEPS: [&str; 8] = [
     "apply_begun",
     "apply_done",
 ];
-/// The number of commits before that.
+/// The number of commits before a process kills itself.
 const COMMITS: u32 = 30;
 
 struct Size {
@@ -54,7 +55,8 @@ struct Size {
     crashes: usize,
     /// The number of processes that join and leave.
     visits: u64,
-    /// Longer than the distance of a repetition: every repetition is a duplicate. In a full run, ids expire.
+    /// The window of the deduplication. It is longer than the distance of a repetition, so every repetition is a
+    /// duplicate. In a full run, ids expire.
     window: Duration,
 }
 
@@ -159,7 +161,7 @@ fn passes_once(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs the generator, while the processes meet their fate. Returns the number of kills that came after new committed
+/// Runs the generator, while faults hit the processes. Returns the number of kills that came after new committed
 /// records.
 fn feed(scene: &mut Scene, size: &Size, fate: &mut Fate, crashing: &mut Crashing) -> Result<u32> {
     let [input, output] = ["in", "out"].map(|end| scene.topic(end));
@@ -193,7 +195,7 @@ fn feed(scene: &mut Scene, size: &Size, fate: &mut Fate, crashing: &mut Crashing
     Ok(working)
 }
 
-/// One more process, which kills itself at a step of a commit. Then another one takes its place, with the next step.
+/// One more process, which kills itself at a step of a commit. Then a successor with the next step takes its place.
 struct Crashing {
     member: Member,
     crashed: usize,
@@ -223,7 +225,7 @@ impl Crashing {
     }
 }
 
-/// The judge's figures of a clean run.
+/// The judge's numbers of a clean run.
 struct Judged {
     events: u64,
     repetitions: u64,

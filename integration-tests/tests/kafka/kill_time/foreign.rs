@@ -1,5 +1,5 @@
-//! Joins of two tables by a foreign key: the last results are the join of the last rows, and no result is older than the
-//! one before it.
+//! Joins of two tables by a foreign key. The last results are the join of the last rows, and no result is older than
+//! the previous one.
 //!
 //! Left rows name another partner from time to time, one that does not exist, or none. The judge reads both inputs.
 
@@ -19,9 +19,9 @@ use super::tables::{Values, by_key};
 use crate::common::PATIENCE;
 
 const PARTITIONS: i32 = 6;
-/// Partners that exist at times.
+/// The number of partners that exist for some of the time.
 const PARTNERS: usize = 12;
-/// The rows that an update of a partner reaches at once. Most have more.
+/// The number of rows that an update of a partner reaches at once. Most partners have more rows.
 const AT_ONCE: usize = 4;
 /// The output of each join, and whether rows without a partner have results.
 const JOINS: [(&str, bool); 2] = [("inner", false), ("left", true)];
@@ -73,7 +73,7 @@ fn foreign_keys_join_the_last_rows_despite_kills() -> Result<()> {
     let mut judged = Ok(());
     for (end, has_alone) in JOINS {
         let expected = expected(&left, &right, has_alone);
-        // The last answers are still on their way through internal topics.
+        // The last responses may still be in the internal topics.
         let waited = wait_until(PATIENCE, &format!("{end} has the last rows"), || {
             scene.fleet.check()?;
             Ok(last_of(scene.lines(end)?) == expected)
@@ -105,7 +105,7 @@ fn foreign_keys_join_the_last_rows_despite_kills() -> Result<()> {
     Ok(())
 }
 
-/// Updates of random rows. A left row is the key of its partner and a number, a right row is a number.
+/// Returns updates of random rows. A left row is the key of its partner and a number. A right row is a number.
 fn updates(size: &Size, begins: i64) -> Vec<Sent> {
     let mut random = Random::new(seed());
     let updates = (0..size.records).map(|n| {
@@ -137,7 +137,7 @@ fn updates(size: &Size, begins: i64) -> Vec<Sent> {
     updates.collect()
 }
 
-/// The last rows.
+/// The last rows by key.
 type Rows = BTreeMap<String, String>;
 
 fn last_of(lines: Vec<Line>) -> Rows {
@@ -151,7 +151,7 @@ fn last_of(lines: Vec<Line>) -> Rows {
     rows
 }
 
-/// The join of the last rows.
+/// Returns the join of the last rows.
 fn expected(left: &Rows, right: &Rows, has_alone: bool) -> Rows {
     let joined = left.iter().filter_map(|(key, row)| {
         let partner = row.split(' ').next().and_then(|key| right.get(key));
@@ -184,7 +184,7 @@ fn difference(found: &Rows, expected: &Rows) -> String {
     )
 }
 
-/// Fails if a result has an older left row than the one before it, or an older row of the same partner.
+/// Fails if a result has an older left row than the previous result, or an older row of the same partner.
 fn never_older(found: &Values) -> Result<()> {
     for (key, results) in found {
         let mut newest = 0;
@@ -210,7 +210,7 @@ fn never_older(found: &Values) -> Result<()> {
             );
             *before = right;
         }
-        // The answer to a row may overtake the update of its partner, which then answers again.
+        // The response to a row may overtake the update of its partner, which then sends another response.
         let mut counts = BTreeMap::<&str, usize>::new();
         let pairs = results
             .iter()

@@ -1,4 +1,4 @@
-//! Final results of windows that overlap: each is emitted once, in the order of window and key.
+//! Final results of windows that overlap. Each is emitted once, in the order of window and key.
 
 use std::time::Instant;
 

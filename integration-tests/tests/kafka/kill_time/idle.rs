@@ -21,11 +21,11 @@ use crate::common::PATIENCE;
 const PARTITIONS: i32 = 4;
 const KEYS: u64 = 60;
 const GRACE: i64 = 500;
-/// The time without records after which stream time runs on.
+/// The time without records after which stream time advances with the clock, in milliseconds.
 const IDLE: i64 = 2_000;
 const READER: Reader = window;
 
-/// A pipeline with windows of this size, and what was sent to it.
+/// A pipeline with windows, and the records that were sent to it.
 struct Idle {
     scene: Scene,
     windows: Windows,
@@ -49,7 +49,7 @@ impl Idle {
         })
     }
 
-    /// A record of a random key with this time.
+    /// Returns a record of a random key with this time.
     fn record(&mut self, time: i64) -> Input {
         let key = format!("k{}", self.random.roll() % KEYS);
         Input {
@@ -60,7 +60,7 @@ impl Idle {
         }
     }
 
-    /// Sends so many records with the time of the clock.
+    /// Sends this number of records with the time of the clock.
     fn send(&mut self, count: usize) -> Result<()> {
         for _ in 0..count {
             let input = self.record(now()?);
@@ -116,7 +116,7 @@ impl Idle {
         self.scene.told(judged)
     }
 
-    /// The committed results of each partition for windows with this start or a later one.
+    /// Returns the number of committed results of each partition, for windows with this start or a later one.
     fn results_since(&mut self, start: i64) -> Result<BTreeMap<i32, usize>> {
         let (mut found, output) = (BTreeMap::new(), self.scene.topic("out"));
         let client = &mut self.scene.client;
@@ -129,9 +129,9 @@ impl Idle {
     }
 }
 
-/// The longest time from the end and the grace of a window, by the clock, until its result is visible: the time of
-/// idleness and a second, for the interval of the queries, a query and a commit. A small run shares the machine with
-/// other tests.
+/// Returns the longest time, in milliseconds, from the end and the grace of a window until its result is visible. This
+/// is the idle time and a second for the interval of the queries, a query and a commit. A small run has a larger limit,
+/// because it shares the machine with other tests.
 fn latest() -> i64 {
     IDLE + if is_full() { 1_000 } else { 4_000 }
 }
@@ -146,7 +146,7 @@ fn windows_close_in_time_after_the_input_stops() -> Result<()> {
     idle.warm_up()?;
     let (mut slowest, mut soonest, mut measured) = (0, i64::MAX, 0);
     for _ in 0..if is_full() { 10 } else { 2 } {
-        // Windows that end while the input goes on, and windows that end after it has stopped.
+        // Windows that end while records are sent, and windows that end afterwards.
         for _ in 0..25 {
             idle.send(8)?;
             thread::sleep(Duration::from_millis(100));
@@ -267,7 +267,7 @@ fn a_partition_behind_an_open_transaction_does_not_close() -> Result<()> {
         thread::sleep(Duration::from_millis(100));
     }
     other.end(End::Commit)?;
-    // Its record counts, and has the time of its producer's clock.
+    // The record of the transaction counts, with the time of its producer's clock.
     let mut time = None;
     idle.scene
         .client
@@ -295,7 +295,7 @@ fn a_frozen_broker_closes_no_window_early() -> Result<()> {
     frozen(Duration::from_secs(if is_full() { 25 } else { 8 }))
 }
 
-/// The outage is short, and the query before it is answered after it.
+/// The outage is short. The response to a query from before the outage arrives after it.
 #[test]
 fn a_broker_frozen_for_a_short_time_closes_no_window_early() -> Result<()> {
     frozen(Duration::from_millis(4_500))
@@ -308,11 +308,11 @@ fn frozen(frozen: Duration) -> Result<()> {
         return Ok(());
     };
     const SIZE: i64 = 3_000;
-    // No worker loses its partitions: only the missing responses keep the windows open.
+    // With these timeouts no worker loses its partitions, so only the missing responses keep the windows open.
     let settings = [
         ("EOS_SESSION_TIMEOUT_MS", String::from("60000")),
         ("EOS_TRANSACTION_TIMEOUT_MS", String::from("60000")),
-        // Queries that failed.
+        // Logs failed queries.
         (
             "RUST_LOG",
             String::from("info,eos_core::worker::chores=debug"),
@@ -323,7 +323,7 @@ fn frozen(frozen: Duration) -> Result<()> {
     let start = idle.await_begin()?;
     idle.send(400)?;
     idle.await_taken()?;
-    // The first evidence that the inputs are idle.
+    // Waits for the first evidence that the inputs are idle.
     thread::sleep(Duration::from_millis(1_200));
     let open = idle.results_since(start)?;
     ensure!(open.is_empty(), "closed before the outage: {open:?}");
@@ -338,9 +338,9 @@ fn frozen(frozen: Duration) -> Result<()> {
     freeze(Signal::Stop)?;
     thread::sleep(frozen);
     freeze(Signal::Continue)?;
-    // The workers have asked again in the meantime. A producer that was cut off comes a little later.
+    // Meanwhile the workers repeat their queries. A producer that was cut off writes its records only after that.
     thread::sleep(Duration::from_millis(2_000));
-    // Connections from before the outage may have run into a time-out.
+    // Connections from before the outage may have timed out.
     idle.scene.client = Client::connect(cluster.bootstrap(), PATIENCE)?;
     idle.scene.producer = Producer::with_patience(cluster.bootstrap(), PATIENCE)?;
     for input in &older {

@@ -1,6 +1,6 @@
-//! Joins of two streams: each pair is a result once, and each record without a pair is a result once.
+//! Joins of two streams. Each pair gives one result, and each record without a pair gives one result.
 //!
-//! The judge reads both inputs and compares each left record with each right one of its key.
+//! The judge reads both inputs and compares each left record with each right record of its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -15,15 +15,15 @@ use super::scene::{Input, Load, PROCESSES, Scene, ends, fate, now, seed};
 use super::sent::{INPUTS, Line, Sent};
 
 const PARTITIONS: i32 = 6;
-/// How much earlier a right record may be than a left one.
+/// The time by which a right record of a pair may be earlier, in milliseconds.
 const BEFORE: i64 = 300;
-/// How much later it may be.
+/// The time by which a right record of a pair may be later, in milliseconds.
 const AFTER: i64 = 700;
-/// The two inputs may be out of step by more than the records of one are out of order.
+/// The grace in milliseconds. It is larger than the disorder of one input, because the inputs may also drift apart.
 const GRACE: i64 = 2_000;
-/// One record of so many has the hot key. The rows of that key are spread.
+/// One of this number of records has the hot key. The rows of that key are spread.
 const HOT: usize = 40;
-/// The output topic of each join, and the sides whose records go out alone.
+/// The output topic of each join, and for each side whether records without a pair are emitted.
 const JOINS: [(&str, [bool; 2]); 3] = [
     ("inner", [false, false]),
     ("left", [true, false]),
@@ -83,7 +83,7 @@ fn each_pair_and_each_record_without_a_pair_is_a_result_once_despite_kills() -> 
     for (end, alone) in JOINS {
         let expected = expected(&inputs, alone);
         ensure!(expected.len() > records.len() / 10, "too few results");
-        // Without the results of one join, the others need no more time.
+        // If the results of one join were wrong, there is no wait for the others.
         let waited = match judged.is_ok() {
             true => scene.await_visible(end, expected.len() as u64),
             false => Ok(()),
@@ -108,7 +108,7 @@ fn each_pair_and_each_record_without_a_pair_is_a_result_once_despite_kills() -> 
     Ok(())
 }
 
-/// Records of random sides, each with a value of its own, and their last time.
+/// Returns records of random sides, each with its own value, and their last time.
 fn records(load: Load, begins: i64) -> (Vec<Sent>, i64) {
     let mut random = Random::new(seed().wrapping_add(1));
     let mut all = load.records(seed(), PARTITIONS, begins);
@@ -147,7 +147,7 @@ fn close(scene: &mut Scene, time: i64) -> Result<()> {
     scene.await_taken()
 }
 
-/// How often each result is expected, by a nested loop over the records of each key.
+/// Returns the expected results, by a nested loop over the records of each key.
 fn expected([left, right]: &[Vec<Line>; 2], alone: [bool; 2]) -> Vec<Line> {
     let mut keys = BTreeMap::<(i32, &str), [Vec<&Line>; 2]>::new();
     let mut stream_times = BTreeMap::<i32, i64>::new();
@@ -187,7 +187,7 @@ fn expected([left, right]: &[Vec<Line>; 2], alone: [bool; 2]) -> Vec<Line> {
     expected
 }
 
-/// Fails unless each expected result was found, as often as expected.
+/// Fails unless each result was found exactly as often as expected.
 fn compare(found: &[Line], expected: &[Line]) -> Result<()> {
     let mut counts = BTreeMap::<&Line, i64>::new();
     let (mut pairs, mut alone) = (BTreeSet::new(), BTreeSet::new());

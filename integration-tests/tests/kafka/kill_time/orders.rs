@@ -1,9 +1,9 @@
 //! Orders of a topic as rows of PostgreSQL: each order is booked once, and its units leave the stock once.
 //!
 //! Processes are killed, join and leave, and one freezes for longer than its session and its transactions. The server
-//! restarts without a shutdown, and sessions with open transactions are ended. In another run, the server is lost twice, and
-//! a standby is promoted each time. The judge is the program `shop_judge`. It reads the topic, and the rows through `psql`.
-//! During the run, each look at the database must see all rows of an order or none.
+//! restarts without a shutdown, and sessions with open transactions are ended. In another run, the server is lost
+//! twice, and a standby is promoted each time. The judge is the program `shop_judge`. It reads the topic, and the rows
+//! through `psql`. During the run, each look at the database must see all rows of an order or none.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use super::shop::{Plan, Shop, orders};
 
 struct Size {
     orders: usize,
-    /// The orders that are sent in a second.
+    /// Orders per second.
     rate: u64,
     kills: u32,
     plan: Plan,
@@ -50,7 +50,7 @@ fn size() -> Size {
     }
 }
 
-/// The size of a run with failovers.
+/// Returns the size of a run with failovers.
 fn size_with_failovers() -> Size {
     let plan = Plan {
         failovers: &[350, 700],

@@ -1,7 +1,7 @@
-//! Sequenced dead letters and their replay: each record once, and the records of a key in order.
+//! Sequenced dead letters and their replay. Each record is in the output once, and the records of a key are in order.
 //!
-//! One key has a record that always fails. While it fails, each record is either in the output or parked. After a change
-//! of the app, the parked records come back, too.
+//! One key has a record that always fails. While it fails, each record is either in the output or parked. After a
+//! change of the app, the parked records are replayed to the output, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -24,15 +24,15 @@ use crate::common::PATIENCE;
 const PARTITIONS: i32 = 6;
 /// The number of times that the replay is killed.
 const REPLAY_KILLS: usize = 10;
-/// The key with a record that always fails. The other poisoned keys come back.
+/// The key with a record that always fails. The records of other poisoned keys succeed in a replay.
 const STUCK: &str = "k0";
 
 struct Size {
     records: u64,
     keys: u64,
-    /// One key of so many has records that fail.
+    /// One of this number of keys has records that fail.
     poison: u64,
-    /// The records that are sent in a second.
+    /// Records per second.
     rate: u64,
     kills: u32,
 }
@@ -56,8 +56,8 @@ fn size() -> Size {
     }
 }
 
-/// Records with numbers. In poisoned keys one of three fails until its replay, and one of six fails also then, at about
-/// every third offset. The first record of [`STUCK`] behind a quarter of the input always fails.
+/// Returns records with numbers. In poisoned keys, one of three records fails until its replay. One of six also fails
+/// then, at about every third offset. The first record of [`STUCK`] after a quarter of the input always fails.
 fn inputs(size: &Size, time: i64) -> Vec<Input> {
     let mut random = Random::new(seed());
     let mut sticks = false;
@@ -104,7 +104,7 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
     );
     let fed = scene.feed_with(&inputs, size.rate, &mut fate, |done| {
         let killed = replay.started() - 1;
-        // In halves of the time between two kills.
+        // Both numbers count halves of the time between two kills.
         let (half, due) = (done * (REPLAY_KILLS + 1) * 2 / 1_000, 2 * (killed + 1));
         if killed == REPLAY_KILLS || half < due {
             return Ok(());
@@ -136,7 +136,7 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
     );
     let letters = read_letters(&mut scene)?;
     let parked = judge_parked(&mut scene, &inputs, &letters)?;
-    // The letters of the stuck key are replayed again and again. So they count in none of these figures.
+    // The letters of the stuck key are replayed repeatedly, so these numbers leave them out.
     let others = letters.iter().filter(|it| it.key != STUCK);
     let again = others.clone().filter(|it| it.failed && it.is_replayed);
     let again: BTreeSet<_> = again.map(|it| &it.value).collect();
@@ -158,7 +158,7 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
         fate.count(),
         since.elapsed()
     );
-    // In a small run, the replay often dies before its first round.
+    // In a small run, the replay is often killed before its first round.
     ensure!(
         aborted > 0 || !is_full(),
         "no kill of the replay interrupted a transaction with letters"
@@ -167,8 +167,8 @@ fn parked_records_come_back_once_and_in_order_despite_kills() -> Result<()> {
     all_come_back(&mut scene, &mut replay, &inputs)
 }
 
-/// Waits until the output has this many records. Each failure of a replayed record delays its key by five seconds, so the total
-/// wait has no bound. Fails if no new record arrives within [`PATIENCE`].
+/// Waits until the output has this many records. Each failure of a replayed record delays its key by five seconds, so
+/// the total wait has no bound. Fails if no new record arrives within [`PATIENCE`].
 fn await_replayed(scene: &mut Scene, count: u64) -> Result<()> {
     let output = scene.topic("out");
     let (mut found, mut since) = (0, Instant::now());
@@ -187,8 +187,8 @@ fn await_replayed(scene: &mut Scene, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// After a change of the app, nothing fails for ever. Then the records that stayed parked must come back, too: a letter
-/// that the replay had lost would not.
+/// Checks that all records reach the output after a change of the app, with which no record fails forever. A letter
+/// that the replay had lost would be missing.
 fn all_come_back(scene: &mut Scene, replay: &mut Fleet, inputs: &[&Input]) -> Result<()> {
     let mut cured = scene.beside("cured")?;
     replay.start()?;
@@ -201,7 +201,8 @@ fn all_come_back(scene: &mut Scene, replay: &mut Fleet, inputs: &[&Input]) -> Re
     stopped
 }
 
-/// A letter that just fits into a topic with the default limits. The changelog and the producer of the replay take it as well.
+/// A letter that just fits into a topic with the default limits. The changelog and the producer of the replay must
+/// accept it, too.
 #[test]
 fn the_largest_letter_comes_back() -> Result<()> {
     let _alone = super::alone();
@@ -244,7 +245,7 @@ struct Letter {
     value: String,
     /// The partition and the offset of the record in the topic `in`. A replayed record has another offset.
     origin: (i64, i64),
-    /// Whether the record failed. Otherwise it came behind another one of its key.
+    /// Whether the record failed. Otherwise it was parked after another record of its key.
     failed: bool,
     /// Whether the record was the replay of an earlier letter.
     is_replayed: bool,
@@ -296,7 +297,7 @@ fn read_output(scene: &mut Scene) -> Result<Vec<(String, String)>> {
 /// Waits until the app has processed all records of the topic `in`. The replay must have ended.
 fn await_processed(scene: &mut Scene) -> Result<()> {
     let (app, input) = (scene.app.clone(), scene.topic("in"));
-    // Markers follow the replayed records, and the committed offsets may stay in front of them.
+    // Markers follow the replayed records, and the committed offsets may be before these markers.
     let mut ends = [0; PARTITIONS as usize];
     let client = &mut scene.client;
     client.read_all(&input, Isolation::ReadCommitted, |at, record| {
@@ -320,10 +321,10 @@ fn aborted(scene: &mut Scene) -> Result<u64> {
     Ok(all - visible(client, &input)?)
 }
 
-/// Each record of the input is either in the output or parked, and only records of [`STUCK`] are parked. Returns their
-/// number.
+/// Checks that each record of the input is either in the output or parked, and that only records of [`STUCK`] are
+/// parked. Returns the number of parked records.
 ///
-/// A record is parked if the last one of its copies in the topic `in` became a letter, which is to be replayed.
+/// A record is parked if its last copy in the topic `in` became a letter, which is still to be replayed.
 fn judge_parked(scene: &mut Scene, inputs: &[Input], letters: &[Letter]) -> Result<usize> {
     let output: BTreeSet<String> = read_output(scene)?.into_iter().map(|it| it.1).collect();
     // The copies of a record are in one partition, in the order of their offsets.
@@ -353,7 +354,7 @@ fn judge_parked(scene: &mut Scene, inputs: &[Input], letters: &[Letter]) -> Resu
     Ok(parked.len())
 }
 
-/// Compares the records of each key with one loop over what is expected.
+/// Compares the output of each key with the expected records.
 fn judge(scene: &mut Scene, records: &[&Input]) -> Result<()> {
     let mut expected = BTreeMap::<&str, Vec<&str>>::new();
     for it in records {

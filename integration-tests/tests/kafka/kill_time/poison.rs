@@ -1,6 +1,6 @@
 //! One percent of the orders violates a constraint. Each order becomes either rows or a dead letter.
 //!
-//! A bad order would raise the stock. If only one of its two rows were committed, the sums would differ.
+//! An invalid order would raise the stock. If only one of its two rows were committed, the sums would differ.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use kafka_launcher::for_tests;
 use super::scene::{PROCESSES, fate};
 use super::shop::{Plan, Shop, orders};
 
-/// One of so many orders is bad.
+/// One of this number of orders is invalid.
 const BAD: usize = 100;
 
 struct Size {
     orders: usize,
-    /// The orders that are sent in a second.
+    /// Orders per second.
     rate: u64,
     kills: u32,
     ends: usize,

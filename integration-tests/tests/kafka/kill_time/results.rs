@@ -1,4 +1,4 @@
-//! The committed results, and their comparison with what is expected.
+//! The committed results, and their comparison with the expected ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) struct Row {
     pub(super) time: i64,
 }
 
-/// Reads a result. `None` if the record is none.
+/// Parses a result. Returns `None` if the record is not a result.
 pub(super) type Reader = fn(&Record) -> Option<Row>;
 
 /// The results of each partition, in order.
@@ -80,7 +80,7 @@ impl Results {
     }
 }
 
-/// What is wrong with results.
+/// The difference between the found and the expected results.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
     missing: u64,
@@ -113,7 +113,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A result of a session. The key ends in the times of the last and the first record, as Kafka Streams writes it.
+/// Parses a result of a session. The key ends in the times of the last and the first record, as in Kafka Streams.
 pub(super) fn session(record: &Record) -> Option<Row> {
     let (rest, start) = record.key.as_deref()?.split_last_chunk::<8>()?;
     let (key, last) = rest.split_last_chunk::<8>()?;
@@ -125,7 +125,7 @@ pub(super) fn session(record: &Record) -> Option<Row> {
     )
 }
 
-/// A result of a window. The key ends in the start of the window, which also stands for its end.
+/// Parses a result of a window. The key ends in the start of the window, which also replaces its end in the row.
 pub(super) fn window(record: &Record) -> Option<Row> {
     let (key, start) = record.key.as_deref()?.split_last_chunk::<8>()?;
     let start = i64::from_be_bytes(*start);

@@ -24,7 +24,7 @@ use crate::common::{KEEP, PATIENCE};
 
 pub(super) const PROCESSES: usize = 2;
 
-/// Milliseconds since the epoch.
+/// Returns the current time in milliseconds since the epoch.
 pub(super) fn now() -> Result<i64> {
     Ok(i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?)
 }
@@ -47,7 +47,7 @@ pub(super) struct Load {
     pub(super) step: i64,
     pub(super) disorder: u64,
     pub(super) after: i64,
-    /// The records that are sent in a second.
+    /// Records per second.
     pub(super) rate: u64,
     pub(super) kills: u32,
 }
@@ -72,7 +72,7 @@ impl Load {
     }
 }
 
-/// The last record of each partition, which closes all windows before it. Its key is in this partition.
+/// Returns the last record of each partition, which closes all earlier windows. Its key belongs to this partition.
 pub(super) fn ends(partitions: i32, time: i64) -> Vec<Input> {
     let of = |at: i32| {
         let mut keys = (0..).map(|n| format!("end-{n}"));
@@ -100,7 +100,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Creates the topics and starts the processes. `settings`: more variables of the processes.
+    /// Creates the topics and starts the processes. `settings` are additional variables of the processes.
     pub(super) fn new(
         bootstrap: &str,
         pipeline: &str,
@@ -110,7 +110,7 @@ impl Scene {
         Scene::with_topics(bootstrap, pipeline, partitions, settings, &[])
     }
 
-    /// The same, with more topics.
+    /// As [`Scene::new`], with more topics.
     pub(super) fn with_topics(
         bootstrap: &str,
         pipeline: &str,
@@ -129,7 +129,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The topics of an example, without processes. `ends`: the ends of their names.
+    /// Creates the topics of an example, without processes. `ends` are the suffixes of their names.
     pub(super) fn prepared(
         example: &str,
         bootstrap: &str,
@@ -200,7 +200,7 @@ impl Scene {
         Ok(fleet)
     }
 
-    /// Starts one more process of this pipeline, with a fault of its own. `nth` names its log.
+    /// Starts one more process of this pipeline, with its own fault. `nth` is part of the name of its log.
     pub(super) fn faulty(&self, nth: usize, failpoints: &str) -> Result<Member> {
         let mut command = Command::new(&self.program);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -238,12 +238,12 @@ impl Scene {
         self.producer.send(&topic, partition, key, value, &[], time)
     }
 
-    /// Sends records at a steady pace, while the processes meet their fate.
+    /// Sends records at a steady pace, while faults hit the processes.
     pub(super) fn feed(&mut self, records: &[Input], rate: u64, fate: &mut Fate) -> Result<()> {
         self.feed_with(records, rate, fate, |_| Ok(()))
     }
 
-    /// The same. `also` is called meanwhile, with the thousandths of the records that are sent.
+    /// As [`Scene::feed`]. Meanwhile it calls `also` with the share of sent records, in thousandths.
     pub(super) fn feed_with(
         &mut self,
         records: &[Input],
@@ -254,7 +254,7 @@ impl Scene {
         self.feed_by(records, rate, fate, Scene::send, also)
     }
 
-    /// The same for other records, which `send` buffers.
+    /// As [`Scene::feed_with`], for other records, which `send` buffers.
     pub(super) fn feed_by<T>(
         &mut self,
         records: &[T],
@@ -279,7 +279,7 @@ impl Scene {
         fate.thaw(&mut self.fleet)
     }
 
-    /// Waits until a topic has this many committed records. A test judges the output also if some are missing.
+    /// Waits until a topic has this many committed records. If some are missing, a test still judges the output.
     pub(super) fn await_visible(&mut self, end: &str, count: u64) -> Result<()> {
         let topic = self.topic(end);
         wait_until(PATIENCE, &format!("{topic} has {count} records"), || {
@@ -288,7 +288,7 @@ impl Scene {
         })
     }
 
-    /// Waits for the output, stops the processes, and compares the output with what is expected.
+    /// Waits for the output, stops the processes, and compares the output with the expected results.
     pub(super) fn judge(&mut self, expected: &Results, read: super::results::Reader) -> Result<()> {
         let waited = self.await_visible("out", expected.len());
         let stopped = self.fleet.stop_all(Signal::Term);
@@ -309,7 +309,8 @@ impl Scene {
     }
 }
 
-/// Kills alone in a small run. In a full one, one process joins and leaves, and one freezes.
+/// Returns the plan of the faults. A small run has only kills. In a full run, a process also joins and leaves, and one
+/// freezes.
 pub(super) fn fate(kills: u32) -> Result<Fate> {
     let faults = match is_full() {
         true => Faults::KillsAndMoves,
@@ -318,7 +319,7 @@ pub(super) fn fate(kills: u32) -> Result<Fate> {
     Fate::new(faults, kills, seed())
 }
 
-/// The seed of the input and of the kills.
+/// Returns the seed of the input and of the kills.
 pub(super) fn seed() -> u64 {
     let given = std::env::var("EOS_SEED").ok();
     given.and_then(|seed| seed.parse().ok()).unwrap_or(11)

@@ -87,7 +87,7 @@ impl Scene {
             let all = read(&mut self.client, &topic, Isolation::ReadUncommitted)?;
             aborted += all.len() - self.lines(end)?.len();
         }
-        // Most kills of a small run come while the partitions of the one before have no owner.
+        // Most kills of a small run come while the partitions of the previous victim have no owner.
         ensure!(
             aborted > 0 || !is_full(),
             "no kill interrupted a transaction"

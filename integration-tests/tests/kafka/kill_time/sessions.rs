@@ -1,4 +1,4 @@
-//! Final sessions: each is emitted once, with the right count, in the order of end and key.
+//! Final sessions. Each is emitted once, with the right count, in the order of end and key.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -65,7 +65,7 @@ fn each_session_is_emitted_once_despite_kills() -> Result<()> {
     Ok(())
 }
 
-/// The closed sessions of one loop over the records of each key, in the order of their times.
+/// Returns the closed sessions, computed by one loop over the records of each key in the order of their times.
 fn expected(records: &[Input]) -> Results {
     let mut keys = BTreeMap::<(i32, &str), Vec<i64>>::new();
     let mut stream_times = BTreeMap::<i32, i64>::new();

@@ -16,21 +16,21 @@ use super::scene::{Input, Scene, now, seed};
 use super::standbys::Standbys;
 
 pub(super) const PARTITIONS: i32 = 6;
-/// The judge waits so long for orders that are not taken: a loss ends a run after this time.
+/// The time for which the judge waits until all orders are taken. If orders are lost, the run ends after this time.
 const JUDGE_PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at bookings and stock.
+/// The pause between two comparisons of bookings and stock.
 const LOOK: Duration = Duration::from_millis(500);
 /// The maximum time of the search for a session with an open transaction.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// A standby is cut off before its primary is lost, in thousandths of the orders.
+/// The part of the orders, in thousandths, for which a standby is cut off before its primary is lost.
 const CUT_BEFORE: usize = 100;
 
 /// The condition that a session has written bookings in its transaction.
 const HAS_WRITTEN: &str = "AND EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND l.granted \
      AND l.relation = 'bookings'::regclass AND l.mode = 'RowExclusiveLock')";
 
-/// The statement that ends one session of the app with an open transaction, and returns the id of the transaction.
+/// Returns a statement that ends one session of the app with an open transaction. It returns the id of the transaction.
 fn end_session_if(condition: &str) -> String {
     format!(
         "SELECT xid FROM (SELECT a.pid, a.backend_xid::text AS xid FROM pg_stat_activity AS a \
@@ -43,18 +43,18 @@ fn end_session_if(condition: &str) -> String {
 /// The faults of the database.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Plan {
-    /// When the server restarts, in thousandths of the orders.
+    /// The points at which the server restarts, in thousandths of the orders.
     pub(super) restarts: &'static [usize],
-    /// How many sessions with an open transaction end.
+    /// The number of sessions with an open transaction to end.
     pub(super) ends: usize,
     /// Whether these transactions have written bookings.
     pub(super) ends_writers: bool,
-    /// When the server is lost and a standby is promoted, in thousandths of the orders. The first failover loses no confirmed
-    /// commit, and the second one does.
+    /// The points at which the server is lost and a standby is promoted, in thousandths of the orders. The first
+    /// failover loses no confirmed commit, and the second one loses some.
     pub(super) failovers: &'static [usize],
 }
 
-/// The database of a shop, and what happens to it.
+/// The database of a shop, and its faults.
 pub(super) struct Shop {
     cluster: Cluster,
     standbys: Option<Standbys>,
@@ -62,7 +62,7 @@ pub(super) struct Shop {
     is_cut: bool,
     url: String,
     plan: Plan,
-    /// When the server started, as it says: another time after each restart.
+    /// The start times that the server has reported. Each restart adds a new one.
     starts: Vec<String>,
     /// The ended sessions whose transaction did not commit.
     ended: usize,
@@ -96,12 +96,12 @@ impl Shop {
         Ok(shop)
     }
 
-    /// The topic of the shop and the processes of its app.
+    /// Creates the topic of the shop and starts the processes of its app.
     pub(super) fn scene(&self, bootstrap: &str, name: &str, refused: &str) -> Result<Scene> {
         let settings = [
             ("DATABASE", self.url.clone()),
             ("REFUSED", refused.to_owned()),
-            // Most of the time, a transaction is open.
+            // With this interval, a transaction is open most of the time.
             ("EOS_COMMIT_PACE", "fixed".to_owned()),
             ("EOS_COMMIT_INTERVAL_MS", "100".to_owned()),
         ];
@@ -114,7 +114,7 @@ impl Shop {
         Ok(value(&self.url, "SELECT pg_postmaster_start_time()")?)
     }
 
-    /// What is due when so many thousandths of the orders are sent.
+    /// Causes the faults that are due when `done` thousandths of the orders are sent.
     pub(super) fn strike(&mut self, done: usize) -> Result<()> {
         let restarts = self.starts.len() - 1;
         if self
@@ -171,11 +171,11 @@ impl Shop {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // The processes of a kill are still starting: the next call tries again.
+        // The processes may still be starting after a kill. The next call tries again.
         Ok(())
     }
 
-    /// Whether a transaction does not commit. Waits until the server has decided.
+    /// Returns whether a transaction is rolled back. Waits until the server has decided.
     fn rolls_back(&self, transaction: &str, since: Instant) -> Result<bool> {
         let status = format!("SELECT pg_xact_status('{transaction}'::xid8)");
         while since.elapsed() < SEARCH {
@@ -187,7 +187,7 @@ impl Shop {
         Ok(false)
     }
 
-    /// Feeds the orders, waits for the app, and judges what it left.
+    /// Sends the orders, waits for the app, and judges its rows.
     pub(super) fn play(
         &mut self,
         scene: &mut Scene,
@@ -254,13 +254,13 @@ impl Shop {
     }
 }
 
-/// What happened to the database.
+/// The faults of the database that happened.
 pub(super) struct Struck {
     restarts: usize,
     /// The bookings that each failover has lost.
     lost: Vec<u64>,
     ended: usize,
-    /// How often bookings and stock were compared during the run.
+    /// The number of comparisons of bookings and stock during the run.
     looks: usize,
 }
 
@@ -274,7 +274,7 @@ impl fmt::Display for Struck {
     }
 }
 
-/// Orders of random articles, spread over the partitions. One of `bad` has no units to sell.
+/// Returns orders of random articles, spread over the partitions. About one of `bad` orders has no units to sell.
 pub(super) fn orders(count: usize, bad: Option<usize>) -> Result<Vec<Input>> {
     let mut random = Random::new(seed());
     let begins = now()?;

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The standbys of a server. The first one is synchronous, and the second one follows the first one.
 pub(super) struct Standbys {
-    /// The last one comes next.
+    /// The remaining standbys. The last one is promoted next.
     left: Vec<Cluster>,
     database: String,
     /// The bookings that each failover has lost.
@@ -34,7 +34,7 @@ impl Standbys {
         })
     }
 
-    /// Adds the hosts of the standbys to the URL of the primary.
+    /// Returns the URL of the primary with the hosts of the standbys added.
     pub(super) fn with_hosts(&self, url: &str) -> Result<String> {
         let (primary, database) = url.rsplit_once('/').context("the URL has no database")?;
         let mut hosts = primary.to_owned();
@@ -47,7 +47,7 @@ impl Standbys {
         Ok(format!("{hosts}/{database}"))
     }
 
-    /// Whether the next failover loses commits.
+    /// Returns whether the next failover loses commits.
     pub(super) fn next_loses(&self) -> bool {
         !self.lost.is_empty()
     }

@@ -1,7 +1,7 @@
-//! A join of two tables, and a table grouped by another key: each update of a row is an update of the results once.
+//! A join of two tables, and a table grouped by another key. Each update of a row updates the results once.
 //!
-//! The judge reads both inputs. It finds an order of the updates of each key in which the join has exactly the results of
-//! the output. For the groups, the steps from one sum to the next must be the steps of the rows.
+//! The judge reads both inputs. It finds an order of the updates of each key in which the join has exactly the results
+//! of the output. For the groups, the steps from one sum to the next must be the steps of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -86,7 +86,7 @@ fn each_update_of_a_table_counts_once_despite_kills() -> Result<()> {
     Ok(())
 }
 
-/// Updates of random rows of both tables. Each value is another one. Some updates are deletions, also of missing rows.
+/// Returns updates of random rows of both tables. All values differ. Some updates are deletions, also of missing rows.
 fn updates(size: &Size, begins: i64) -> Vec<Sent> {
     let mut random = Random::new(seed());
     let updates = (0..size.records).map(|n| {
@@ -130,7 +130,7 @@ pub(super) fn by_key(lines: Vec<Line>) -> Values {
     values
 }
 
-/// A row of the outer join.
+/// Returns a row of the outer join.
 fn joined(left: Option<&str>, right: Option<&str>) -> Option<String> {
     match (left, right) {
         (Some(left), Some(right)) => Some(format!("{left}+{right}")),
@@ -138,7 +138,7 @@ fn joined(left: Option<&str>, right: Option<&str>) -> Option<String> {
     }
 }
 
-/// Fails unless the results of each key are those of an order of its updates, each of which counts once.
+/// Fails unless there is an order of the updates of each key that gives exactly its results, with each update once.
 fn judge_join(inputs: [&Values; 2], found: &Values) -> Result<()> {
     let keys: BTreeSet<_> = inputs.iter().flat_map(|side| side.keys()).collect();
     let strange: Vec<_> = found.keys().filter(|key| !keys.contains(key)).collect();
@@ -172,7 +172,7 @@ fn judge_join(inputs: [&Values; 2], found: &Values) -> Result<()> {
     Ok(())
 }
 
-/// How many updates of each side have counted.
+/// The number of processed updates of each side.
 type Place = [usize; 2];
 
 /// Follows the results of a key through the possible orders of its updates.
@@ -192,7 +192,7 @@ fn follow(sides: [&[Option<String>]; 2], found: &[Option<String>]) -> Result<()>
             next
         })
     };
-    // Without a row before and after, there is no result.
+    // An update gives no result if the join has no row before and after it.
     let silent = |places: BTreeSet<Place>| {
         let (mut all, mut new) = (places.clone(), places);
         while let Some(place) = new.pop_first() {
@@ -229,13 +229,13 @@ fn follow(sides: [&[Option<String>]; 2], found: &[Option<String>]) -> Result<()>
     Ok(())
 }
 
-/// The group and the amount of a left row.
+/// Returns the group and the amount of a left row.
 fn read(row: &str) -> Option<(&str, i64)> {
     let mut words = row.split(' ');
     Some((words.next()?, words.next()?.parse().ok()?))
 }
 
-/// What the updates of the left rows add to each group, in any order.
+/// Returns the amounts that the updates of the left rows add to each group, in any order.
 fn steps_of(left: &Values) -> BTreeMap<String, Vec<i64>> {
     let mut steps = BTreeMap::<String, Vec<i64>>::new();
     let mut step = |group: &str, by: i64| steps.entry(group.to_owned()).or_default().push(by);
@@ -256,7 +256,7 @@ fn steps_of(left: &Values) -> BTreeMap<String, Vec<i64>> {
     steps
 }
 
-/// The committed sums of each group, in order.
+/// Returns the committed sums of each group, in order.
 fn sums(client: &mut Client, topic: &str) -> Result<BTreeMap<String, Vec<i64>>> {
     let mut sums = BTreeMap::<String, Vec<i64>>::new();
     let mut wrong = 0;
@@ -274,8 +274,8 @@ fn sums(client: &mut Client, topic: &str) -> Result<BTreeMap<String, Vec<i64>>> 
     Ok(sums)
 }
 
-/// Fails unless each sum follows from the sum before by one step of a row, each step once, and the last sums are those of
-/// the last rows.
+/// Fails unless each sum follows from the previous sum by one step of a row, with each step once, and the last sums are
+/// those of the last rows.
 fn judge_sums(
     left: &Values,
     steps: &BTreeMap<String, Vec<i64>>,

@@ -1,4 +1,4 @@
-//! Timers of both clocks: each moment fires once, and never early.
+//! Timers of both clocks. Each moment fires once, and never early.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -14,17 +14,17 @@ use kafka_wire::{Isolation, Record};
 use super::scene::{Input, PROCESSES, Scene, ends, fate, now, seed};
 
 const PARTITIONS: i32 = 6;
-/// Records come out of order by less than this, in milliseconds.
+/// The disorder of the records: they are out of order by less than this, in milliseconds.
 const DISORDER: u64 = 400;
-/// The shortest time to a moment of event time that is not set into the past. It is longer than the disorder and the time
-/// to the next record, so a moment that the next record moves or cancels is not due yet.
+/// The shortest time to a moment of event time that is not set into the past, in milliseconds. It is longer than the
+/// disorder and the time to the next record. So a moment that the next record moves or cancels is not due yet.
 const SOONEST: i64 = 1_000;
 /// The time between a record and the moment that it sets into the past, in milliseconds.
 const PAST: i64 = 5_000;
 
 struct Size {
     records: u64,
-    /// The records that are sent in a second.
+    /// Records per second.
     rate: u64,
     kills: u32,
 }
@@ -49,7 +49,7 @@ struct Set {
     input: Input,
     /// `None` cancels the moment of the key.
     event: Option<i64>,
-    /// `None` leaves the moment of the key as it is.
+    /// `None` leaves the moment of the key unchanged.
     wall: Option<i64>,
 }
 
@@ -61,8 +61,8 @@ impl Set {
     }
 }
 
-/// Records at the pace at which they are sent. Of ten records one sets its event time into the past, one moves that of the
-/// key before it, and one cancels it. The others have keys of their own.
+/// Returns the records, with times at the pace at which they are sent. Of ten records, one sets its moment of event
+/// time into the past. One moves the moment of the previous key, and one cancels it. The others have their own keys.
 fn sets(size: &Size, begins: i64) -> Vec<Set> {
     let mut random = Random::new(seed());
     let mut below = |most: u64| (random.roll() % most) as i64;
@@ -83,12 +83,12 @@ fn sets(size: &Size, begins: i64) -> Vec<Set> {
             _ => time + SOONEST + below(3_000),
         };
         let wall = sent + 500 + below(5_000);
-        // The first moment of the machine's clock may have come before the app reads the second record of its key.
+        // The first moment of the machine's clock may fire before the app reads the second record of its key.
         let wall = (!moves && !cancels).then_some(wall);
         sets.push(Set::new(input, (!cancels).then_some(event), wall));
     }
     let last = begins + (size.records * 1_000 / size.rate) as i64 + 60_000;
-    // The last records set moments that never come.
+    // The last records set moments that never fire.
     let ends = ends(PARTITIONS, last).into_iter();
     sets.extend(ends.map(|end| Set::new(end, Some(last + 1), Some(last + 3_600_000))));
     sets
@@ -129,17 +129,18 @@ fn each_moment_fires_once_and_not_early_despite_kills() -> Result<()> {
     Ok(())
 }
 
-/// The content of each output partition: what the records and the moments of event time write.
+/// The lines of each output partition, from the records and from the moments of event time.
 type Lines = BTreeMap<i32, Vec<(String, String)>>;
 
-/// The records with a moment of the machine's clock that comes in this test, and this moment.
+/// Returns the records with a moment of the machine's clock that fires in this test, and this moment.
 fn by_clock(sets: &[Set]) -> impl Iterator<Item = (&Set, i64)> {
     let sets = sets.iter().filter(|set| !set.input.key.starts_with("end"));
     sets.filter_map(|set| Some((set, set.wall?)))
 }
 
-/// One loop over the input: the moments that a record reaches come before the next record, in the order of time and key. A
-/// moment in the past comes in the order of the time at which it is set. Returns also the number of moments.
+/// Computes the output by one loop over the input. The moments that a record reaches fire before the next record, in
+/// the order of time and key. A moment in the past fires in the order in which it was set. Also returns the number of
+/// moments.
 fn expected(sets: &[Set]) -> (Lines, u64) {
     let (mut lines, mut firing) = (Lines::new(), 0);
     let mut pending = BTreeMap::<i32, BTreeSet<(i64, &str)>>::new();
@@ -228,7 +229,7 @@ fn wall_clock(scene: &mut Scene, sets: &[Set]) -> Result<i64> {
         let (at, clock) = at.zip(clock).context("two times")?;
         ensure!(at? == wall, "{key} fired for {text} instead of {wall}");
         ensure!(clock? >= wall, "{key} fired early: {text}");
-        // The broker's clock is the same one.
+        // The broker has the same clock.
         ensure!(
             *appended >= wall,
             "{key}: appended at {appended}, before {wall}"

@@ -1,4 +1,4 @@
-//! What one loop over the input counts in windows.
+//! Expected counts in windows, computed by one loop over the input.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ impl Windows {
         }
     }
 
-    /// The stream time at which a window with this start closes.
+    /// Returns the stream time at which a window with this start closes.
     pub(super) fn closes_at(&self, start: i64) -> i64 {
         start + self.size + self.grace
     }
 
-    /// The counts of the windows that the records of their partitions close.
+    /// Returns the counts of the windows that the records of their partitions close.
     pub(super) fn closed(&self, records: &[Input]) -> Results {
         let mut stream_times = BTreeMap::<i32, i64>::new();
         for input in records {
@@ -41,7 +41,7 @@ impl Windows {
         counted
     }
 
-    /// The counts of all windows.
+    /// Returns the counts of all windows.
     pub(super) fn all(&self, records: &[Input]) -> Results {
         let mut counts = BTreeMap::<(i32, i64, &str), (u64, i64)>::new();
         for input in records {

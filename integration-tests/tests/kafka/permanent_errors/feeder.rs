@@ -10,7 +10,7 @@ use kafka_wire::Producer;
 
 use crate::common::{Case, PATIENCE};
 
-/// Numbered records, a few hundred a second, until it is stopped or its topic is gone.
+/// A thread that sends a few hundred numbered records per second, until it is stopped or its topic is deleted.
 pub(crate) struct Feeder {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<i32>>,
@@ -21,7 +21,7 @@ impl Feeder {
         Self::from(case, 0)
     }
 
-    /// Begins with this number.
+    /// Starts a feeder whose first record has this number.
     pub(crate) fn from(case: &Case, first: i32) -> Feeder {
         let stop = Arc::new(AtomicBool::new(false));
         let (bootstrap, topic) = (case.bootstrap.clone(), case.input.clone());
@@ -45,10 +45,10 @@ impl Feeder {
         Feeder { stop, thread }
     }
 
-    /// The number after the last.
+    /// Stops the feeder. Returns the number after the last record.
     ///
     /// # Errors
-    /// When a record could not be delivered: its topic may be gone, which is the test's own doing.
+    /// When a record could not be delivered, as when the test has deleted its topic.
     pub(crate) fn stop(self) -> Result<i32> {
         self.stop.store(true, Ordering::Relaxed);
         let end = self.thread.join();

@@ -14,12 +14,12 @@ use kafka_wire::{Operation, Resource};
 use super::{COMMAND, POINT};
 use crate::common::{Case, PATIENCE, commits_go_on, ended, says};
 
-/// The name of the table's topic.
+/// Returns the name of the table's topic.
 fn rates(case: &Case) -> String {
     format!("{}-rates", case.app)
 }
 
-/// An app that joins its input with a global table.
+/// Returns an app that joins its input with a global table.
 fn joining(case: &Case) -> App {
     let mut app = case.app();
     let topic = Topic::<String, Option<String>>::plain(&rates(case));
@@ -30,7 +30,7 @@ fn joining(case: &Case) -> App {
     app
 }
 
-/// The command that adds a right to a topic.
+/// Returns the command that adds a right to a topic.
 fn command(operation: Operation) -> String {
     format!("kafka-acls.sh --add --operation {operation:?} --topic ..")
 }
@@ -60,8 +60,8 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
     })
 }
 
-/// Retries the start until it succeeds, because a restored right takes a moment to reach every broker. Waits for this many
-/// records in the output, and stops the app.
+/// Retries the start until it succeeds, because a restored right takes a moment to reach every broker. Waits for this
+/// many records in the output, and stops the app.
 fn start_again(case: &mut Case, copied: usize) -> Result<()> {
     let mut running = None;
     wait_until(PATIENCE, "the app starts", || {

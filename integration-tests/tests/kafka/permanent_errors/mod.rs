@@ -1,10 +1,9 @@
-//! What nothing but a person can mend stops an app, with an error that names the fix, and leaves no
-//! transaction open: a right that is taken away, a topic that is deleted. What passes by itself never
-//! stops one.
+//! Errors that need an operator, such as a missing right or a deleted topic. They stop an app with an error that names
+//! the fix, and leave no transaction open. Temporary errors never stop an app.
 //!
-//! The brokers have an authorizer and no authentication: what is denied to the app is denied to every
-//! client. `cargo test -p integration-tests --test kafka permanent_errors:: -- --nocapture`; with
-//! `EOS_FULL=1` each fault under a running app happens thirty times instead of ten.
+//! The brokers have an authorizer and no authentication, so a right that is denied to the app is denied to every
+//! client. `cargo test -p integration-tests --test kafka permanent_errors:: -- --nocapture` runs the tests. With
+//! `EOS_FULL=1`, each fault under a running app happens thirty times instead of ten.
 
 pub(crate) mod feeder;
 mod global;
@@ -34,9 +33,9 @@ fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         )
         .property("allow.everyone.if.no.acl.found", "true")
-        // Kafka's default, and a trap: a client that queries a deleted topic may create it again.
+        // Kafka's default. With it, a client that queries a deleted topic may create the topic again.
         .property("auto.create.topics.enable", "true")
-        // What stands between an app and its brokers may hang up on who is silent.
+        // Closes idle connections, as a proxy between an app and its brokers may do.
         .property("connections.max.idle.ms", "5000");
     let Some(cluster) = own_for_tests(&options)? else {
         return Ok(());
@@ -48,16 +47,17 @@ fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()
             ("a topic of the app's own", starting::own_topic),
             ("the topic of a global table", global::all),
             ("a topic is recreated", recreated::all),
-            // Last: a quota applies to every client.
+            // The last case, because a quota applies to every client.
             ("what passes", passing::all),
         ],
         cluster.bootstrap(),
     )
 }
 
-/// An app that copies numbered records.
+/// Returns an app that copies numbered records.
 fn copy(case: &Case) -> App {
-    // What an app can't abort any more, the brokers abort: they need not take half a minute here.
+    // If the app can no longer abort a transaction, the brokers abort it after this timeout. The default of half a
+    // minute would slow the tests down.
     let mut app = case.app().with(
         "transaction.timeout.ms",
         Duration::from_secs(12).as_millis(),

@@ -1,4 +1,4 @@
-//! Passing errors, after which the app goes on by itself.
+//! Temporary errors, after which the app continues by itself.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
     a_quota_slows_everybody(bootstrap)
 }
 
-/// Brokers hang up after five seconds of silence, which is what a proxy does in between.
+/// Brokers close connections that are idle for five seconds, as a proxy between the app and its brokers may do.
 fn idle_connections_are_cut(bootstrap: &str) -> Result<()> {
     let begun = Instant::now();
     let mut case = Case::with_partitions(bootstrap, "idle-connections", 2)?;
@@ -36,7 +36,7 @@ fn idle_connections_are_cut(bootstrap: &str) -> Result<()> {
     told("silent connections cut by the brokers", SILENCES, begun)
 }
 
-/// Brokers hold every answer back until a client is as slow as it may be.
+/// Brokers delay every response until a client is within its quota.
 fn a_quota_slows_everybody(bootstrap: &str) -> Result<()> {
     let begun = Instant::now();
     let mut case = Case::with_partitions(bootstrap, "quota", 2)?;

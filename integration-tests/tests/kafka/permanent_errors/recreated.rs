@@ -67,8 +67,7 @@ fn while_it_runs(bootstrap: &str) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// The brokers forget a group's offsets of a topic that is deleted: the new one is read from where
-/// a first start begins.
+/// The brokers delete a group's offsets with the topic, so the app reads the new topic as in a first start.
 fn while_it_is_stopped(bootstrap: &str) -> Result<()> {
     let mut case = Case::new(bootstrap, "recreated-stopped")?;
     case.send(&["1", "2", "3"])?;
@@ -81,7 +80,7 @@ fn while_it_is_stopped(bootstrap: &str) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// A ledger keeps its positions: their offsets mean records of the deleted topic.
+/// A ledger keeps its positions, whose offsets belong to records of the deleted topic.
 fn while_its_positions_are_in_a_ledger(bootstrap: &str) -> Result<()> {
     let mut case = Case::new(bootstrap, "recreated-ledger")?;
     let server = Cluster::start()?;

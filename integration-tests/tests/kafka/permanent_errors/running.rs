@@ -1,4 +1,4 @@
-//! Under a running app.
+//! Permanent errors under a running app.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,21 +14,21 @@ use kafka_wire::{Isolation, Operation};
 use super::{COMMAND, Feeder, POINT, Place, copy};
 use crate::common::{Case, PATIENCE, commits_go_on, ended, says};
 
-/// How long an app may take to stop: a commit, an abort, and leaving the group.
+/// The time limit of an app to stop: a commit, an abort, and the departure from the group.
 const DEADLINE: Duration = Duration::from_secs(40);
-/// How long librdkafka waits for a topic that is gone to come back
-/// (`topic.metadata.propagation.max.ms`), before its consumer tells.
+/// The time for which librdkafka waits for a missing topic before its consumer reports an error
+/// (`topic.metadata.propagation.max.ms`).
 const PROPAGATION: Duration = Duration::from_secs(30);
 
 /// A fault under a running app.
 struct Fault {
     case: &'static str,
     strike: fn(&mut Case) -> Result<()>,
-    /// Gives back what was taken, so that the judge can look.
+    /// Undoes the fault, so that the judge can read the topics.
     mend: fn(&mut Case) -> Result<()>,
-    /// What the error says.
+    /// Parts of the error's text.
     says: &'static [&'static str],
-    /// Whether input and output are still what they were.
+    /// Whether the input and the output are still complete, so that the judge can check them.
     judged: bool,
 }
 
@@ -77,7 +77,7 @@ const FAULTS: [Fault; 6] = [
     },
 ];
 
-/// Every kind, one after the other.
+/// Runs all kinds of faults, one after the other.
 pub(crate) fn all(bootstrap: &str) -> Result<()> {
     let mut wrong = Vec::new();
     for fault in &FAULTS {
@@ -89,7 +89,7 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// One kind of fault in as many apps at a time.
+/// Runs one kind of fault in several apps at the same time.
 fn each(fault: &Fault, bootstrap: &str) -> Result<()> {
     let cases = if is_full() { 30 } else { 10 };
     let begun = Instant::now();
@@ -114,7 +114,7 @@ fn each(fault: &Fault, bootstrap: &str) -> Result<()> {
     })
 }
 
-/// How long it took from the fault to the end of the app.
+/// Runs one app with a fault. Returns the time from the fault to the end of the app.
 fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     let name = format!("{}-{nth}", fault.case.replace(' ', "-"));
     let mut case = Case::with_partitions(bootstrap, &name, 2)?;
@@ -139,7 +139,7 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     eprintln!("{name}: after {took:.1?}: {error}");
     let expected = match &error {
         Error::Worker(WorkerError::Client(_)) => true,
-        // The periodic query of the topics notices a deletion, too.
+        // The periodic query of the topics detects a deletion, too.
         Error::Worker(WorkerError::TopicChanged(_)) => !fault.judged,
         _ => false,
     };

@@ -1,4 +1,4 @@
-//! A right that is missing from the start: the error lists the one to add.
+//! Missing rights at the start of an app. The error names the right to add.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::{COMMAND, POINT, Place, copy};
 use crate::common::{Case, PATIENCE, ended, says};
 use crate::own_topics::counting;
 
-/// What is denied, and what the error says.
+/// A denied operation, and a part of the error's text.
 type Missing = (&'static str, Place, Operation, &'static str);
 
 const MISSING: [Missing; 7] = [
@@ -90,7 +90,7 @@ fn one(bootstrap: &str, (name, place, operation, fix): Missing) -> Result<()> {
     says(&error, &[fix])
 }
 
-/// The app may not create its repartition topic, and then it may.
+/// The app first lacks the right to create its repartition topic, and then gets it.
 pub(crate) fn own_topic(bootstrap: &str) -> Result<()> {
     let mut case = Case::new(bootstrap, "create-own")?;
     let words = format!("{}-words-repartition", case.app);
@@ -101,7 +101,7 @@ pub(crate) fn own_topic(bootstrap: &str) -> Result<()> {
     says(&error, &[&format!("--operation Create --topic {words};")])?;
     case.client.allow(Resource::Topic(&words))?;
     case.client.allow(Resource::Cluster)?;
-    // The right is back everywhere in a moment.
+    // The right takes a moment to reach every broker.
     let mut running = None;
     wait_until(PATIENCE, "the app starts", || {
         running = counting(&case, &case.input).start_blocking(bootstrap).ok();

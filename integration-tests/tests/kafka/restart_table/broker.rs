@@ -1,5 +1,5 @@
-//! What a broker loses: a partition of a changelog is empty after its restart, as after an unclean
-//! election. The topic is the same one, by its id.
+//! Data loss of a broker. A partition of a changelog is empty after a restart, as after an unclean election. The topic
+//! keeps its id.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn loses_changelogs(cluster: &mut Cluster) -> Result<()> {
     let mut without = Scene::new(&bootstrap, "lost-by-the-broker")?;
     for scene in [&mut with, &mut without] {
         scene.run(&["a", "b"])?;
-        // A restore knows at once how far the changelog is; who works on hears of it after seconds.
+        // After a restore, the app knows the end of the changelog at once. Otherwise it learns the end after seconds.
         scene.delete_state()?;
         scene.run(&["a"])?;
     }
@@ -48,7 +48,7 @@ pub(crate) fn loses_changelogs(cluster: &mut Cluster) -> Result<()> {
     began.took_first("no_state")
 }
 
-/// Removes what directories of this name hold, but the topic's id. How many there are.
+/// Empties the directories of this name, except for the topic's id. Returns their number.
 fn empty(root: &Path, name: &str) -> Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(root)? {

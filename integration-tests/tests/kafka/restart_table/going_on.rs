@@ -1,6 +1,6 @@
-//! The rows after which the task goes on.
+//! The rows after which the task continues.
 //!
-//! Its state is used as it is, or brought up, or rebuilt.
+//! Its state is used as it is, replayed to the end of the changelog, or rebuilt.
 
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use kafka_wire::{End, TransactionalProducer};
 
 use super::scene::Scene;
 
-/// Nothing is read, whatever the size.
+/// The task reads no record of the changelog, for any size of its state.
 pub(crate) fn exact(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b", "a"])?;
     let began = scene.run(&["a", "c"])?;
@@ -23,7 +23,7 @@ pub(crate) fn exact(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// j < k: another owner was further, here an earlier process of the same host.
+/// j < k: another owner has advanced. Here it is an earlier process of the same host.
 pub(crate) fn replay(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b", "a"])?;
     let older = scene.keep()?;
@@ -35,16 +35,16 @@ pub(crate) fn replay(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// A restore that ended halfway goes on where it was.
+/// An interrupted restore continues at its position.
 pub(crate) fn interrupted(scene: &mut Scene) -> Result<()> {
-    // Long keys: with the least memory, the restore writes loads of a mebibyte.
+    // Long keys, because with the least memory the restore writes loads of a mebibyte.
     let keys: Vec<String> = (0..3_000)
         .map(|n| format!("{n:05}{}", "k".repeat(1_000)))
         .collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     scene.run(&keys)?;
     scene.delete_state()?;
-    // Its second load: the first one is on disk.
+    // The restore fails at its second load. The first one is on disk.
     let faults = Failpoints::parse("restore_k=error@hit:2", "")?;
     let entered = faults.enter();
     let mut app = scene.counting("counts");
@@ -68,11 +68,12 @@ pub(crate) fn no_state(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// It holds an attempt that did not commit: the database took it before its EndTxn, which it never does.
+/// The database contains an attempt that did not commit. It was applied before its EndTxn, which happens only without
+/// the defence.
 pub(crate) fn other_attempt(scene: &mut Scene) -> Result<()> {
     ahead_of_its_commit(scene)?;
     let wrong = scene.keep()?;
-    // Another host does the same transaction again.
+    // Another host processes the same records again.
     scene.delete_databases()?;
     scene.run(&[])?.took("no_state")?;
     scene.put_back(&wrong)?;
@@ -81,7 +82,7 @@ pub(crate) fn other_attempt(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// The same copy, before another owner did it again.
+/// The same copy, before another owner has processed the records again.
 pub(crate) fn ahead(scene: &mut Scene) -> Result<()> {
     ahead_of_its_commit(scene)?;
     let began = scene.run(&["c"])?;
@@ -96,7 +97,7 @@ fn ahead_of_its_commit(scene: &mut Scene) -> Result<()> {
     scene.crash("pre_commit=crash@record:1", "apply_after_commit")
 }
 
-/// The stage has one store more now.
+/// The stage has one more store.
 pub(crate) fn other_identity(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b", "a"])?;
     let app = scene.counting_with_another_store();
@@ -107,7 +108,7 @@ pub(crate) fn other_identity(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// Older than half of `delete.retention.ms`: deletions that it missed may be gone.
+/// The copy is older than half of `delete.retention.ms`. Tombstones that it missed may be deleted.
 pub(crate) fn too_old(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b", "a"])?;
     let older = scene.keep()?;
@@ -122,7 +123,7 @@ pub(crate) fn too_old(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// Its offset lies below where the changelog of its windows begins, which is trimmed.
+/// The offset of the copy is below the start of the changelog of its windows, which was trimmed.
 pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
     let run = |scene: &mut Scene, keys: &[&str]| {
         scene.send(keys)?;
@@ -131,7 +132,7 @@ pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
     };
     run(scene, &["a", "b", "a"])?;
     let older = scene.keep()?;
-    // All keys once more, so that what is cut off is told again behind it.
+    // Counts all keys again, so that the changelog has their counts after the trimmed part.
     let from = end_of_changelog(scene)?;
     run(scene, &["a", "b"])?;
     let changelog = scene.changelog()?;
@@ -142,10 +143,10 @@ pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
     scene.judge_output()
 }
 
-/// The same, and all windows of the copy are over: it misses nothing that is still read.
+/// As [`trimmed`], but all windows of the copy are closed. So it lacks no row that is still read.
 pub(crate) fn trimmed_windows_over(scene: &mut Scene) -> Result<()> {
     const HOURS: i64 = 3_600_000;
-    // Brokers delete by their clock what is a week old.
+    // Brokers delete records that are a week old by their clock.
     let began = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())? - 10 * HOURS;
     let run = |scene: &mut Scene, hours: i64, keys: &[&str]| {
         scene.send_at(began + hours * HOURS, keys)?;
@@ -182,7 +183,7 @@ pub(crate) fn end_of_changelog(scene: &mut Scene) -> Result<i64> {
     Ok(ends[0])
 }
 
-/// Deletes the front of the changelog, for which its policy has to be changed first.
+/// Deletes the front of the changelog. For this, the cleanup policy is changed for a moment.
 pub(crate) fn cut_changelog(scene: &mut Scene, before: i64) -> Result<()> {
     let changelog = scene.changelog()?;
     let client = &mut scene.case.client;
@@ -192,13 +193,13 @@ pub(crate) fn cut_changelog(scene: &mut Scene, before: i64) -> Result<()> {
     client.configure_topic(&changelog, "cleanup.policy", "compact")
 }
 
-/// Nothing anywhere.
+/// There is no committed offset and no state.
 pub(crate) fn first(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b", "a"])?.took("first")?;
     scene.judge()
 }
 
-/// An aborted transaction left records in the changelog, which no reader is given.
+/// An aborted transaction left records in the changelog, which no `read_committed` reader sees.
 pub(crate) fn first_if_empty(scene: &mut Scene) -> Result<()> {
     scene.run(&[])?.took("first")?;
     forget(scene)?;
@@ -213,11 +214,12 @@ pub(crate) fn first_if_empty(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// Local state of commit records that the committed offsets don't know: from another history.
+/// The local state has commit records that the metadata of the committed offsets does not know. It is from another
+/// history.
 pub(crate) fn unknown_changes(scene: &mut Scene) -> Result<()> {
     scene.run(&["a"])?;
     scene.run(&["b"])?;
-    // A later transaction, which names an earlier commit record than is there.
+    // The metadata of a later transaction that names an earlier commit record than the existing one.
     let (offset, name) = scene.named()?;
     let mut fields: Vec<String> = name.split(';').map(str::to_owned).collect();
     let seq: u64 = fields[3].parse()?;
@@ -238,7 +240,7 @@ pub(crate) fn unknown_changes(scene: &mut Scene) -> Result<()> {
         matches!(error, RestartError::OffsetsBehind { .. }),
         "{error}"
     );
-    // What the error says: set back to where they were.
+    // The fix that the error names: the offsets are set back.
     scene.set_offset(offset, &name)?;
     scene.run(&["a"])?;
     scene.judge()

@@ -1,11 +1,12 @@
-//! Every row of the restart table (`eos_protocol::state::decide`), reached on a real Kafka and on the
-//! embedded broker by a real app: what it finds is made by stopping it and copying, replacing or deleting its state directory, by
-//! setting or deleting the group's offsets, by recreating topics, or by removing a broker's data.
-//! Each asserts that the start took that row, and that all counts are exact afterwards, or that nothing
-//! was counted and the error names the fix.
+//! Every row of the restart table (`eos_protocol::state::decide`), reached by a real app on a real Kafka and on the
+//! embedded broker.
 //!
-//! `cargo test -p integration-tests --test kafka restart_table:: -- --nocapture`;
-//! `EOS_CASE=trimmed` does those whose name holds this.
+//! A test stops the app. Then it copies, replaces or deletes the state directory, sets or deletes the group's offsets,
+//! recreates topics, or removes a broker's data. It checks that the next start took the expected row. Afterwards all
+//! counts must be exact, or no record was counted and the error names the fix.
+//!
+//! `cargo test -p integration-tests --test kafka restart_table:: -- --nocapture` runs the tests. `EOS_CASE=trimmed`
+//! runs the cases whose name contains `trimmed`.
 
 mod broker;
 mod going_on;
@@ -55,7 +56,7 @@ const ROWS: [One; 27] = [
     ("store-renamed", stopping::store_renamed),
     ("newer-state", stopping::newer_state),
 ];
-/// They mostly wait for a group.
+/// The number of cases that run at the same time. They mostly wait for a group.
 const AT_ONCE: usize = 4;
 
 #[test]
@@ -82,7 +83,7 @@ fn every_row_of_the_restart_table_is_taken_where_it_should_be() -> Result<()> {
     })
 }
 
-/// But those that a broker's disk is needed for: it has none.
+/// Runs all rows except those that need the disk of a broker. The embedded broker has no disk.
 #[test]
 fn the_embedded_broker_leads_to_the_same_rows() -> Result<()> {
     let kafka = EmbeddedKafka::start()?;
@@ -95,10 +96,10 @@ fn wanted(name: &str) -> bool {
     std::env::var("EOS_CASE").map_or(true, |part| name.contains(&part))
 }
 
-/// Every scenario on one broker: how many there are, and what failed.
+/// Runs every scenario on one broker. Returns the number of scenarios, and the failures.
 fn take_rows(bootstrap: &str) -> Result<(usize, Vec<String>)> {
     log::init();
-    // What is compiled first takes its time.
+    // Compiles the programs before the scenarios start, because that takes long.
     counted::program()?;
     scene::program()?;
     let rows: Vec<One> = ROWS.into_iter().filter(|(name, _)| wanted(name)).collect();

@@ -1,4 +1,4 @@
-//! An app that counts by key, its state directory, and what it has to come out at.
+//! An app that counts by key, its state directory, and its expected counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,13 +26,13 @@ use crate::common::{Case, PATIENCE, With, ended, says};
 /// One scenario's app.
 pub(crate) struct Scene {
     pub(crate) case: Case,
-    /// How often each key was sent.
+    /// The number of sent records of each key.
     sent: Counts,
-    /// How many lines of its log are known.
+    /// The number of log lines that were already read.
     read: usize,
 }
 
-/// What a start that went well said of itself.
+/// The log of a start.
 #[derive(Debug)]
 pub(crate) struct Began {
     /// The rows of the restart table that it took.
@@ -52,7 +52,7 @@ impl Scene {
         })
     }
 
-    /// Counts, with the counts in a store of this name.
+    /// Returns an app that counts by key in a store of this name.
     pub(crate) fn counting(&self, store: &str) -> App {
         // After an error the membership stays for a session, and offsets can't be set meanwhile.
         let app = self
@@ -67,7 +67,7 @@ impl Scene {
         app
     }
 
-    /// Counts in windows, all records of the scenario in one.
+    /// Returns an app that counts in windows of an hour.
     pub(crate) fn counting_by_windows(&self) -> App {
         let hour = Duration::from_secs(3_600);
         let mut app = self
@@ -83,7 +83,7 @@ impl Scene {
         app
     }
 
-    /// The same, and beside it a store that nothing is written to.
+    /// As [`Scene::counting`], with an additional store that stays empty.
     pub(crate) fn counting_with_another_store(&self) -> App {
         let mut app = self.counting("counts");
         let spare = app.store(&KeyValueStore::<String, u64>::plain("spare"));
@@ -98,7 +98,7 @@ impl Scene {
         self.send_at(1_000, keys)
     }
 
-    /// The same, with this time.
+    /// As [`Scene::send`], with this timestamp.
     pub(crate) fn send_at(&mut self, time: i64, keys: &[&str]) -> Result<()> {
         let mut producer = Producer::new(&self.case.bootstrap)?;
         for key in keys {
@@ -127,7 +127,7 @@ impl Scene {
         }
     }
 
-    /// The same, for an app that may stop by itself: how it does.
+    /// As `run_app`, for an app that may stop by itself. Returns its error then.
     pub(crate) fn run_to_end(&mut self, app: App) -> Result<Result<Began, Error>> {
         let wanted = Some(self.total());
         self.log();
@@ -181,15 +181,15 @@ impl Scene {
         Ok(began)
     }
 
-    /// Lines of its log that were not read before.
+    /// Returns the log lines that were not read before.
     pub(crate) fn log(&mut self) -> Vec<String> {
         let new = log::lines(&self.case.app, self.read);
         self.read += new.len();
         new
     }
 
-    /// Fails unless every key was counted exactly as often as it was sent, one by one: in the output, in
-    /// the changelog and in the databases.
+    /// Fails unless every key was counted exactly as often as it was sent, one by one, in the output, in the changelog
+    /// and in the databases.
     pub(crate) fn judge(&mut self) -> Result<()> {
         let changelog = self.changelog()?;
         let counted = Counted {
@@ -202,8 +202,8 @@ impl Scene {
         findings.ensure_clean()
     }
 
-    /// Fails unless every update in the output is one more than the one before of its key, and all are
-    /// there.
+    /// Fails unless every update in the output raises the count of its key by one, and there is an update for each
+    /// record.
     pub(crate) fn judge_output(&mut self) -> Result<()> {
         let (mut last, output) = (BTreeMap::<Vec<u8>, u64>::new(), self.case.output.clone());
         let mut wrong = Vec::new();
@@ -225,7 +225,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The changelog of the app.
+    /// Returns the name of the app's changelog.
     pub(crate) fn changelog(&mut self) -> Result<String> {
         let all = self.case.client.metadata(None)?;
         let is_ours = |name: &&String| {
@@ -235,7 +235,7 @@ impl Scene {
         found.cloned().context("the app has no changelog")
     }
 
-    /// The committed offset and the name beside it.
+    /// Returns the committed offset and its metadata.
     pub(crate) fn named(&mut self) -> Result<(i64, String)> {
         let all = self
             .case
@@ -244,7 +244,7 @@ impl Scene {
         all.into_iter().flatten().next().context("no offset")
     }
 
-    /// Sets the group's offset as soon as it has no members any more.
+    /// Sets the group's offset once the group has no members.
     pub(crate) fn set_offset(&mut self, offset: i64, metadata: &str) -> Result<()> {
         let app = self.case.app.clone();
         wait_until(PATIENCE, "the group has no members", || {
@@ -253,7 +253,7 @@ impl Scene {
         self.case.set_offset(offset, metadata)
     }
 
-    /// The database of its only task.
+    /// Returns the path of the database of the only task.
     pub(crate) fn database(&self) -> Result<PathBuf> {
         find(self.case.state.path(), "CURRENT")?.context("no database")
     }
@@ -271,13 +271,13 @@ impl Scene {
         copy_dir(kept.0.path(), self.case.state.path())
     }
 
-    /// Deletes the databases, and keeps who this process is.
+    /// Deletes the databases, but keeps the identity of the process.
     pub(crate) fn delete_databases(&self) -> Result<()> {
         let slot = find(self.case.state.path(), "instance")?.context("no slot")?;
         Ok(fs::remove_dir_all(slot.join("tasks"))?)
     }
 
-    /// Starts the app as a process of its own, which kills itself at its failpoint.
+    /// Starts the app as a separate process, which kills itself at its failpoint.
     pub(crate) fn crash(&mut self, failpoints: &str, undefended: &str) -> Result<()> {
         let mut child = self.child(failpoints, undefended)?;
         let status = child.wait(PATIENCE)?;
@@ -289,7 +289,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Starts the app as a process of its own.
+    /// Starts the app as a separate process.
     pub(crate) fn child(&self, failpoints: &str, undefended: &str) -> Result<ChildGuard> {
         let mut command = Command::new(program()?);
         command
@@ -317,7 +317,7 @@ impl Scene {
             .start_blocking(&self.case.bootstrap)?)
     }
 
-    /// Waits until everything that was sent is committed.
+    /// Waits until all sent records are committed.
     pub(crate) fn await_committed(&mut self) -> Result<()> {
         let wanted = Some(self.total());
         wait_until(PATIENCE, "all is committed", || {
@@ -325,7 +325,7 @@ impl Scene {
         })
     }
 
-    /// Replaces what the engine of the only task has by that of a copy.
+    /// Replaces the database of the only task by that of a copy.
     pub(crate) fn put_database_back(&self, kept: &Kept) -> Result<()> {
         let (from, to) = (find(kept.0.path(), "CURRENT")?, self.database()?);
         fs::remove_dir_all(&to)?;
@@ -388,7 +388,7 @@ impl Began {
         Ok(())
     }
 
-    /// How many records it read from the changelog.
+    /// Returns the number of records that the app read from the changelog.
     pub(crate) fn records(&self) -> u64 {
         let lines = self
             .log
@@ -406,13 +406,13 @@ pub(crate) fn is_error(error: &RestartError, name: &str, words: &[&str]) -> Resu
     says(error, words)
 }
 
-/// The app as a program of its own, with faults compiled in.
+/// Builds the app as a separate program with failpoints.
 pub(crate) fn program() -> Result<PathBuf> {
     let app = Program::Example("counting");
     build("integration-tests", app, &["--features", "failpoints"])
 }
 
-/// The directory below `root` that holds a file of this name.
+/// Returns the directory below `root` that contains a file of this name.
 fn find(root: &Path, file: &str) -> Result<Option<PathBuf>> {
     if root.join(file).is_file() {
         return Ok(Some(root.to_owned()));

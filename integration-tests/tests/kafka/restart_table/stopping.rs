@@ -1,5 +1,5 @@
-//! The rows after which the app stops, because every way on would lose or double: each before its first
-//! record, with the fix in its message. Where the fix is small it is done, and the app goes on.
+//! The rows after which the app stops, because it could only continue with lost or doubled records. It stops before its
+//! first record, with the fix in the error. If the fix is small, the test applies it, and the app continues.
 
 use anyhow::{Result, bail, ensure};
 use eos_core::Error;
@@ -10,7 +10,7 @@ use super::going_on::{cut_changelog, end_of_changelog, forget};
 use super::scene::{Scene, is_error};
 use crate::common::{KEEP, PATIENCE, With, says};
 
-/// c > m: the offsets went back behind what the changelog holds.
+/// c > m: the offsets were set back below those of the changelog.
 pub(crate) fn offsets_behind(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (older, its_name) = scene.named()?;
@@ -18,7 +18,7 @@ pub(crate) fn offsets_behind(scene: &mut Scene) -> Result<()> {
     let (offset, name) = scene.named()?;
     scene.set_offset(older, &its_name)?;
     let began = scene.stops("OffsetsBehind", &["Set them back"])?;
-    // The copy goes first: it holds more than was committed.
+    // The copy is discarded first, because it is ahead of the committed offsets.
     began.took_first("ahead")?;
     scene.delete_state()?;
     let began = scene.stops("OffsetsBehind", &["count twice"])?;
@@ -33,7 +33,7 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let changelog = scene.changelog()?;
     scene.case.client.delete_topic(&changelog)?;
-    // The start creates it again, empty, and changes nothing else.
+    // The start recreates the empty changelog, and changes nothing else.
     let (error, began) = scene.refused()?;
     is_error(
         &error,
@@ -53,7 +53,7 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
     began.took_first("other_identity")
 }
 
-/// The front of the changelog was purged, its last commit record with it.
+/// The front of the changelog was purged, including its last commit record.
 pub(crate) fn changelog_purged(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let end = end_of_changelog(scene)?;
@@ -63,17 +63,17 @@ pub(crate) fn changelog_purged(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// The front of the changelog was purged, and its last commit record is there. What was written only there
-/// is gone, and a rebuilt copy would lack it.
+/// The front of the changelog was purged, but its last commit record exists. A rebuilt copy would lack the rows that
+/// were only in the purged part.
 pub(crate) fn front_purged(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let end = end_of_changelog(scene)?;
-    // Rebuilt, it knows how far the changelog is.
+    // After a rebuild, the app knows the end of the changelog.
     scene.delete_state()?;
     scene.run(&["a"])?.took("no_state")?;
     cut_changelog(scene, end)?;
     let kept = scene.keep()?;
-    // A complete copy goes on, and so does a copy that is behind, but not below the changelog's beginning.
+    // The app continues with a complete copy, and with a copy that is behind but not below the changelog's start.
     scene.run(&["a"])?.took("exact")?;
     scene.put_back(&kept)?;
     scene.run(&["b"])?.took("replay")?;
@@ -83,7 +83,7 @@ pub(crate) fn front_purged(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// The offset expired, and the state is there.
+/// The offset expired, but the state exists.
 pub(crate) fn offset_gone(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
@@ -97,7 +97,7 @@ pub(crate) fn offset_gone(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// `kafka-consumer-groups.sh --reset-offsets --to-earliest`: without metadata, and without the state.
+/// `kafka-consumer-groups.sh --reset-offsets --to-earliest`: the offset has no metadata, and the state is not deleted.
 pub(crate) fn offset_reset(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
@@ -112,7 +112,7 @@ pub(crate) fn offset_reset(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// What the message of the reset says: changelog and state deleted as well, and all counts begin again.
+/// The fix in the error of a reset: the changelog and the state are deleted, too, and all counts begin again.
 pub(crate) fn offset_reset_and_state(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     scene.set_offset(0, "")?;
@@ -122,7 +122,7 @@ pub(crate) fn offset_reset_and_state(scene: &mut Scene) -> Result<()> {
     let app = scene.counting("counts");
     let began = scene.run_app(app)?;
     began.took("first")?;
-    // The outputs that were there stay there.
+    // The earlier outputs stay.
     let outputs = scene.case.output()?.len();
     ensure!(outputs == 4, "{outputs} outputs:\n{}", began.log.concat());
     Ok(())
@@ -139,7 +139,7 @@ pub(crate) fn offsets_moved(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// Offsets of another attempt than the changelog's: one of them is from a backup.
+/// The offsets are from another attempt than the changelog. One of them is from a backup.
 pub(crate) fn other_history(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
@@ -164,7 +164,7 @@ pub(crate) fn input_recreated(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// The input has other partitions now, and the changelog was made again to fit.
+/// The number of input partitions has changed, and the changelog was recreated to match.
 pub(crate) fn partitions_changed(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
@@ -181,13 +181,13 @@ fn remake_input(scene: &mut Scene, partitions: i32) -> Result<()> {
     let client = &mut scene.case.client;
     client.delete_topic(&input)?;
     client.create_topic(&input, partitions, 1, &KEEP)?;
-    // The deletion takes the group's offsets with it, a moment later.
+    // The brokers delete the group's offsets of the topic a moment later.
     wait_until(PATIENCE, "the group has no offset", || {
         Ok(scene.case.committed()?.is_none())
     })
 }
 
-/// Reading takes longer than tombstones stay.
+/// The restore takes longer than tombstones are kept.
 pub(crate) fn too_slow(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let changelog = scene.changelog()?;
@@ -201,7 +201,7 @@ pub(crate) fn too_slow(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// The store has another name now: the changelog's records of the old name belong to no store.
+/// The store was renamed. The changelog's records of the old name belong to no store.
 pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let app = scene.counting("other-counts");
@@ -211,7 +211,7 @@ pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
         "{error}"
     );
     says(&error, &["was renamed to other-counts, rename it back"])?;
-    // Nothing was deleted before that: put back, it reads nothing.
+    // The app deleted nothing before. With the old name, it reads no record of the changelog.
     scene.log();
     scene.run(&["a"])?.took("exact")?;
     scene.delete_state()?;
@@ -226,7 +226,7 @@ pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// A position that a newer version wrote, and a layout of one.
+/// A position and a layout that a newer version wrote.
 pub(crate) fn newer_state(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let kept = scene.keep()?;
@@ -240,7 +240,7 @@ pub(crate) fn newer_state(scene: &mut Scene) -> Result<()> {
     scene.put_back(&kept)?;
     edit(scene, b"\0\0\0\0format", |bytes| bytes[3] += 1)?;
     refused_as_newer(scene, "newer")?;
-    // What the error says, too.
+    // The other fix that the error names.
     scene.delete_state()?;
     scene.run(&["a"])?.took("no_state")?;
     scene.judge()
@@ -256,7 +256,7 @@ fn refused_as_newer(scene: &mut Scene, fix: &str) -> Result<()> {
     says(&error, &[fix, "tasks/0_0/db"])
 }
 
-/// Changes what a database says of itself.
+/// Changes a bookkeeping value of the database.
 fn edit(scene: &Scene, key: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
     let db = rocksdb::DB::open(&rocksdb::Options::default(), scene.database()?)?;
     let mut value = db.get(key)?.unwrap_or_default();

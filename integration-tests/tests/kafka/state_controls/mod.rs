@@ -1,8 +1,8 @@
-//! What keeps state exact, taken away one by one: the same schedule is exact with the defence, and loses
-//! or doubles without it, as the output, the changelog and the databases show.
+//! Removes the defences of state one by one. The same schedule is exact with the defence. Without it, records are lost
+//! or doubled in the output, the changelog or the databases.
 //!
-//! `cargo test -p integration-tests --test kafka state_controls:: -- --nocapture`; `EOS_CASE=restoring` does those
-//! whose name holds this.
+//! `cargo test -p integration-tests --test kafka state_controls:: -- --nocapture` runs the controls.
+//! `EOS_CASE=restoring` runs the cases whose name contains `restoring`.
 
 mod scene;
 
@@ -17,9 +17,9 @@ use kafka_launcher::for_tests;
 use scene::{Counter, PATIENCE, Scene, Start, rows, stop};
 
 const COMMAND: &str = "cargo test -p integration-tests --test kafka state_controls::";
-/// One of these after the other, by its processes' log.
+/// Part of the log line of a commit.
 const COMMITTED: &str = ": committed app=";
-/// It knows where to begin.
+/// Part of the log line of a process that knows the start offsets of its tasks.
 const TASKS_START: &str = ": tasks start ";
 const AT_ONCE: usize = 2;
 
@@ -36,15 +36,15 @@ const WORD_COUNT: Counter = Counter {
 
 #[derive(Clone, Copy)]
 struct Control {
-    /// What is taken away.
+    /// The removed defence.
     defence: &'static str,
-    /// What happens, in words.
+    /// A description of the schedule.
     case: &'static str,
     counter: Counter,
-    /// How many faults fire.
+    /// The number of faults that fire.
     faults: usize,
     run: fn(&mut Scene, undefended: &str) -> Result<Findings>,
-    /// Whether this is what is wrong without the defence.
+    /// Returns whether the findings are those that are expected without the defence.
     is_red: fn(&Findings) -> bool,
 }
 
@@ -91,7 +91,7 @@ fn without_any_one_of_them_counts_are_wrong() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
-    // What is compiled first takes its time.
+    // Compiles the programs before the controls start, because that takes long.
     counted::program()?;
     for counter in [COUNTING, WORD_COUNT] {
         scene::program(&counter)?;
@@ -147,10 +147,9 @@ fn one(control: &Control, undefended: &str, bootstrap: &str) -> Result<()> {
     }
 }
 
-/// Rule 2. An owner of two tasks took a record of one of them and freezes before EndTxn; its session ends,
-/// its transaction does not. With the offset of that task in its transaction the successor waits for its
-/// end. With the other task's in its place nothing holds the successor back: it counts the record too, and
-/// both commit.
+/// Rule 2. An owner of two tasks took a record of one of them and freezes before EndTxn. Its session ends, but its
+/// transaction does not. If the transaction contains the offset of this task, the successor waits for its end. If it
+/// contains the other task's offset instead, the successor does not wait. It also counts the record, and both commit.
 fn beside_a_zombie(scene: &mut Scene, undefended: &str) -> Result<Findings> {
     let (touched, other) = (scene.key_of(0, 0), scene.key_of(1, 0));
     scene.run(Start::on("one"), [&*touched, &*other])?;
@@ -163,11 +162,11 @@ fn beside_a_zombie(scene: &mut Scene, undefended: &str) -> Result<Findings> {
     scene.await_fired(1)?;
     zombie.await_frozen(PATIENCE)?;
 
-    // By its log: what the zombie holds open hides offsets and outputs from everybody else.
+    // Reads the log, because the zombie's open transaction hides offsets and outputs from all readers.
     let successor = scene.start(Start::on("other"))?;
     let commits = |member: &Member| member.log().matches(COMMITTED).count();
     if undefended.is_empty() {
-        // It works on what the zombie did not touch, and on that alone.
+        // The successor works only on the task that the zombie did not touch.
         scene.send([&*other])?;
     }
     wait_until(PATIENCE, "the successor works beside the zombie", || {
@@ -206,10 +205,11 @@ fn go_on(scene: &mut Scene, mut member: Member, key: &str, input: &str) -> Resul
     scene.judge()
 }
 
-/// The position `Restoring`. A restore is killed after its first batch. That batch says that it is a part;
-/// if it says that it is all, the next start believes it, and keys beyond it begin again.
+/// The position `Restoring`. A restore is killed after its first batch. The position in this batch marks the database
+/// as incomplete. If it marked the database as complete, the next start would trust it, and the counts of later keys
+/// would begin again.
 fn killed_in_a_restore(scene: &mut Scene, undefended: &str) -> Result<Findings> {
-    // A load of a restore is a mebibyte at least, and 4096 records at most beyond that: this is more than two.
+    // A load of a restore has at least a mebibyte, and at most 4096 records more. These keys make more than two loads.
     let keys: Vec<String> = (0..10_000)
         .map(|n| format!("{n:05}{}", "k".repeat(300)))
         .collect();
@@ -232,11 +232,11 @@ fn killed_in_a_restore(scene: &mut Scene, undefended: &str) -> Result<Findings> 
     scene.judge()
 }
 
-/// LSO after apply. A process freezes when its transaction is committed and its database has it not yet; a
-/// successor counts a key; the process goes on, applies what is its own, and dies. Where the changelog was
-/// before is what its database may hold. Where it is by now lies behind the successor's key, which no
-/// replay from there brings back. (The successor commits once more: a copy that comes without the last
-/// commit record is found out by that.)
+/// LSO after apply. A process freezes when its transaction is committed but not yet applied to its database. A
+/// successor counts a key. Then the process continues, applies its own transaction, and crashes. Its database may store
+/// the end of the changelog from before the successor's record. It must not store the current end, because a replay
+/// from there would miss the successor's record. (The successor commits once more, because a copy without the last
+/// commit record would be detected.)
 fn applied_late(scene: &mut Scene, undefended: &str) -> Result<Findings> {
     scene.run(Start::on("one"), ["seed"])?;
     let mut late = scene.start(Start {
@@ -263,14 +263,14 @@ fn applied_late(scene: &mut Scene, undefended: &str) -> Result<Findings> {
     scene.judge()
 }
 
-/// Purge after commit. Words are in a repartition topic, and are counted in a transaction that is never
-/// committed: its process is killed. They have to be there still.
+/// Purge after commit. Words are in a repartition topic, and are counted in a transaction that never commits, because
+/// its process is killed. The words must still be in the topic.
 fn killed_before_the_commit(scene: &mut Scene, undefended: &str) -> Result<Findings> {
     scene.run(Start::on("one"), ["a", "b", "a"])?;
     let words = format!("{}-words-repartition", scene.app);
     let committed = scene.committed(&words)?[0];
-    // The first transaction brings the words into the repartition topic, the second one counts them. It
-    // stays open for long enough that whatever is done with is deleted.
+    // The first transaction writes the words to the repartition topic, and the second one counts them. The second one
+    // stays open for long enough for a purge of all processed records.
     let mut killed = scene.start(Start {
         failpoints: "pre_commit=crash@hit:2",
         undefended,
@@ -288,7 +288,7 @@ fn killed_before_the_commit(scene: &mut Scene, undefended: &str) -> Result<Findi
         ensure!(!rows(&successor).is_empty(), "it had no state");
     } else {
         ensure!(begins > committed, "{begins}: nothing was deleted");
-        // The deleted records are lost: no count goes on from them.
+        // The deleted records are lost, so the successor must stop with an error.
         let mut successor = scene.start(Start::on("one"))?;
         let well = successor.await_any_end(PATIENCE)?;
         let says = "Records were deleted before they were read";

@@ -1,4 +1,4 @@
-//! Processes that count by key, on hosts of their own, and what they have to come out at.
+//! Processes that count by key on separate hosts, and their expected counts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ use tempfile::TempDir;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An example of this package that counts, with faults compiled in.
+/// An example of this package that counts, built with failpoints.
 #[derive(Clone, Copy)]
 pub(crate) struct Counter {
     pub(crate) program: &'static str,
-    /// Which topic its changelog is named after.
+    /// The topic that gives its changelog the name.
     pub(crate) stage: &'static str,
     pub(crate) partitions: i32,
 }
@@ -40,10 +40,10 @@ pub(crate) struct Scene {
     logs: Vec<PathBuf>,
 }
 
-/// How a process is started.
+/// The settings of a process.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
-    /// Each has its own state directory.
+    /// The name of the host. Each host has its own state directory.
     pub(crate) host: &'a str,
     pub(crate) failpoints: &'a str,
     pub(crate) undefended: &'a str,
@@ -100,12 +100,12 @@ impl Scene {
             )
             .env("EOS_SESSION_TIMEOUT_MS", "4000")
             .env("EOS_HEARTBEAT_INTERVAL_MS", "400")
-            // Longer than anything here takes: no coordinator may end what is frozen.
+            // Longer than each test, because the coordinator must not end the transaction of a frozen process.
             .env("EOS_TRANSACTION_TIMEOUT_MS", "60000")
             .env("EOS_REPARTITION_PURGE_INTERVAL_MS", "100")
             .env("EOS_COMMIT_PACE", "fixed")
             .env("EOS_COMMIT_INTERVAL_MS", how.interval_ms.to_string())
-            // The least: a restore writes loads of a mebibyte.
+            // The least value, with which a restore writes loads of a mebibyte.
             .env("EOS_STATE_MEMORY_BYTES", (8 << 20).to_string())
             .env("EOS_FAILPOINTS", how.failpoints)
             .env("EOS_FAILPOINTS_LOG", self.fired_log())
@@ -115,7 +115,7 @@ impl Scene {
         Member::spawn(command, log)
     }
 
-    /// Sends a record of each key, to the partition that is the key's.
+    /// Sends a record of each key to the partition of the key.
     pub(crate) fn send<'k>(&mut self, keys: impl IntoIterator<Item = &'k str>) -> Result<()> {
         let now = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
         let topic = format!("{}-in", self.app);
@@ -129,7 +129,7 @@ impl Scene {
         self.producer.flush()
     }
 
-    /// A key of this partition.
+    /// Returns the `nth` key of a partition.
     pub(crate) fn key_of(&self, wanted: i32, nth: usize) -> String {
         let keys = (0..).map(|n| format!("k{n}"));
         let mut its = keys.filter(|k| partition(k.as_bytes(), self.counter.partitions) == wanted);
@@ -144,7 +144,7 @@ impl Scene {
         })
     }
 
-    /// Starts it, sends these, waits until they are counted, and stops it.
+    /// Starts a process, sends a record of each key, waits until they are counted, and stops the process.
     pub(crate) fn run<'k>(
         &mut self,
         how: Start<'_>,
@@ -157,7 +157,7 @@ impl Scene {
         Ok(rows(&member))
     }
 
-    /// The committed offsets of one of the app's topics.
+    /// Returns the committed offsets of one of the app's topics.
     pub(crate) fn committed(&mut self, topic: &str) -> Result<Vec<i64>> {
         let all = self.client.committed(&self.app, topic)?;
         Ok(all
@@ -179,7 +179,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Of a host everything but who it is.
+    /// Deletes the databases of a host, but keeps its identity.
     pub(crate) fn delete_databases(&self, host: &str) -> Result<()> {
         let slot = self.dir.path().join("state").join(host).join(&self.app);
         fs::remove_dir_all(slot.join("0").join("tasks")).context("the databases of a host")
@@ -195,7 +195,7 @@ impl Scene {
         counted.check(&mut self.client, &self.sent)
     }
 
-    /// The ends of all logs, for people.
+    /// Returns the ends of all logs.
     pub(crate) fn tails(&self) -> String {
         let logs = self.logs.iter().enumerate().map(|(nth, path)| {
             let log = fs::read_to_string(path).unwrap_or_default();
@@ -211,13 +211,13 @@ impl Scene {
     }
 }
 
-/// Asks it to stop, and waits until it has.
+/// Requests a stop, and waits until the process has ended with exit code 0.
 pub(crate) fn stop(member: &mut Member) -> Result<()> {
     member.ask_to_stop()?;
     member.await_end(PATIENCE)
 }
 
-/// The rows of the restart table that it took.
+/// Returns the rows of the restart table that the process took.
 pub(crate) fn rows(member: &Member) -> Vec<String> {
     restart_rows(member.log().lines())
 }

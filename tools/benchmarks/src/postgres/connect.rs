@@ -25,7 +25,7 @@ impl Connect {
         Built::of("kafka-connect").map(Self)
     }
 
-    /// The command that runs one task of the sink in standalone mode.
+    /// Returns the command that runs one task of the sink in standalone mode.
     pub(crate) fn command(&self, task: &Task) -> Result<Command> {
         let worker = task.state.join("worker.properties");
         let sink = task.state.join("sink.properties");

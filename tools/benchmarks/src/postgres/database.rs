@@ -42,7 +42,7 @@ impl Server {
         })
     }
 
-    /// A database with the tables of the work.
+    /// Creates a database with the tables of the work.
     pub(crate) fn database(&self, work: Work, keys: u64) -> Result<Database> {
         let url = self.cluster.database("bench")?;
         run(&url, &views::schema(work, keys))?;
@@ -58,7 +58,7 @@ impl Server {
         Ok(())
     }
 
-    /// CPU time of all processes of the server so far.
+    /// Returns the CPU time of all processes of the server so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         proc::cpu_with_children(self.postmaster)
     }

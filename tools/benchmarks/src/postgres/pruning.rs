@@ -15,11 +15,11 @@ use crate::options::Options;
 use crate::stats::{Latencies, rounded};
 use crate::work::Work;
 
-/// How long latency is measured before the deletion.
+/// The time for which latency is measured before the deletion.
 const CALM: Duration = Duration::from_secs(20);
 /// Messages per second.
 pub(crate) const RATE: u32 = 200;
-/// Ids are kept for this long.
+/// The time for which ids are kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Inserts ids that are a day older than [`KEPT`].
 const OLD: &str = "INSERT INTO eos.inbox SELECT 'billing', int8send(n), now() - interval '31 days' \
@@ -34,7 +34,7 @@ const CHECK: &str =
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) round: u32,
-    /// How many ids were deleted.
+    /// The number of deleted ids.
     pub(crate) deleted: u64,
     pub(crate) took: Duration,
     pub(crate) calm: Latencies,
@@ -84,7 +84,7 @@ pub(crate) fn rounds(options: &Options) -> Result<Vec<Outcome>> {
 async fn measure(round: u32, ids: u64, database: &Database) -> Result<Outcome> {
     let pruner = client(&database.url).await?;
     pruner.execute(OLD, &[&ids.cast_signed()]).await?;
-    // As the server's own autovacuum would have done long ago.
+    // On a real server, autovacuum would have done this long ago.
     pruner.batch_execute("VACUUM ANALYZE eos.inbox").await?;
     pruner.batch_execute("CHECKPOINT").await?;
 

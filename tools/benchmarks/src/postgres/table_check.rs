@@ -23,7 +23,7 @@ pub(crate) fn ensure_right(
 
 const VIEWS: &str = "SELECT username, page, ms, seq, pad FROM page_views";
 
-/// Each record has one row.
+/// Requires one row for each record. Returns the number of rows.
 fn all_views(database: &Database, records: u64, keys: u64) -> Result<u64> {
     let mut seen = vec![false; usize::try_from(records)?];
     let (mut input, mut count) = (Input::of(Work::Insert, keys), 0);
@@ -44,7 +44,7 @@ fn all_views(database: &Database, records: u64, keys: u64) -> Result<u64> {
     Ok(count)
 }
 
-/// Each key has the row of its last record.
+/// Requires that each key has the row of its last record. Returns the number of rows.
 fn last_views(database: &Database, records: u64, keys: u64) -> Result<u64> {
     let mut last = vec![None; usize::try_from(keys)?];
     for seq in 0..records {
@@ -70,7 +70,7 @@ fn last_views(database: &Database, records: u64, keys: u64) -> Result<u64> {
     Ok(count)
 }
 
-/// Each key has the number of its records and the sum of their times.
+/// Requires that each key has the number of its records and the sum of their times. Returns the number of rows.
 fn totals(database: &Database, records: u64, keys: u64) -> Result<u64> {
     let mut expected = vec![(0, 0); usize::try_from(keys)?];
     let mut input = Input::of(Work::Statements, keys);

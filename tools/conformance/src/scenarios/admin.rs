@@ -1,4 +1,4 @@
-//! Topics and configurations, and what a broker says of itself.
+//! Topics, configurations, and the metadata of a broker.
 
 use anyhow::{Context, Result};
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -216,7 +216,7 @@ pub(super) const ALL: &[Script] = &[
         })?;
         conn.send_raw(&request, soon())?;
         let frame = conn.receive_raw(soon())?;
-        // Correlation id and error, then an array with what is known.
+        // Correlation id and error, then an array with the supported versions.
         world.same("answer", frame[..6].to_vec(), vec![0, 0, 0, 7, 0, 35]);
         let header = <ApiVersionsRequest as Request>::Response::header_version(3);
         world.same("its header never changes", header, 0);
@@ -294,7 +294,7 @@ fn grow(world: &World, topic: &str, count: i32) -> Result<i16> {
     Ok(answer.results.first().context("no result")?.error_code)
 }
 
-/// DescribeConfigs: error code, then the value and its source.
+/// Sends DescribeConfigs. Returns the error code, then the value and its source.
 fn configured(
     world: &World,
     kind: i8,
@@ -321,7 +321,7 @@ fn configured(
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 
-/// IncrementalAlterConfigs of a topic.
+/// Sends IncrementalAlterConfigs for a topic. Returns the error code.
 fn change(world: &World, topic: &str, key: &str, how: i8, value: Option<&str>) -> Result<i16> {
     let config = AlterableConfig::default()
         .with_name(text(key))
@@ -336,7 +336,7 @@ fn change(world: &World, topic: &str, key: &str, how: i8, value: Option<&str>) -
     Ok(answer.responses.first().context("no result")?.error_code)
 }
 
-/// Changes are seen a moment later.
+/// Waits until a configuration has this value. A change is not visible at once.
 fn becomes(world: &World, topic: &str, key: &str, value: &str) -> Result<()> {
     world.until(&format!("{key}={value}"), || {
         let (_, found) = configured(world, TOPIC, topic, key)?;

@@ -164,13 +164,13 @@ pub(super) const ALL: &[Script] = &[
     }),
 ];
 
-/// How often a race against a limit of the broker's is run before the machine is called too slow.
+/// The number of attempts of a race, after which the machine counts as too slow.
 const RACES: usize = 10;
 
-/// Runs a race against a limit of the broker's, until it took less than that by the clock here.
+/// Runs a race against a time limit of the broker, until one attempt takes less than the limit by the local clock.
 ///
-/// If it took longer, the broker may be right to have acted on the limit, and whatever came of it says
-/// nothing: it is run again, under names that it has to make itself.
+/// In a longer attempt, the broker may have been right to act on the limit, so the result proves nothing. Each attempt
+/// must use new names.
 pub(super) fn race<T>(limit: Duration, mut run: impl FnMut(&mut Clock) -> Result<T>) -> Result<T> {
     let mut failure = None;
     for _ in 0..RACES {
@@ -189,7 +189,7 @@ pub(super) fn race<T>(limit: Duration, mut run: impl FnMut(&mut Clock) -> Result
     })
 }
 
-/// Measures for how long a broker may have waited at most.
+/// Measures the maximum time that the broker can have waited.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     since: Option<Instant>,
@@ -203,21 +203,21 @@ impl Clock {
         self.since = Some(Instant::now());
     }
 
-    /// Ends the measurement: the broker has answered the last request that had to be in time.
+    /// Ends the measurement. The response to the last request that must be in time has arrived.
     pub(super) fn stop(&mut self) {
         let time = self.since.take().map_or(Duration::ZERO, |it| it.elapsed());
         self.longest = self.longest.max(time);
     }
 
-    /// Ends the measurement, and starts the next one at `sent`: the broker restarted its timer with this request.
+    /// Ends the measurement, and starts the next one at `sent`, because the broker restarted its timer with this
+    /// request.
     pub(super) fn renewed(&mut self, sent: Instant) {
         self.stop();
         self.since = Some(sent);
     }
 }
 
-/// A producer whose transaction the coordinator has aborted because it took too long, and where it has
-/// written a record.
+/// Returns a topic with a record of a transaction that the coordinator aborted at its timeout, and its producer.
 fn timed_out(world: &World) -> Result<(String, Producer)> {
     let limit = Duration::from_millis(500);
     let (topic, producer, codes) = race(limit, |clock| {

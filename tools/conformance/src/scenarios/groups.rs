@@ -196,7 +196,7 @@ pub(super) const ALL: &[Script] = &[
         member.leave()?;
         let mut next = world.member(&member.group)?;
         let answer = next.join()?;
-        // One generation was the empty group's.
+        // The empty group counted as one generation.
         world.same("generation", answer.generation_id, 3);
         Ok(())
     }),
@@ -391,7 +391,7 @@ pub(super) const ALL: &[Script] = &[
         let mut leader = world.static_leader("l")?;
         let mut follower = world.static_member(&leader.group, "f")?;
         together(world, &mut leader, &mut follower)?;
-        // Static members do not leave when they go; their place is kept.
+        // Static members do not leave when they stop, and the group keeps their place.
         described(world, "described", &leader.group, "Stable", 2)?;
         let mut again = world.static_member(&leader.group, "f")?;
         let answer = again.join_once()?;
@@ -438,7 +438,7 @@ pub(super) const ALL: &[Script] = &[
     }),
 ];
 
-/// A stable group of two: the leader and a follower.
+/// Returns a stable group of two: the leader and a follower.
 fn two(world: &World) -> Result<(Member, Member)> {
     let mut leader = world.leader()?;
     let mut follower = world.member(&leader.group)?;
@@ -446,7 +446,7 @@ fn two(world: &World) -> Result<(Member, Member)> {
     Ok((leader, follower))
 }
 
-/// The second joins the group of the first, and both get a part.
+/// Joins the follower to the group of the leader, and assigns partitions to both.
 fn together(world: &World, leader: &mut Member, follower: &mut Member) -> Result<()> {
     one_after_the_other(world, follower, leader)?;
     leader.joined()?;

@@ -121,7 +121,7 @@ pub(super) const ALL: &[Script] = &[
     }),
 ];
 
-/// InitProducerId without a transactional id. Returns the error code, the producer id and the epoch.
+/// Sends InitProducerId without a transactional id. Returns the error code, the producer id and the epoch.
 fn init(world: &World) -> Result<(i16, i64, i16)> {
     let ask = || world.init_once(None, 60_000, (-1, -1), 4);
     world.settled(ask, |it| it.0)
@@ -147,7 +147,7 @@ fn six(world: &World) -> Result<(String, i64)> {
 /// A producer's epoch, last sequence, and the start of its transaction.
 type Described = (i32, i32, i64);
 
-/// DescribeProducers of one partition: error code and producers.
+/// Sends DescribeProducers for one partition. Returns the error code and the producers.
 pub(super) fn describe(
     world: &World,
     topic: &str,

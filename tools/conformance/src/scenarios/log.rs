@@ -245,7 +245,7 @@ pub(super) const ALL: &[Script] = &[
     }),
 ];
 
-/// DeleteRecords of partition 0: error code and low watermark.
+/// Sends DeleteRecords for partition 0. Returns the error code and the low watermark.
 pub(super) fn delete(world: &World, topic: &str, before: i64) -> Result<(i16, i64)> {
     let partition = DeleteRecordsPartition::default()
         .with_partition_index(0)

@@ -16,7 +16,7 @@ use crate::world::{Scenario, World};
 /// The name of a scenario and its code.
 type Script = (&'static str, fn(&World) -> Result<()>);
 
-/// Every scenario.
+/// Returns every scenario.
 pub fn all() -> Vec<Scenario> {
     let groups = [
         ("log", log::ALL),

@@ -1,4 +1,4 @@
-//! Committed offsets without transactions, and what becomes of groups that only have them.
+//! Committed offsets without transactions, and groups that only have offsets.
 
 use anyhow::{Context, Result};
 use kafka_protocol::messages::offset_delete_request::{
@@ -197,7 +197,7 @@ fn delete_group(world: &World, group: &str) -> Result<i16> {
 /// The error code, the group's state, its protocol type, and the number of its members.
 type Described = (i16, String, String, usize);
 
-/// DescribeGroups.
+/// Sends DescribeGroups.
 pub(super) fn describe(world: &World, group: &str) -> Result<Described> {
     describe_as(world, group, 5)
 }

@@ -61,7 +61,7 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("offsets_of_another_group_need_to_be_added", |world| {
         let (own, producer) = (world.place()?, world.producer()?);
-        // Each of them has a partition of Kafka's own for its offsets, which is what is added.
+        // The coordinator adds the partition of Kafka's offsets topic, and the two groups are in different partitions.
         let other = world.place_in(&other_partition(&own.group), own.topic.clone());
         let added = world.add_offsets(&producer, &own.group)?;
         world.same("own group", (added, own.send(&producer, 5)?), (0, 0));
@@ -187,7 +187,7 @@ pub(super) const ALL: &[Script] = &[
     }),
 ];
 
-/// A transaction with an offset of a group without members.
+/// Opens a transaction with an offset of a group without members.
 fn pending(world: &World, place: &Place<'_>, offset: i64) -> Result<Producer> {
     let producer = world.producer()?;
     world.same("added", world.add_offsets(&producer, &place.group)?, 0);
@@ -195,7 +195,7 @@ fn pending(world: &World, place: &Place<'_>, offset: i64) -> Result<Producer> {
     Ok(producer)
 }
 
-/// The partition that Kafka keeps a group's offsets in, of the four that brokers of tests have.
+/// Returns the partition of a group in Kafka's offsets topic, which has four partitions on the brokers of tests.
 fn offsets_partition(group: &str) -> i32 {
     let hash = (group.bytes()).fold(0_i32, |hash, byte| {
         hash.wrapping_mul(31).wrapping_add(i32::from(byte))
@@ -203,7 +203,7 @@ fn offsets_partition(group: &str) -> i32 {
     hash.checked_abs().unwrap_or(0) % 4
 }
 
-/// A group whose offsets are in another one.
+/// Returns a group whose offsets are in another partition.
 fn other_partition(group: &str) -> String {
     let names = (0..).map(|n| format!("{group}-{n}"));
     let mut others = names.filter(|name| offsets_partition(name) != offsets_partition(group));
@@ -212,7 +212,7 @@ fn other_partition(group: &str) -> String {
         .expect("digits differ by one, and so do the hashes")
 }
 
-/// A stable group of one, and a producer that may send its offsets.
+/// Returns a stable group of one, and a producer that may commit its offsets.
 fn of_a_member(world: &World) -> Result<(Place<'_>, Member, Producer)> {
     let (member, producer) = (world.leader()?, world.producer()?);
     world.add_offsets(&producer, &member.group)?;

@@ -1,4 +1,4 @@
-//! Transactions: what becomes visible when, and what is refused.
+//! Transactions: visibility of records, and refused requests.
 
 use anyhow::Result;
 use kafka_protocol::messages::ListTransactionsRequest;
@@ -383,7 +383,7 @@ pub(super) const ALL: &[Script] = &[
     ),
 ];
 
-/// ListOffsets with each isolation level: read uncommitted, then read committed.
+/// Sends ListOffsets with each isolation level: read uncommitted, then read committed.
 fn at_each_isolation(world: &World, topic: &str, time: i64) -> Result<[(i16, i64, i64); 2]> {
     Ok([
         world.offset_at(topic, time, 0)?,

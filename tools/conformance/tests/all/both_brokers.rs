@@ -15,7 +15,7 @@ fn mark() -> String {
     format!("{:x}", now.map_or(0, |it| it.as_millis()))
 }
 
-/// Which scenarios: all, or those with a word of `EOS_SCENARIO` in their name.
+/// Returns all scenarios, or those with the word of `EOS_SCENARIO` in their name or group.
 fn chosen() -> Vec<conformance::Scenario> {
     let mut all = scenarios::all();
     if let Ok(word) = std::env::var("EOS_SCENARIO") {

@@ -1,4 +1,4 @@
-//! Offsets that an open transaction holds are told from a broker that is slow or silent.
+//! The client distinguishes offsets that an open transaction holds from a slow or silent broker.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use kafka_wire::{Client, TransactionalProducer};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A broker on which the offsets of group `app` for topic `in` are pending.
+/// Returns a broker on which the offsets of group `app` for topic `in` are pending.
 fn held() -> (EmbeddedKafka, TransactionalProducer) {
     let kafka = EmbeddedKafka::start().expect("a broker");
     let bootstrap = kafka.bootstrap();

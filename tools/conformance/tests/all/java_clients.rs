@@ -1,6 +1,6 @@
-//! Kafka's Java clients on both brokers: a transactional copy loop, killed in the middle.
+//! Kafka's Java clients on both brokers: a transactional copy loop that is killed in the middle.
 //!
-//! What it leaves behind is read with librdkafka: every record once, none of an aborted transaction.
+//! The test reads the output with librdkafka: every record once, none of an aborted transaction.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Message};
 
 const RECORDS: usize = 20_000;
-/// How many the one that is killed may copy at most: it waits there if the kill is late.
+/// The maximum number of records that the first process copies. It waits there if the kill is late.
 const BEFORE_THE_KILL: usize = RECORDS * 2 / 3;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -24,7 +24,7 @@ struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Ended already: then there is nothing to kill.
+        // Fails if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -52,7 +52,7 @@ fn ends_well(command: &mut Command) -> Result<()> {
     }
 }
 
-/// How much lies in the output, markers included.
+/// Returns the number of records in the output, with markers.
 fn written(world: &World) -> Result<i64> {
     let mut all = 0;
     for partition in 0..3 {
@@ -94,7 +94,7 @@ fn copy_with_a_kill(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// The committed output: how often each value is there.
+/// Reads the committed output. Returns the number of records with each value.
 fn copied(bootstrap: &str) -> Result<BTreeMap<String, usize>> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", bootstrap)

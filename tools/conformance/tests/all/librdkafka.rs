@@ -1,4 +1,4 @@
-//! librdkafka on the embedded broker: what programs use of it, end to end.
+//! librdkafka on the embedded broker, end to end.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ fn send(producer: &BaseProducer, topic: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// So many values, in order.
+/// Returns this number of values, in order.
 fn take(consumer: &BaseConsumer, count: usize) -> Result<Vec<String>> {
     let deadline = Instant::now() + PATIENCE;
     let mut values = Vec::new();
@@ -98,7 +98,7 @@ fn offsets_commit_with_the_records_that_they_led_to() -> Result<()> {
     feed.commit_transaction(PATIENCE)?;
     let copy = producer(&kafka, "copy")?;
     for expected in [["1"], ["2"]] {
-        // Each one is a program of its own, which goes on where the last one has committed.
+        // Each consumer stands for a separate process, which continues at the committed offset.
         let consumer = consumer(&kafka, "copiers")?;
         consumer.subscribe(&["in"])?;
         ensure!(take(&consumer, 1)? == expected);
@@ -116,7 +116,7 @@ fn offsets_commit_with_the_records_that_they_led_to() -> Result<()> {
     Ok(())
 }
 
-/// Only the first record was processed, whatever was fetched.
+/// Returns the offsets to commit. A position is behind the last returned record, even if more records are fetched.
 fn next(position: &TopicPartitionList) -> Result<TopicPartitionList> {
     let mut next = TopicPartitionList::new();
     for it in position.elements() {
@@ -169,7 +169,7 @@ fn two_consumers_share_partitions_eagerly_and_cooperatively() -> Result<()> {
     Ok(())
 }
 
-/// Polls until the consumers have so many partitions each.
+/// Polls until the consumers have these numbers of partitions.
 fn settle(consumers: &[&BaseConsumer], counts: &[usize]) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,5 +1,5 @@
-//! How fast the embedded broker is with librdkafka: 120 B records, produced in transactions and read
-//! back read_committed, checked in the same run.
+//! The speed of the embedded broker with librdkafka. It produces records of 120 B in transactions, reads them with
+//! read_committed, and checks them in the same run.
 //!
 //! `cargo test --release -p conformance --test all throughput:: -- --nocapture` for a figure;
 //! `EOS_RECORDS` sets the number of records (default: a million in a release build).
@@ -49,7 +49,7 @@ fn records_go_in_and_come_out() -> Result<()> {
     Ok(())
 }
 
-/// The most that this process ever had in memory, where the system tells.
+/// Returns the peak memory of this process, if the system reports it.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -58,7 +58,7 @@ fn peak_bytes() -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// Writes numbers, 120 bytes each; answers their sum.
+/// Writes numbers, 120 bytes each. Returns their sum.
 fn write(address: &str, records: u64) -> Result<u64> {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", address)
@@ -100,7 +100,7 @@ fn write(address: &str, records: u64) -> Result<u64> {
     Ok(sum)
 }
 
-/// Reads so many numbers, each once and in order of its partition; answers their sum.
+/// Reads numbers, each once and in the order of its partition. Returns their sum.
 fn read(address: &str, records: u64) -> Result<u64> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", address)

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The row of `out` with this number.
+/// Returns the row of `out` with this number.
 fn row(evidence: &mut Evidence, seq: u64) -> &mut Row {
     let mut rows = evidence.outputs[0].rows.iter_mut();
     rows.find(|row| row.seq == Some(seq)).unwrap()

@@ -4,7 +4,7 @@
 
 use eos_sim::{Scale, Scenario};
 
-/// A run of seconds.
+/// Returns a run of seconds.
 fn small() -> Scale {
     Scale {
         processes: 6,

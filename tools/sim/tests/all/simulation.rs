@@ -99,7 +99,7 @@ fn whatever_goes_wrong_each_record_counts_once() {
     let seen: Vec<&str> = summary.seen.keys().copied().collect();
     assert!(count < SEEDS || seen == SEEN, "{seen:?}");
     for (what, times) in &summary.seen {
-        // One of 40 seeds has a shape of the smallest weight, so fewer seeds say nothing about it.
+        // One of 40 seeds has a shape of the smallest weight, so the check needs enough seeds.
         assert!(
             count < SEEDS || *times >= count / 100,
             "{times} times only {what}"

@@ -109,7 +109,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static str>> {
     names.iter().map(find).collect()
 }
 
-/// The arguments of cargo.
+/// Returns the arguments of cargo.
 fn arguments(names: &[&str]) -> Vec<String> {
     let all = "test --no-fail-fast --package integration-tests --features failpoints,stored --test kafka --test \
                exclusive -- --nocapture";

@@ -8,7 +8,7 @@ use crate::page;
 
 const PAGE: &str = "docs/faults.md";
 
-/// Puts the table of a run that took so long in its place.
+/// Writes the table of a run with this duration into the page.
 pub(super) fn write(table: &str, full: bool, took: Duration) -> Result<()> {
     let (command, size) = match full {
         true => ("cargo xtask faults --full --write", "full size"),

@@ -1,4 +1,4 @@
-//! The rows that tests left.
+//! The rows that the tests wrote.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub(super) command: String,
 }
 
-/// Every row, by point; within a point in the order in which they came.
+/// Reads every row, sorted by point. Rows of one point stay in the order of the report.
 pub(super) fn read(report: &Path) -> Result<Vec<Row>> {
     let text = match std::fs::read_to_string(report) {
         Ok(text) => text,

@@ -2,7 +2,7 @@
 
 use super::row::Row;
 
-/// Every row; a point is named once, where it begins.
+/// Returns the table. A point is named only in its first row.
 pub(super) fn render(rows: &[Row]) -> String {
     let mut lines = vec![
         "| point | case | cases | fired | verdict | time | repeated by |".to_owned(),
@@ -26,7 +26,7 @@ pub(super) fn render(rows: &[Row]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A bar would begin another cell.
+/// Returns the text of a cell. An unescaped bar would begin another cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

@@ -1,4 +1,4 @@
-//! Whether bindgen will find libclang: the places that it searches, in short.
+//! A search for libclang in the main places where bindgen searches.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kafka_launcher::run;
 
-/// Directories that hold one, or one per LLVM release.
+/// Directories that may contain libclang, directly or in a directory per LLVM release.
 const PLACES: &[&str] = &[
     "/usr/lib",
     "/usr/lib64",
@@ -21,7 +21,7 @@ const PLACES: &[&str] = &[
     "/Applications/Xcode.app/Contents/Developer/Toolchains/XcodeDefault.xctoolchain/usr/lib",
 ];
 
-/// Whether there is a library that bindgen would load.
+/// Returns whether there is a library that bindgen would load.
 pub(crate) fn is_found() -> bool {
     let given = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from);
     if given.is_some_and(|path| is_library(&path) || holds_library(&path)) {
@@ -42,7 +42,8 @@ fn holds_library(dir: &Path) -> bool {
     entries.into_iter().any(|entry| is_library(&entry.path()))
 }
 
-/// `libclang.so`, `libclang-14.so.14`, `libclang.dylib`; not `libclang-cpp.so`, which is another.
+/// Returns whether the file is `libclang.so`, `libclang-14.so.14` or `libclang.dylib`. `libclang-cpp.so` is another
+/// library.
 fn is_library(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Some(rest) = name.strip_prefix("libclang") else {
@@ -58,7 +59,7 @@ fn is_library(path: &Path) -> bool {
     }
 }
 
-/// The directories that match a pattern with at most one `*` in one component.
+/// Returns the directories that match a pattern with at most one `*` in one component.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else {
         return vec![PathBuf::from(pattern)];

@@ -1,13 +1,13 @@
-//! What the build and the local Kafka need from the system: found, installed, or asked for.
+//! Finds or installs the tools that the build and the local Kafka need from the system.
 //!
 //! ```text
-//! needs   what is there ──► plan   nothing | install | tell   (a pure function)
-//!                             └── this module does it
+//! needs   the missing tools ──► plan   nothing | install | tell   (a pure function)
+//!                                 └── executed by this module
 //! ```
 //!
-//! As root on Debian and Ubuntu it installs; elsewhere it prints the one command that does and
-//! fails, unless only optional tests need what is missing. It never changes what is there already, and says nothing when nothing is missing.
-//! A linker (`cc`) cannot be its business: cargo needs one to build this very program.
+//! As root on Debian and Ubuntu, it installs missing tools. Elsewhere it prints the one command that installs them and
+//! fails, unless only optional tests need them. It never changes installed tools, and prints nothing if no tool is
+//! missing. It cannot install a linker (`cc`), because cargo needs one to build this very program.
 
 mod libclang;
 mod needs;
@@ -23,10 +23,10 @@ use plan::{Manager, Plan};
 
 pub(crate) use needs::Need;
 
-/// A JDK over a slow line.
+/// The time limit of an installation, long enough for a JDK over a slow connection.
 const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
 
-/// `cargo xtask setup`: the system's part, then Kafka's jars.
+/// Runs `cargo xtask setup`: installs the tools of the system, then downloads Kafka's jars.
 ///
 /// # Errors
 /// As [`ensure`], or when the jars cannot be downloaded.
@@ -36,17 +36,17 @@ pub(crate) fn everything() -> Result<()> {
     kafka_launcher::download()
 }
 
-/// Installs what only some tests need. Those tests are skipped without it, so nothing fails here.
+/// Installs tools that only some tests need. Without these tools the tests are skipped, so a failure is not an error.
 fn install_optional() {
     if let Err(error) = ensure(Need::OPTIONAL) {
         eprintln!("Some tests will be skipped. {error:#}");
     }
 }
 
-/// Sees to it that all of this is there.
+/// Installs the missing tools.
 ///
 /// # Errors
-/// When something is missing that could not be installed. The message holds the command to run.
+/// When a missing tool cannot be installed. The message has the command to run.
 pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     let missing = missing(needs);
     let manager = Manager::of_this_system();
@@ -58,7 +58,7 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     }
 }
 
-/// What of this is not there.
+/// Returns the missing tools.
 pub(crate) fn missing(needs: &[Need]) -> Vec<Need> {
     let needs = needs.iter().copied();
     needs.filter(|need| !need.is_met()).collect()
@@ -68,7 +68,7 @@ fn install(needs: &[Need]) -> Result<()> {
     let names: Vec<_> = needs.iter().map(|need| need.to_string()).collect();
     eprintln!("Installing {} with apt-get (once)", names.join(", "));
     apt(&["update".to_owned()])?;
-    // Only now does a fresh machine know its packages.
+    // On a fresh machine, apt has no list of packages before the update.
     let jdk = || apt_jdk().unwrap_or_else(|| plan::DEFAULT_JDK.into());
     let mut arguments = vec![
         "install".to_owned(),
@@ -90,7 +90,7 @@ fn install(needs: &[Need]) -> Result<()> {
 fn apt(arguments: &[String]) -> Result<()> {
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive");
-    // Another apt may be at work, as after the boot of a fresh machine.
+    // Another apt may be running, as after the boot of a fresh machine.
     apt.args(["-qq", "-o", "DPkg::Lock::Timeout=300"])
         .args(arguments);
     run::succeed(&mut apt, INSTALL_LIMIT).map(drop).context(
@@ -98,7 +98,7 @@ fn apt(arguments: &[String]) -> Result<()> {
     )
 }
 
-/// The distribution's name for a JDK that is new enough, if it has one and says so.
+/// Returns the name of a new enough JDK package, if apt has one.
 fn apt_jdk() -> Option<String> {
     plan::choose_jdk(|package| {
         let mut show = Command::new("apt-cache");

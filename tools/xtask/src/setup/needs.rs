@@ -1,4 +1,4 @@
-//! Each thing that is needed, and how to tell whether it is there.
+//! The needed tools, and a check for each.
 
 use std::fmt;
 use std::io::Write;
@@ -8,13 +8,13 @@ use kafka_launcher::run;
 
 use super::libclang;
 
-/// Something that comes from the system, not from cargo.
+/// A tool that comes from the system, not from cargo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub(crate) enum Need {
     /// A C compiler, for librdkafka and RocksDB.
     C,
-    /// A C++ compiler, for the same two.
+    /// A C++ compiler, for librdkafka and RocksDB.
     Cpp,
     /// `make`, for librdkafka.
     Make,
@@ -22,11 +22,11 @@ pub(crate) enum Need {
     Bash,
     /// zlib's headers, for librdkafka.
     Zlib,
-    /// libclang, from which RocksDB's bindings are made.
+    /// libclang, for the generation of RocksDB's bindings.
     Libclang,
     /// Java, for a local Kafka.
     Java,
-    /// Maven, to download Kafka's jars; not needed once they are there.
+    /// Maven, to download Kafka's jars. Not needed after the download.
     Maven,
     /// A PostgreSQL server, for the tests of `eos-postgres`.
     Postgres,
@@ -35,7 +35,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// For building the workspace.
+    /// The tools that build the workspace.
     pub(crate) const BUILD: &[Need] = &[
         Need::C,
         Need::Cpp,
@@ -45,16 +45,16 @@ impl Need {
         Need::Libclang,
     ];
 
-    /// For a local Kafka.
+    /// The tools of a local Kafka.
     pub(crate) const KAFKA: &[Need] = &[Need::Java, Need::Maven];
 
-    /// For the tests of databases.
+    /// The tools of the database tests.
     pub(crate) const DATABASES: &[Need] = &[Need::Postgres];
 
-    /// For tests that are skipped without it.
+    /// The tools whose tests are skipped without them.
     pub(crate) const OPTIONAL: &[Need] = &[Need::Pooler];
 
-    /// For everything that is not optional.
+    /// All tools that are not optional.
     pub(crate) const ALL: &[Need] = &[
         Need::C,
         Need::Cpp,
@@ -67,7 +67,7 @@ impl Need {
         Need::Postgres,
     ];
 
-    /// Whether it is there.
+    /// Returns whether the tool is installed.
     pub(crate) fn is_met(self) -> bool {
         match self {
             Need::C => run::find("cc").is_some(),
@@ -101,7 +101,8 @@ impl fmt::Display for Need {
     }
 }
 
-/// Where `eos_postgres::testing` finds a server, or another one that it uses. Debian's servers are in no `PATH`.
+/// Searches where `eos_postgres::testing` searches, and accepts a configured server. Debian's servers are not in
+/// `PATH`.
 fn is_postgres_installed() -> bool {
     let is_given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let versions = std::fs::read_dir("/usr/lib/postgresql");
@@ -112,12 +113,12 @@ fn is_postgres_installed() -> bool {
         || versions.any(|version| version.path().join("bin/initdb").is_file())
 }
 
-/// Where the test finds it. Debian's is in `/usr/sbin`, which may not be in `PATH`.
+/// Searches where the test searches. Debian's pgbouncer is in `/usr/sbin`, which may not be in `PATH`.
 fn is_pooler_installed() -> bool {
     run::find("pgbouncer").is_some() || std::path::Path::new("/usr/sbin/pgbouncer").is_file()
 }
 
-/// Whether the C compiler takes this; it knows best where headers are.
+/// Returns whether the C compiler accepts this source. The compiler knows the directories of headers.
 fn compiles(source: &str) -> bool {
     let mut compiler = Command::new("cc");
     compiler.args(["-fsyntax-only", "-x", "c", "-"]);
@@ -128,7 +129,7 @@ fn compiles(source: &str) -> bool {
     let Ok(mut child) = compiler.spawn() else {
         return false;
     };
-    // A compiler that ends early has answered already.
+    // The write fails if the compiler ends early. Its exit status is enough.
     let _ = child
         .stdin
         .take()

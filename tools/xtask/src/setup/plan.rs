@@ -1,10 +1,10 @@
-//! What to do about what is missing. Pure: the system's state comes in as values.
+//! The plan for missing tools. A pure function: it receives the state of the system as values.
 
 use kafka_launcher::run;
 
 use super::needs::Need;
 
-/// How this system installs packages.
+/// The package manager of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manager {
     Apt,
@@ -13,7 +13,7 @@ pub(crate) enum Manager {
 }
 
 impl Manager {
-    /// The one that is there.
+    /// Returns the package manager that is installed.
     pub(crate) fn of_this_system() -> Option<Manager> {
         let known = [
             ("apt-get", Manager::Apt),
@@ -31,18 +31,18 @@ impl Manager {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
     Nothing,
-    /// By apt-get, which we may run.
+    /// Install with apt-get, as root.
     Install,
-    /// This is for the user to do.
+    /// Print these instructions for the user.
     Tell(String),
 }
 
-/// For a distribution that names none of the releases that are known to do.
+/// The JDK package of a distribution that has none of the known releases.
 pub(crate) const DEFAULT_JDK: &str = "default-jdk-headless";
 
-/// Installs what is missing if that is ours to do, else says how.
+/// Returns whether to install missing tools, or the instructions for the user.
 ///
-/// `jdk` answers what apt calls a JDK; it is asked only when one is missing.
+/// `jdk` returns the name of apt's JDK package. It is only called if a JDK is missing.
 pub(crate) fn plan(
     missing: &[Need],
     manager: Option<Manager>,
@@ -72,7 +72,7 @@ pub(crate) fn plan(
     Plan::Tell(text)
 }
 
-/// The one command that installs it.
+/// Returns the one command that installs the missing tools.
 fn command(missing: &[Need], manager: Manager, jdk: impl Fn() -> String) -> String {
     let packages = packages(missing, manager, jdk).join(" ");
     match manager {
@@ -92,7 +92,7 @@ fn command(missing: &[Need], manager: Manager, jdk: impl Fn() -> String) -> Stri
     }
 }
 
-/// Each package once.
+/// Returns the names of the packages, each once.
 pub(crate) fn packages(
     missing: &[Need],
     manager: Manager,
@@ -113,7 +113,7 @@ pub(crate) fn packages(
 
 fn package(need: Need, manager: Manager) -> &'static str {
     match (manager, need) {
-        // gcc's package alone lacks the C library's headers, which are a mere recommendation.
+        // gcc's package lacks the headers of the C library: it only recommends them.
         (Manager::Apt, Need::C | Need::Cpp) => "build-essential",
         (Manager::Apt, Need::Zlib) => "zlib1g-dev",
         (Manager::Apt, Need::Libclang) => "libclang-dev",
@@ -136,8 +136,8 @@ fn package(need: Need, manager: Manager) -> &'static str {
     }
 }
 
-/// The first JDK that the distribution knows: 17 is what everything here was measured with, and
-/// the distribution's default may be older than Kafka takes.
+/// Returns the first JDK that the distribution has. The project is measured with 17, and the distribution's default may
+/// be too old for Kafka.
 pub(crate) fn choose_jdk(known: impl Fn(&str) -> bool) -> Option<String> {
     let releases = ["17", "21", "25"];
     let names = releases.map(|release| format!("openjdk-{release}-jdk-headless"));

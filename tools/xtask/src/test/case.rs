@@ -9,7 +9,7 @@ use kafka_launcher::{os, run};
 
 use super::build::Target;
 
-/// The time limit of a test. A longer one hangs, and is killed.
+/// The time limit of a test. A longer test counts as hung, and is killed.
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// One test of a target.
@@ -110,7 +110,7 @@ fn end(name: &str, success: bool, output: String) -> End {
 
 fn command(target: &Target) -> Command {
     let mut command = Command::new(&target.executable);
-    // As cargo does for tests.
+    // The same directory and environment as under cargo.
     command
         .current_dir(&target.dir)
         .env("CARGO_MANIFEST_DIR", &target.dir)

@@ -1,4 +1,4 @@
-//! What `cargo test` printed, as numbers.
+//! The output of `cargo test`, as numbers.
 
 /// Results of any number of test programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Adds what a line says, if it is the result line of a test program.
+    /// Adds the counts of a line, if it is the result line of a test program.
     pub(crate) fn see(&mut self, line: &str) {
         let line = without_colour(line);
         let Some(result) = line.trim().strip_prefix("test result: ") else {
@@ -35,7 +35,7 @@ impl Count {
     }
 }
 
-/// Without escape sequences of the form `ESC [ ... letter`.
+/// Returns the line without escape sequences of the form `ESC [ ... letter`.
 fn without_colour(line: &str) -> String {
     let mut plain = String::new();
     let mut rest = line;

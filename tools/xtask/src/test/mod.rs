@@ -39,8 +39,8 @@ pub(crate) const FEATURES: &str = "eos-examples/postgres,eos-examples/prometheus
 /// Runs the tests. A single word filters them by name; other arguments go to `cargo test`.
 ///
 /// # Errors
-/// When what the build needs is missing, or cargo cannot be started. Failed tests are no error
-/// but the exit code.
+/// When a tool of the build is missing, or cargo cannot be started. Failed tests are not an error. They set the exit
+/// code.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
     setup::ensure(Need::DATABASES)?;
@@ -110,13 +110,13 @@ fn run_tests(
     Ok(())
 }
 
-/// What the tests on a real Kafka will find.
+/// The Kafka that the tests use.
 enum Kafka {
-    /// They start brokers, or use the cluster that the user named.
+    /// The tests start brokers, or use the cluster of `EOS_BOOTSTRAP_SERVERS`.
     Here,
-    /// No Java, but containers: one cluster for all, which none may kill.
+    /// Java is missing, but Docker is there: one cluster for all tests, which no test may kill.
     InDocker { bootstrap: String },
-    /// They skip themselves.
+    /// The tests skip themselves.
     Missing { why: String },
 }
 
@@ -136,7 +136,7 @@ impl Kafka {
                 bail!("CI must not skip the tests on a real Kafka.\n{why}")
             }
             Some(_) if !kafka_launcher::is_skipped() && kafka_launcher::docker::usable() => {
-                // A cluster that runs already is not replaced.
+                // A running cluster is not replaced.
                 Ok(match eos::up_in_docker() {
                     Ok(bootstrap) => Kafka::InDocker { bootstrap },
                     Err(error) => Kafka::Missing {
@@ -208,7 +208,7 @@ fn report_of_cargo(
 }
 
 fn counted(mut cargo: Command) -> Result<Count> {
-    // Its output goes through a pipe, so cargo cannot see the terminal behind it.
+    // Its output goes through a pipe, so cargo cannot detect the terminal.
     if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         cargo.env("CARGO_TERM_COLOR", "always");
     }
@@ -227,7 +227,7 @@ fn counted(mut cargo: Command) -> Result<Count> {
     }
     let status = child.wait().context("wait for cargo")?;
     if !status.success() && count.failed == 0 {
-        // It did not build, or a test took its process down: a failure that no result line names.
+        // The build failed, or a test killed its process, so no result line has this failure.
         count.failed = 1;
         count.broken = true;
     }

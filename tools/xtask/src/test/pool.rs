@@ -50,12 +50,12 @@ const LONG: [(&str, &str, &str); 4] = [
     ("integration-tests", "kafka", ""),
 ];
 
-/// The number of parallel tests. It exceeds the processors, because most tests wait for a session or a group.
+/// Returns the number of parallel tests. It exceeds the processors, because most tests wait for a session or a group.
 fn width() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get() * 2)
 }
 
-/// The index of the test's row in the table, or the table's length if it has none.
+/// Returns the index of the test's row in the table, or the table's length if it has none.
 fn row(case: &Case<'_>, table: &[(&str, &str, &str)]) -> usize {
     let found = table.iter().position(|(package, target, prefix)| {
         case.target.package == *package

@@ -38,7 +38,7 @@ pub(crate) fn print(done: &Done<'_>) {
 }
 
 impl Report {
-    /// Adds a test that was left out, with the command that runs it.
+    /// Adds a test that did not run, with the command that runs it.
     pub(crate) fn left(&mut self, test: String) {
         self.left.push(test);
     }

@@ -134,7 +134,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Soak>> {
     names.iter().map(find).collect()
 }
 
-/// The command as a line for a shell.
+/// Returns the command as a line for a shell.
 fn line(soak: &Soak) -> String {
     let variables = soak.environment.iter();
     let mut words: Vec<_> = variables

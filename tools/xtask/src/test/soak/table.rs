@@ -37,7 +37,7 @@ impl Runs {
         }
     }
 
-    /// Whether the output counts tests.
+    /// Returns whether the output counts tests.
     pub(super) fn is_test(&self) -> bool {
         self.arguments()[0] == "test"
     }
@@ -397,7 +397,7 @@ pub(super) const TABLE: [Soak; 34] = [
     },
 ];
 
-/// The row of the table that runs a test instead of `cargo xtask test`.
+/// Returns the row of the table that runs a test instead of `cargo xtask test`.
 pub(crate) fn row_of(case: &Case<'_>) -> Option<&'static str> {
     let left = LEFT.iter().find(|(package, target, begins, _)| {
         case.target.package == *package
