@@ -83,7 +83,7 @@ impl Failed {
         self
     }
 
-    /// Creates the failure of a session that another session has replaced.
+    /// Creates the failure of a session that a newer session has replaced, or whose positions another worker has moved.
     pub(crate) fn overtaken(failure: LedgerFailure, text: impl Into<String>) -> Self {
         Self {
             failure: Some(failure),

@@ -26,8 +26,8 @@ macro_rules! same_settings {
 /// As a condition of [`SET`].
 pub(crate) const AND_SAME_SETTINGS: &str = concat!("AND ", same_settings!(), " ");
 
-/// Begins a transaction, and stores its id and its settings in the session. A later statement that commits, a second
-/// `BEGIN`, or a change of the settings is then found.
+/// Begins a transaction, and stores its id and its settings in variables that exist until its end. A later statement that
+/// commits, a second `BEGIN`, or a change of the settings is then found.
 pub(crate) const BEGIN: &str = concat!(
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
      SELECT pg_catalog.set_config('eos.transaction', pg_catalog.pg_current_xact_id()::text, true), \

@@ -45,7 +45,7 @@
 //! | `restore_k` | before a batch of a restore is written, the last one included | the worker stops |
 //! | `pre_take_over` | before each call that raises the epochs of positions in a ledger | the ledger is not available |
 //! | `taken_over` | a ledger has raised the epochs of positions, and the worker does not know their offsets yet | the ledger is not available |
-//! | `held` | a transaction of a ledger holds a position, and has written no row of it yet | an abortable error |
+//! | `held` | a transaction of a ledger has sent the lock of a position, and has written no row of it yet | an abortable error |
 //!
 //! | defence | without it |
 //! |---|---|

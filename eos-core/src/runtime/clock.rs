@@ -76,7 +76,8 @@ mod tests {
         concat!("Clock", "Id::Realtime"),
     ];
 
-    /// The only file that may read the time of day. All other code calls it.
+    /// The only file that may read the time of day. All other code uses its functions. Positions on disk have such a time, and
+    /// a difference in either direction makes them old.
     const EXCEPT: &str = "time_of_day.rs";
 
     /// The time of day may be hours off, and jump. The monotonic clock measures timeouts, intervals and back-offs.

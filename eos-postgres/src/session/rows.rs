@@ -121,7 +121,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Sends all remaining rows: those with the id of a message if the id is new, and then the rows of keys.
+    /// Decides about the rows with the id of a message: they count if the id is new. Then sends all remaining rows: first those
+    /// of tables without a key, then the rows of keys.
     pub(super) async fn seal(&mut self, pipeline: &mut Pipeline) {
         if let Err(failed) = self.decide(pipeline).await {
             return pipeline.fail(failed);

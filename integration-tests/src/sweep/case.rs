@@ -30,7 +30,7 @@ pub const POINTS: [&str; 11] = [
 /// `in_revoke`, with a stall of the worker after the thaw. The client's threads run for a while before the worker does.
 pub const IN_REVOKE_LONG: &str = "in_revoke_long";
 
-/// The number of records before and after the fault of a case.
+/// The number of records of a case before its fault and after it, together.
 const RECORDS: u64 = 200;
 /// The number of records that are sent once the fault is over.
 const AFTER: u64 = 40;

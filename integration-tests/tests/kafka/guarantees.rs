@@ -27,7 +27,7 @@ fn kills() -> usize {
     if is_full() { 30 } else { 6 }
 }
 
-/// The records that are sent between kills. Each has its own key, and they are numbered over all partitions.
+/// The records that are sent between kills. They have 31 keys, and are numbered over all partitions.
 struct Load {
     topic: String,
     producer: Producer,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::check::{self, Check};
 use crate::counted::{self, Counted};
 use crate::joined_check::{self, JoinedCheck};
-use crate::joined_records::{is_right, time_ms};
+use crate::joined_records::{self, is_right, time_ms};
 use crate::postgres::connect::Connect;
 use crate::postgres::database::{Database, Server};
 use crate::postgres::table_check;
@@ -300,6 +300,16 @@ impl Bench {
         right.map_or(Some(done), |right| {
             Some(done + self.finished(group, right)?)
         })
+    }
+
+    /// Returns the number of processed orders and customers. An order counts once its result is committed, because a side may
+    /// read orders long before it writes their results. The markers of transactions count, too: they are less than a
+    /// thousandth of the offsets.
+    pub(crate) fn finished_orders(&mut self, play: &Play) -> Option<u64> {
+        let output = &play.task.output;
+        let ends = self.client.end_offsets(output, Isolation::ReadCommitted);
+        let results = ends.ok()?.into_iter().map(|end| u64::try_from(end).ok());
+        Some(joined_records::FOREIGN_ROWS + results.sum::<Option<u64>>()?)
     }
 
     /// Reads and checks a play's whole output, with at most the play's number of records.

@@ -9,7 +9,7 @@ use crate::work::Work;
 pub(crate) const ROWS: u64 = 50_000;
 
 /// The rows of the table that a foreign key names.
-const FOREIGN_ROWS: u64 = 10_000;
+pub(crate) const FOREIGN_ROWS: u64 = 10_000;
 
 /// Returns whether a record is in the right topic.
 pub(crate) fn is_right(seq: u64, work: Work) -> bool {
@@ -54,15 +54,24 @@ pub(crate) fn time_ms(seq: u64, work: Work) -> i64 {
     }
 }
 
-/// The number of orders with different keys. It is a prime, so each number below it has another multiple.
-const ORDERS: u64 = 7_999_993;
+/// The number of orders with different keys, a power of two.
+const ORDERS: u64 = 1 << 23;
+
+/// Returns another number below [`ORDERS`] for each number below it. Each step is reversible: a number is mixed with its upper
+/// bits, or multiplied by an odd number.
+fn shuffled(seq: u64) -> u64 {
+    let mask = ORDERS - 1;
+    let number = seq & mask;
+    let number = (number ^ (number >> 12)).wrapping_mul(0x5bd1_e995) & mask;
+    let number = (number ^ (number >> 11)).wrapping_mul(0x27d4_eb2f) & mask;
+    number ^ (number >> 12)
+}
 
 /// Returns the number of the key of a table's row, if it is not random.
 pub(crate) fn number_of_row(seq: u64, work: Work) -> Option<u64> {
     match work {
         Work::StreamTable => (seq < ROWS).then_some(seq),
-        // The order of the keys looks random, but each key occurs once.
-        Work::Orders => Some(seq * 6_364_137 % ORDERS),
+        Work::Orders => Some(shuffled(seq)),
         _ => None,
     }
 }
@@ -70,21 +79,17 @@ pub(crate) fn number_of_row(seq: u64, work: Work) -> Option<u64> {
 /// Changes the key of a record of the right topic, which was made like one of the left topic.
 pub(crate) fn change_right_key(key: &mut Vec<u8>, seq: u64, work: Work) {
     use std::io::Write;
-    match work {
-        Work::Foreign | Work::Orders => {
-            let row = if work == Work::Orders {
-                seq
-            } else {
-                mixed(seq)
-            };
-            key.clear();
-            // Writing to a vector does not fail.
-            let _ = write!(key, "{:04}", row % FOREIGN_ROWS);
-        }
+    let row = match work {
+        Work::Foreign => mixed(seq),
+        // All customers come first, each once.
+        Work::Orders => seq,
         // No record has a partner.
-        Work::HotKey | Work::ColdKeys => key.insert(0, b'v'),
-        _ => {}
-    }
+        Work::HotKey | Work::ColdKeys => return key.insert(0, b'v'),
+        _ => return,
+    };
+    key.clear();
+    // Writing to a vector does not fail.
+    let _ = write!(key, "{:04}", row % FOREIGN_ROWS);
 }
 
 /// Returns a duration in milliseconds.
@@ -98,6 +103,15 @@ mod tests {
 
     use super::*;
     use crate::records::Input;
+
+    #[test]
+    fn each_order_has_its_own_key() {
+        let mut seen = vec![false; usize::try_from(ORDERS).unwrap()];
+        for seq in 0..ORDERS {
+            let key = usize::try_from(shuffled(seq)).unwrap();
+            assert!(!std::mem::replace(&mut seen[key], true), "{seq}");
+        }
+    }
 
     #[test]
     fn customers_come_first_and_each_row_is_written_once() {

@@ -99,6 +99,12 @@ fn measure(
         work if work.writes_rows() => 1_000_000,
         _ => 10_000_000,
     });
+    let most = joined_records::most_records(work);
+    ensure!(
+        records <= most,
+        "{} has {most} records at most",
+        work.name()
+    );
     let streams = if sides.contains(&Side::Streams) {
         Some(Streams::build(
             options.warm_up.min(records),
@@ -113,12 +119,6 @@ fn measure(
     if sides.contains(&Side::Connect) {
         bench.build_connect()?;
     }
-    let most = joined_records::most_records(work);
-    ensure!(
-        records <= most,
-        "{} has {most} records at most",
-        work.name()
-    );
     bench.keys = joined_records::keys(work).unwrap_or(KEYS);
     let input = bench.filled(&format!("{}-in", work.name()), work, records)?;
     let right = match work.joins() {
@@ -264,7 +264,10 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
             "it takes too long: {done} of {total} records"
         );
         std::thread::sleep(LOOK);
-        let now = bench.finished_of(play);
+        let now = match play.task.work {
+            Work::Orders => bench.finished_orders(play),
+            _ => bench.finished_of(play),
+        };
         let Some(now) = now.filter(|now| *now > done) else {
             continue;
         };
@@ -283,8 +286,10 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
     }
     if matches!(play.task.work, Work::Foreign | Work::Orders) {
         // The results of the last records are still on their way through internal topics.
-        let end = last_result(bench, play, running)?;
-        return start.map(|start| (start, end)).context(TOO_FEW);
+        let last = last_result(bench, play, running)?;
+        if play.task.work == Work::Foreign {
+            end = Some(last);
+        }
     }
     let end = end.or(last.filter(|last| start.is_some_and(|s| s.records < last.records)));
     start.zip(end).context(TOO_FEW)

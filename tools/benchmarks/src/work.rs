@@ -1,4 +1,4 @@
-//! The work, which is the same for every side.
+//! The work, which is the same for every side that supports it.
 
 use std::time::Duration;
 
@@ -154,7 +154,6 @@ impl Work {
                 | Work::Sessions
                 | Work::TableTable
                 | Work::Foreign
-                | Work::Orders
         )
     }
 

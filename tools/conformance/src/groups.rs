@@ -217,7 +217,7 @@ impl Member {
     /// Sends the first JoinGroup of a dynamic member, which only returns an id.
     ///
     /// # Errors
-    /// When the coordinator returns another error than "member id required".
+    /// When the coordinator returns any other code than "member id required".
     pub fn ask_for_id(&mut self) -> Result<()> {
         let answer = self.join_once()?;
         ensure!(answer.error_code == 79, "JoinGroup: {}", answer.error_code);

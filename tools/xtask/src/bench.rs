@@ -35,8 +35,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     )
 }
 
-/// Builds the benchmark of the quarantine with the feature that disables it. Other benchmarks measure the library of
-/// users.
+/// Returns cargo's arguments for the features of a benchmark. Only the benchmark of the quarantine needs the feature that
+/// disables it. The others measure the library that users get.
 fn features(arguments: &[String]) -> &'static [&'static str] {
     match arguments.first().map(String::as_str) {
         Some("quarantine") => &["--features", "failpoints"],

@@ -189,7 +189,7 @@ fn a_table_of_another_app_and_other_partition_counts_are_refused() {
 }
 
 type Build = fn(&mut App);
-/// Returns whether a join has a row for these rows.
+/// A function that decides whether a join has a row for these rows.
 type HasRow = fn(Option<u8>, Option<u8>) -> bool;
 
 /// Returns the expected results of a join, computed from both tables as maps.

@@ -139,8 +139,8 @@ fn by_clock(sets: &[Set]) -> impl Iterator<Item = (&Set, i64)> {
 }
 
 /// Computes the output by one loop over the input. The moments that a record reaches fire before the next record, in
-/// the order of time and key. A moment in the past fires in the order in which it was set. Also returns the number of
-/// moments.
+/// the order of time and key. A moment in the past counts as due at the stream time at which it is set. Also returns the
+/// number of moments.
 fn expected(sets: &[Set]) -> (Lines, u64) {
     let (mut lines, mut firing) = (Lines::new(), 0);
     let mut pending = BTreeMap::<i32, BTreeSet<(i64, &str)>>::new();

@@ -44,7 +44,7 @@ struct Control {
     /// The number of faults that fire.
     faults: usize,
     run: fn(&mut Scene, undefended: &str) -> Result<Findings>,
-    /// Returns whether the findings are those that are expected without the defence.
+    /// Whether findings are those that are expected without the defence.
     is_red: fn(&Findings) -> bool,
 }
 

@@ -40,7 +40,7 @@ pub(crate) enum Plan {
 /// The JDK package of a distribution that has none of the known releases.
 pub(crate) const DEFAULT_JDK: &str = "default-jdk-headless";
 
-/// Returns whether to install missing tools, or the instructions for the user.
+/// Returns the plan: nothing, an installation, or instructions for the user.
 ///
 /// `jdk` returns the name of apt's JDK package. It is only called if a JDK is missing.
 pub(crate) fn plan(
