@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kafka_launcher::{Cluster, ClusterOptions, Compiler, external};
-use kafka_wire::{Client, Node, Producer, requests};
+use kafka_wire::{Client, Isolation, Node, Producer, requests};
 use tempfile::TempDir;
 
 use crate::check::{self, Check};

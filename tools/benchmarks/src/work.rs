@@ -144,7 +144,8 @@ impl Work {
         !matches!(self, Work::Pass | Work::Map) && !self.writes_rows()
     }
 
-    /// Returns whether each update is written. Kafka Streams then has no cache.
+    /// Returns whether each update is written. Kafka Streams then has no cache. (In the work of orders, it would write each
+    /// update with a cache, too, but it would be slower, and repeat the results of some orders.)
     pub(crate) fn writes_every_update(self) -> bool {
         matches!(
             self,
@@ -154,6 +155,7 @@ impl Work {
                 | Work::Sessions
                 | Work::TableTable
                 | Work::Foreign
+                | Work::Orders
         )
     }
 
